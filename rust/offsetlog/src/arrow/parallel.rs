@@ -1,0 +1,216 @@
+//! Decoding on several threads: the caller's thread reads batches and compares checksums, workers decompress and decode copies of
+//! them, and the results come back in order.
+//!
+//! Threads belong to one scan and end with it; none exists before a scan asks for them, so forked children have none to miss.
+
+use super::columns::Columns;
+use super::pool::Pool;
+use super::{ArrowOptions, Column};
+use crate::codec::Decompressor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{Filter, Log, Scan, Selection, Verdict};
+use crate::records::Records;
+use arrow_array::RecordBatch;
+use offsetlog_format::BatchHeader;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Bytes of batches in one job: some hundred microseconds of work.
+const JOB_BYTES: usize = 512 * 1024;
+
+/// What a worker makes of a job: the rows before an error, and the error.
+type Done = (Vec<RecordBatch>, Option<Error>);
+
+/// A copy of batches for a worker.
+struct Job {
+    bytes: Vec<u8>,
+    batches: Vec<JobBatch>,
+    done: SyncSender<Done>,
+}
+
+struct JobBatch {
+    header: BatchHeader,
+    end: usize,
+    log: Log,
+    path: Arc<PathBuf>,
+    position: u64,
+    selection: Selection,
+    filter: Arc<Filter>,
+}
+
+/// The workers and the jobs on their way, oldest first.
+#[derive(Debug)]
+pub(super) struct Parallel {
+    jobs: Sender<Job>,
+    running: VecDeque<Receiver<Done>>,
+    most_running: usize,
+    read_all: bool,
+    failure: Option<Error>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("batches", &self.batches.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Parallel {
+    pub(super) fn new(columns: &[Column], options: &ArrowOptions, pool: &Arc<Pool>) -> Self {
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..options.threads {
+            let queue = Arc::clone(&queue);
+            let columns = Columns::new(columns, options, Arc::clone(pool));
+            let spawned = thread::Builder::new()
+                .name("offsetlog-decode".to_owned())
+                .spawn(move || work(&queue, columns));
+            if spawned.is_err() {
+                // The system has no more threads: those that there are do the work. Without any, `send` fails below.
+                break;
+            }
+        }
+        Self {
+            jobs,
+            running: VecDeque::new(),
+            most_running: options.threads * 2,
+            read_all: false,
+            failure: None,
+        }
+    }
+
+    /// Keeps the workers busy and takes the oldest result; says whether that was the last one.
+    pub(super) fn advance(
+        &mut self,
+        scan: &mut Scan,
+        ready: &mut VecDeque<RecordBatch>,
+    ) -> Result<bool> {
+        while !self.read_all && self.running.len() < self.most_running {
+            let Some((job, receiver)) = self.read_job(scan) else {
+                self.read_all = true;
+                break;
+            };
+            self.running.push_back(receiver);
+            if self.jobs.send(job).is_err() {
+                return Err(Error::argument("threads", "no thread could be started"));
+            }
+        }
+        let Some(oldest) = self.running.pop_front() else {
+            return self.failure.take().map_or(Ok(true), Err);
+        };
+        let Ok((batches, error)) = oldest.recv() else {
+            return Err(Error::argument("threads", "a decoding thread ended early"));
+        };
+        ready.extend(batches);
+        match error {
+            Some(error) => {
+                self.running.clear();
+                self.read_all = true;
+                self.failure = Some(error);
+                Ok(false)
+            }
+            None => Ok(self.running.is_empty() && self.read_all && self.failure.is_none()),
+        }
+    }
+
+    fn read_job(&mut self, scan: &mut Scan) -> Option<(Job, Receiver<Done>)> {
+        let (done, receiver) = sync_channel(1);
+        let mut job = Job {
+            bytes: Vec::with_capacity(JOB_BYTES + JOB_BYTES / 4),
+            batches: Vec::new(),
+            done,
+        };
+        let mut path: Option<Arc<PathBuf>> = None;
+        while job.bytes.len() < JOB_BYTES {
+            let batch = match scan.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(error) => {
+                    // The scan is at its end. What was read before the damage comes first.
+                    self.failure = Some(error);
+                    self.read_all = true;
+                    break;
+                }
+            };
+            job.bytes.extend_from_slice(batch.bytes());
+            let known = path.take().filter(|path| path.as_path() == batch.path());
+            let file = known.unwrap_or_else(|| Arc::new(batch.path().to_path_buf()));
+            let (selection, filter) = batch.selection();
+            job.batches.push(JobBatch {
+                header: *batch.header(),
+                end: job.bytes.len(),
+                log: batch.log().clone(),
+                path: Arc::clone(&file),
+                position: batch.position(),
+                selection,
+                filter: Arc::clone(filter),
+            });
+            path = Some(file);
+        }
+        (!job.batches.is_empty()).then_some((job, receiver))
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>, mut columns: Columns) {
+    let mut decompressor = Decompressor::new();
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else {
+            return;
+        };
+        let mut batches = Vec::new();
+        let error = decode(&job, &mut columns, &mut decompressor, &mut batches).err();
+        let error = match columns.finish() {
+            Ok(rest) => {
+                batches.extend(rest);
+                error
+            }
+            Err(failed) => error.or(Some(failed)),
+        };
+        // Nobody waits any more when the scan was dropped.
+        let _ = job.done.send((batches, error));
+    }
+}
+
+fn decode(
+    job: &Job,
+    columns: &mut Columns,
+    decompressor: &mut Decompressor,
+    ready: &mut Vec<RecordBatch>,
+) -> Result<()> {
+    let mut start = 0;
+    for batch in &job.batches {
+        let bytes = job.bytes.get(start..batch.end).unwrap_or(&[]);
+        start = batch.end;
+        columns.begin(&batch.log, &batch.header);
+        let limit = batch.log.options().limits.max_decompressed_bytes;
+        let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
+        let mut records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
+        while let Some(record) = records
+            .next_record()
+            .map_err(|error| at(Error::new(ErrorKind::from(error))))?
+        {
+            match batch.selection.verdict(&batch.filter, &record) {
+                Verdict::Take => columns.push(&record)?,
+                Verdict::Leave => continue,
+                Verdict::Stop => break,
+            }
+            if columns.is_full() {
+                ready.extend(columns.finish()?);
+            }
+        }
+        columns.end();
+    }
+    Ok(())
+}
+
+fn place(error: Error, path: &Path, position: u64, header: &BatchHeader) -> Error {
+    error
+        .at_path(path)
+        .at_position(position)
+        .at_offset(header.base_offset.unwrap_or(header.last_offset))
+}

@@ -1,0 +1,137 @@
+//! The four codecs, one-shot into a buffer that is kept from batch to batch.
+//!
+//! Each module reads every framing that Kafka's own clients and librdkafka write, and refuses what Kafka refuses
+//! (FORMAT.md «Compression»). None of them believes a length it has not seen the bytes for.
+
+mod gzip;
+mod lz4;
+mod snappy;
+mod zstd;
+
+use crate::error::{Error, ErrorKind};
+use offsetlog_format::Codec;
+
+/// Smallest output buffer: most batches fit at once.
+const FIRST_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Decompresses payloads; holds the codecs' contexts and the output buffer.
+pub(crate) struct Decompressor {
+    output: Output,
+    gzip: gzip::Gzip,
+    snappy: snap::raw::Decoder,
+    zstd: Option<::zstd::bulk::Decompressor<'static>>,
+}
+
+/// What a codec module reports.
+#[derive(Debug)]
+pub(crate) enum CodecError {
+    /// The bytes are not what the codec writes.
+    Bad(String),
+    /// The output would be larger than allowed; the least that was seen.
+    Limit(u64),
+}
+
+impl CodecError {
+    #[allow(clippy::needless_pass_by_value, reason = "a converter for `map_err`")]
+    fn bad(reason: impl ToString) -> Self {
+        Self::Bad(reason.to_string())
+    }
+}
+
+/// The output buffer: grows as bytes come, never beyond the limit.
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    used: usize,
+    limit: usize,
+}
+
+impl Output {
+    /// The part not used yet, grown to hold `room` more bytes.
+    fn room(&mut self, room: usize) -> Result<&mut [u8], CodecError> {
+        let wanted = self.used.saturating_add(room);
+        if wanted > self.limit {
+            return Err(CodecError::Limit(wanted as u64));
+        }
+        if wanted > self.bytes.len() {
+            let grown = wanted
+                .max(self.bytes.len().saturating_mul(2))
+                .max(FIRST_OUTPUT_BYTES)
+                .min(self.limit.max(wanted));
+            self.bytes.resize(grown, 0);
+        }
+        Ok(self.bytes.get_mut(self.used..).unwrap_or_default())
+    }
+
+    /// What can be had without growing; at least one byte unless the limit is reached.
+    fn spare(&mut self) -> Result<&mut [u8], CodecError> {
+        let spare = self.bytes.len().min(self.limit) - self.used;
+        self.room(spare.max(1))
+            .map(|room| room.get_mut(..spare.max(1)).unwrap_or_default())
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.used += count;
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+        if let Some(room) = self.room(bytes.len())?.get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.advance(bytes.len());
+        Ok(())
+    }
+}
+
+impl Decompressor {
+    pub(crate) fn new() -> Self {
+        Self {
+            output: Output {
+                bytes: Vec::new(),
+                used: 0,
+                limit: 0,
+            },
+            gzip: gzip::Gzip::default(),
+            snappy: snap::raw::Decoder::new(),
+            zstd: None,
+        }
+    }
+
+    /// Decompresses `payload`, at most `limit` bytes of it; the result stands until the next call.
+    ///
+    /// `magic` decides one thing: frames of LZ4 in magic 0 have a header checksum that old clients computed wrongly.
+    pub(crate) fn decompress(
+        &mut self,
+        codec: Codec,
+        magic: i8,
+        payload: &[u8],
+        limit: u64,
+    ) -> Result<&[u8], Error> {
+        self.output.used = 0;
+        self.output.limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let output = &mut self.output;
+        match codec {
+            Codec::None => output.push(payload),
+            Codec::Gzip => self.gzip.decompress(payload, output),
+            Codec::Snappy => snappy::decompress(&mut self.snappy, payload, output),
+            Codec::Lz4 => lz4::decompress(payload, magic, output),
+            Codec::Zstd => zstd::decompress(&mut self.zstd, payload, output),
+        }
+        .map_err(|error| match error {
+            CodecError::Bad(reason) => Error::new(ErrorKind::Decompression { codec, reason }),
+            CodecError::Limit(seen) => Error::new(ErrorKind::Limit {
+                name: "max_decompressed_bytes",
+                limit,
+                seen,
+            }),
+        })?;
+        Ok(self.output.bytes.get(..self.output.used).unwrap_or(&[]))
+    }
+}
+
+impl std::fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decompressor")
+            .field("buffer_bytes", &self.output.bytes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! All calls to the operating system's files: one trait, so that the engine can also stand on a simulated or a failing disk.
+//!
+//! Nothing above this module names `std::fs`. It knows files and directories, not what is in them.
+
+mod map;
+mod real;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use map::Map;
+pub use real::RealDisk;
+
+/// A directory's entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name; a name that is not UTF-8 cannot be one of Kafka's and is left out of listings.
+    pub name: String,
+    /// Whether it is a regular file, a directory or anything else.
+    pub kind: EntryKind,
+}
+
+/// Kinds of directory entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link, a pipe, a device: never followed, never opened.
+    Other,
+}
+
+/// What a file looks like at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time in milliseconds since 1970.
+    pub modified_ms: i64,
+    /// Modification time in nanoseconds since 1970: tells whether a directory changed.
+    pub modified_ns: i128,
+    /// Device and inode: tells whether a name still means the same file.
+    pub id: (u64, u64),
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// For reading only. Changes nothing, not even times where the system allows that.
+    Read,
+    /// For reading and writing; the file must be there.
+    Write,
+    /// For reading and writing; the file must not be there yet.
+    Create,
+}
+
+/// A file system.
+pub trait Disk: Debug + Send + Sync {
+    /// Lists a directory in no particular order.
+    ///
+    /// # Errors
+    /// The system's.
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
+
+    /// Opens a regular file; links are not followed, and anything that is not a regular file is refused.
+    ///
+    /// # Errors
+    /// The system's; `InvalidInput` for what is not a regular file.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Looks at a file or directory without opening it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn stat(&self, path: &Path) -> io::Result<FileStat>;
+
+    /// Makes a directory and those above it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames within one file system; an existing target is replaced.
+    ///
+    /// # Errors
+    /// The system's.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// The system's.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names of a directory durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The process that holds a lock which would keep an exclusive POSIX lock on the whole file away: a broker holds one on the
+    /// log dir's `.lock`. `Some(None)` when it is held but the holder is not known; `None` when it is free or there is no file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>>;
+}
+
+/// An open file. All positions are explicit, so that one file serves many threads.
+pub trait DiskFile: Debug + Send + Sync {
+    /// Looks at the open file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn stat(&self) -> io::Result<FileStat>;
+
+    /// Reads from `position` until `buffer` is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// The system's. Interrupted calls are repeated.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `position`.
+    ///
+    /// # Errors
+    /// The system's; a part may have been written.
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_len(&self, size: u64) -> io::Result<()>;
+
+    /// Makes bytes and size durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Makes bytes, size and times durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Maps the first `size` bytes, or says that this file cannot be mapped. See [`Map`] for who may.
+    fn map(&self, size: u64) -> Option<Map>;
+}
+
+/// Reads a small file whole.
+///
+/// # Errors
+/// The system's; `FileTooLarge` above `limit` bytes.
+pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, Access::Read)?;
+    let size = file.stat()?.size;
+    if size > limit {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{size} bytes found, at most {limit} expected"),
+        ));
+    }
+    let mut bytes = vec![0; size as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}

@@ -1,0 +1,143 @@
+//! The real disk: Linux and macOS.
+
+use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Map};
+use rustix::fs::OFlags;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            // The type comes with the listing; no file is looked at one by one.
+            let kind = match entry.file_type() {
+                Ok(kind) if kind.is_file() => EntryKind::File,
+                Ok(kind) if kind.is_dir() => EntryKind::Directory,
+                _ => EntryKind::Other,
+            };
+            entries.push(Entry { name, kind });
+        }
+        Ok(entries)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        // NONBLOCK keeps a pipe without a writer from hanging the open; NOFOLLOW refuses links under a segment's name.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access != Access::Read)
+            .create_new(access == Access::Create)
+            .custom_flags(flags.bits() as i32)
+            .open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        fs::metadata(path).map(|metadata| stat_of(&metadata))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
+        let file = match OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32)
+            .open(path)
+        {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Closing this descriptor would drop a POSIX lock of this very process, but a reader never takes one.
+        let blocking = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?;
+        Ok(blocking.map(|lock| lock.pid.map(|pid| pid.as_raw_nonzero().get())))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn stat(&self) -> io::Result<FileStat> {
+        self.0.metadata().map(|metadata| stat_of(&metadata))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, position + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, position)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn map(&self, size: u64) -> Option<Map> {
+        usize::try_from(size)
+            .ok()
+            .filter(|&size| size > 0)
+            .and_then(|size| Map::new(&self.0, size))
+    }
+}
+
+fn stat_of(metadata: &fs::Metadata) -> FileStat {
+    let modified_ns =
+        i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    FileStat {
+        size: metadata.size(),
+        modified_ms: i64::try_from(modified_ns.div_euclid(1_000_000)).unwrap_or(i64::MAX),
+        modified_ns,
+        id: (metadata.dev(), metadata.ino()),
+    }
+}

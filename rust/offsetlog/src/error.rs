@@ -1,0 +1,416 @@
+//! The engine's one error type: what is wrong, what was found and expected, and where.
+//!
+//! An error starts as a [`FormatError`] or an [`io::Error`] and gains its path, position and offset as it climbs. The texts say
+//! what is wrong, then found and expected, then where; the last words, if any, are what to do.
+
+use offsetlog_format::{Codec, Fault, FormatError, Part};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What the engine's functions return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the engine, one pointer wide.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+    position: Option<u64>,
+    offset: Option<i64>,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused a call.
+    Io {
+        /// What it said.
+        source: io::Error,
+        /// What was asked of it, as a verb.
+        operation: &'static str,
+    },
+    /// Framing, size or checksum of a batch.
+    CorruptBatch(FormatError),
+    /// A batch whose checksum is right and whose content is not.
+    InvalidRecord(FormatError),
+    /// A magic byte other than 0, 1 and 2.
+    UnsupportedMagic(FormatError),
+    /// A codec that does not exist, or not for this magic.
+    UnsupportedCodec(FormatError),
+    /// A version of a file that cannot be read.
+    UnsupportedVersion(FormatError),
+    /// A compressed payload that is not what its codec writes.
+    Decompression {
+        /// The codec.
+        codec: Codec,
+        /// What it said.
+        reason: String,
+    },
+    /// Offsets that do not ascend or leave their segment.
+    OffsetOrder(FormatError),
+    /// An offset that cannot be represented.
+    OffsetOverflow(FormatError),
+    /// An entry of an offset or time index.
+    CorruptIndex(FormatError),
+    /// An entry of a transaction index.
+    CorruptTxnIndex(FormatError),
+    /// A producer snapshot.
+    CorruptSnapshot(FormatError),
+    /// A checkpoint file.
+    Checkpoint(FormatError),
+    /// `partition.metadata` or `meta.properties`.
+    MetadataFile(FormatError),
+    /// The names or bounds of a directory.
+    LogDir {
+        /// What is wrong and what would do.
+        reason: String,
+    },
+    /// A `.log` file longer than 2^31 - 1 bytes.
+    SegmentTooLarge {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// An offset outside the log.
+    OffsetOutOfRange {
+        /// The offset asked for.
+        requested: i64,
+        /// First readable offset.
+        log_start_offset: i64,
+        /// Offset that the next record gets.
+        log_end_offset: i64,
+    },
+    /// A limit of [`Limits`](crate::Limits) was reached.
+    Limit {
+        /// The limit's name.
+        name: &'static str,
+        /// Its value.
+        limit: u64,
+        /// What was met.
+        seen: u64,
+    },
+    /// An argument that makes no sense.
+    Argument {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller's [`Interrupt`](crate::Interrupt) said to stop.
+    Interrupted,
+}
+
+impl ErrorKind {
+    /// The name of the Python class for this kind.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "OSError",
+            Self::CorruptBatch(_) => "CorruptBatchError",
+            Self::InvalidRecord(_) => "InvalidRecordError",
+            Self::UnsupportedMagic(_) => "UnsupportedMagicError",
+            Self::UnsupportedCodec(_) => "UnsupportedCodecError",
+            Self::UnsupportedVersion(_) => "UnsupportedVersionError",
+            Self::Decompression { .. } => "DecompressionError",
+            Self::OffsetOrder(_) => "OffsetOrderError",
+            Self::OffsetOverflow(_) => "OffsetOverflowError",
+            Self::CorruptIndex(_) => "CorruptIndexError",
+            Self::CorruptTxnIndex(_) => "CorruptTxnIndexError",
+            Self::CorruptSnapshot(_) => "CorruptSnapshotError",
+            Self::Checkpoint(_) => "CheckpointError",
+            Self::MetadataFile(_) => "MetadataFileError",
+            Self::LogDir { .. } => "LogDirError",
+            Self::SegmentTooLarge { .. } => "SegmentTooLargeError",
+            Self::OffsetOutOfRange { .. } => "OffsetOutOfRangeError",
+            Self::Limit { name, .. } => {
+                if matches!(name.as_bytes(), b"max_decompressed_bytes") {
+                    "DecompressionLimitError"
+                } else {
+                    "LimitExceededError"
+                }
+            }
+            Self::Argument { .. } => "ConfigError",
+            Self::Interrupted => "KeyboardInterrupt",
+        }
+    }
+
+    const fn fault(&self) -> Option<&FormatError> {
+        match self {
+            Self::CorruptBatch(error)
+            | Self::InvalidRecord(error)
+            | Self::UnsupportedMagic(error)
+            | Self::UnsupportedCodec(error)
+            | Self::UnsupportedVersion(error)
+            | Self::OffsetOrder(error)
+            | Self::OffsetOverflow(error)
+            | Self::CorruptIndex(error)
+            | Self::CorruptTxnIndex(error)
+            | Self::CorruptSnapshot(error)
+            | Self::Checkpoint(error)
+            | Self::MetadataFile(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<FormatError> for ErrorKind {
+    fn from(error: FormatError) -> Self {
+        match (error.part, error.fault) {
+            (_, Fault::UnknownMagic { .. }) if error.part == Part::BatchHeader => {
+                Self::UnsupportedMagic(error)
+            }
+            (_, Fault::Codec { .. }) => Self::UnsupportedCodec(error),
+            (_, Fault::OffsetOrder { .. }) => Self::OffsetOrder(error),
+            (_, Fault::OffsetOverflow { .. }) => Self::OffsetOverflow(error),
+            (Part::OffsetIndex | Part::TimeIndex, _) => Self::CorruptIndex(error),
+            (Part::TransactionIndex, _) => Self::CorruptTxnIndex(error),
+            (Part::ProducerSnapshot, _) => Self::CorruptSnapshot(error),
+            (Part::LeaderEpochCheckpoint | Part::OffsetCheckpoint, _) => Self::Checkpoint(error),
+            (Part::PartitionMetadata | Part::MetaProperties | Part::CleanShutdown, _) => {
+                Self::MetadataFile(error)
+            }
+            (
+                Part::Record
+                | Part::RecordHeader
+                | Part::ControlRecord
+                | Part::MessageSet
+                | Part::Compression,
+                _,
+            ) => Self::InvalidRecord(error),
+            _ => Self::CorruptBatch(error),
+        }
+    }
+}
+
+impl Error {
+    /// Makes an error that does not know its place yet.
+    pub fn new(kind: impl Into<ErrorKind>) -> Self {
+        Self(Box::new(Inner {
+            kind: kind.into(),
+            path: None,
+            position: None,
+            offset: None,
+        }))
+    }
+
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::new(ErrorKind::Io { source, operation }).at_path(path)
+    }
+
+    pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::LogDir {
+            reason: reason.into(),
+        })
+        .at_path(path)
+    }
+
+    pub(crate) fn argument(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Argument {
+            name,
+            reason: reason.into(),
+        })
+    }
+
+    /// Adds the file, unless one is known.
+    pub(crate) fn at_path(mut self, path: &Path) -> Self {
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// Adds the position of the batch or entry in the file, unless one is known.
+    pub(crate) fn at_position(mut self, position: u64) -> Self {
+        self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// Adds the base offset of the batch, unless one is known.
+    pub(crate) fn at_offset(mut self, offset: i64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The file or directory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Position in the file of the batch or entry that is wrong.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        self.0.position
+    }
+
+    /// Base offset of the batch that is wrong, where it is known.
+    #[must_use]
+    pub fn offset(&self) -> Option<i64> {
+        self.0.offset
+    }
+
+    /// What was found, in words.
+    #[must_use]
+    pub fn found(&self) -> Option<String> {
+        self.found_and_expected().map(|(found, _)| found)
+    }
+
+    /// What was expected, in words.
+    #[must_use]
+    pub fn expected(&self) -> Option<String> {
+        self.found_and_expected().map(|(_, expected)| expected)
+    }
+
+    /// Whether bytes of a file contradict themselves or each other.
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        self.0.kind.fault().is_some()
+            || matches!(
+                self.0.kind,
+                ErrorKind::Decompression { .. } | ErrorKind::SegmentTooLarge { .. }
+            )
+    }
+
+    fn found_and_expected(&self) -> Option<(String, String)> {
+        if let ErrorKind::SegmentTooLarge { size } = &self.0.kind {
+            return Some((
+                format!("{size} bytes"),
+                format!("at most {} bytes", i32::MAX),
+            ));
+        }
+        Some(match self.0.kind.fault()?.fault {
+            Fault::Truncated { needed, available } => {
+                (format!("{available} bytes"), format!("{needed} bytes"))
+            }
+            Fault::UnknownMagic { found } => (found.to_string(), "0, 1 or 2".into()),
+            Fault::Length {
+                found,
+                minimum,
+                maximum,
+            }
+            | Fault::OffsetOrder {
+                found,
+                minimum,
+                maximum,
+            } => (found.to_string(), format!("{minimum} to {maximum}")),
+            Fault::Checksum {
+                stored, computed, ..
+            } => (format!("{stored:#010x}"), format!("{computed:#010x}")),
+            Fault::Count { found, expected } => (found.to_string(), expected.to_string()),
+            Fault::Codec { found } => (found.to_string(), "0 to 4".into()),
+            Fault::Version { found, maximum } => (found.to_string(), format!("up to {maximum}")),
+            _ => return None,
+        })
+    }
+
+    fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lead = "; ";
+        if let Some(path) = &self.0.path {
+            write!(f, "{lead}{}", short_path(path))?;
+            lead = " ";
+        }
+        if let Some(position) = self.0.position {
+            write!(f, "{lead}position {position}")?;
+            lead = ", ";
+        }
+        if let Some(offset) = self.0.offset {
+            write!(
+                f,
+                "{}base offset {offset}",
+                if lead == " " { ", " } else { lead }
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The last two names of a path, escaped: which partition and which file. The whole path is an attribute.
+fn short_path(path: &Path) -> String {
+    let names: Vec<_> = path.components().rev().take(2).collect();
+    let short: PathBuf = names.into_iter().rev().collect();
+    short
+        .to_string_lossy()
+        .chars()
+        .flat_map(|c| {
+            let safe =
+                !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if safe {
+                vec![c]
+            } else {
+                c.escape_default().collect()
+            }
+        })
+        .collect()
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ErrorKind::Io { source, operation } => write!(f, "cannot {operation}: {source}")?,
+            ErrorKind::Decompression { codec, reason } => {
+                write!(f, "{codec} decompression failed: {reason}")?;
+            }
+            ErrorKind::LogDir { reason } => f.write_str(reason)?,
+            ErrorKind::SegmentTooLarge { size } => write!(
+                f,
+                "segment of {size} bytes found, at most {} bytes expected",
+                i32::MAX
+            )?,
+            ErrorKind::OffsetOutOfRange {
+                requested,
+                log_start_offset,
+                log_end_offset,
+            } => {
+                write!(f, "offset {requested} is out of range: ")?;
+                if log_start_offset >= log_end_offset {
+                    write!(f, "the log is empty at {log_end_offset}")?;
+                } else {
+                    write!(
+                        f,
+                        "readable offsets are {log_start_offset} to {}",
+                        log_end_offset - 1
+                    )?;
+                }
+            }
+            ErrorKind::Limit { name, limit, seen } => write!(
+                f,
+                "limit {name} reached: {seen} met, {limit} allowed; open with a higher {name} to read on"
+            )?,
+            ErrorKind::Argument { name, reason } => write!(f, "{name}: {reason}")?,
+            ErrorKind::Interrupted => f.write_str("interrupted")?,
+            kind => {
+                if let Some(error) = kind.fault() {
+                    write!(f, "{error}")?;
+                }
+            }
+        }
+        self.write_place(f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self})", self.0.kind.name())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            ErrorKind::Io { source, .. } => Some(source),
+            kind => kind.fault().map(|error| error as _),
+        }
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        Self::new(error)
+    }
+}

@@ -1,0 +1,57 @@
+//! Apache Kafka's storage engine as a library: the reading side.
+//!
+//! Opens the directories that a Kafka broker writes, without a broker: look-ups by offset and by time, scans, transactions. Nothing is
+//! written, no lock is taken, and bytes from a file are checked before they are used.
+//!
+//! ```no_run
+//! use offsetlog::{Isolation, LogDir, OpenOptions};
+//!
+//! # fn main() -> Result<(), offsetlog::Error> {
+//! let log_dir = LogDir::open(&["/var/lib/kafka"], &OpenOptions::default())?;
+//! for partition in log_dir.partitions() {
+//!     let log = log_dir.log(&partition.topic, partition.partition)?;
+//!     println!("{} {}: {} to {}", partition.topic, partition.partition, log.log_start_offset()?, log.log_end_offset()?);
+//!     if let Some(found) = log.offset_for_timestamp(1_700_000_000_000, Isolation::ReadUncommitted)? {
+//!         println!("{}", log.locate(found.offset)?);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layers, each of which may use only those below it:
+//!
+//! ```text
+//! arrow      batches into Arrow columns (feature `arrow`)
+//! log_dir    one or several log dirs as one
+//! log        a partition: segments in order, named offsets, look-up, scan, transactions
+//! segment    one base offset: .log and indexes; look-up, walk
+//! disk       files; the only module that knows the operating system
+//! ```
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
+
+#[cfg(feature = "arrow")]
+pub mod arrow;
+mod codec;
+pub mod disk;
+mod error;
+mod limits;
+mod log;
+mod log_dir;
+mod records;
+mod segment;
+
+pub use error::{Error, ErrorKind, Result};
+pub use limits::Limits;
+pub use log::{
+    AbortedTransaction, Batch, BatchInfo, Batches, FetchOptions, FetchResult, IndexEntry,
+    Interrupt, Isolation, Location, Log, OffsetAndTimestamp, OpenOptions, Record, Scan,
+    ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, sequence_of,
+};
+pub use log_dir::{LogDir, TopicPartition};
+pub use offsetlog_format as format;
+pub use segment::offset_index::IndexState;
+pub use segment::walk::TornTail;

@@ -1,0 +1,211 @@
+//! A partition: its segments in order, its named offsets, and the verbs that read it.
+//!
+//! A [`Log`] is opened from a directory `topic-partition` and takes no lock, makes no file and writes nothing. It works on a view:
+//! the segments and sizes at one moment. A new view is taken when somebody asks beyond the known end or for the end itself.
+
+mod batches;
+mod look_up;
+mod named_offsets;
+mod open;
+mod scan;
+mod split;
+mod time;
+mod transactions;
+mod values;
+mod view;
+
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
+use crate::segment::Directory;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use batches::Batches;
+pub use look_up::{FetchOptions, FetchResult};
+pub use scan::{Batch, Scan, ScanOptions, ScanRange, ScanStatistics};
+pub use split::Split;
+pub use values::{
+    AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
+    SegmentInfo, sequence_of,
+};
+
+pub(crate) use look_up::Scratch;
+#[cfg(feature = "arrow")]
+pub(crate) use scan::{Filter, Selection, Verdict};
+pub(crate) use view::View;
+
+/// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].
+pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How a log is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Bounds on what bytes from files can make us do.
+    pub limits: Limits,
+    /// Maps `.log` files instead of reading them. Faster, and safe only on copies that nobody writes: a file that shrinks while it
+    /// is mapped kills the process with SIGBUS.
+    pub mapped: bool,
+    /// Ends long work.
+    pub interrupt: Option<Interrupt>,
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            mapped: false,
+            interrupt: None,
+            disk: Arc::new(crate::disk::RealDisk),
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("limits", &self.limits)
+            .field("mapped", &self.mapped)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One partition's log, for reading. Clones share everything; all methods may be called from many threads.
+///
+/// ```no_run
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// use offsetlog::{Log, OpenOptions, ScanOptions};
+///
+/// let log = Log::open("kafka-logs/orders-0", &OpenOptions::default())?;
+/// let mut scan = log.scan(&ScanOptions::default())?;
+/// while let Some(mut batch) = scan.next_batch()? {
+///     while let Some(record) = batch.next_record()? {
+///         println!("{} {:?}", record.offset, record.value);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Log(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    directory: Arc<Directory>,
+    topic: String,
+    partition: i32,
+    options: OpenOptions,
+    /// A broker or writer held the log dir when the log was opened.
+    owner: bool,
+    warnings: Vec<String>,
+    view: RwLock<Arc<View>>,
+    scratch: Mutex<Vec<Scratch>>,
+}
+
+impl Log {
+    /// Opens the partition directory `path`, named `topic-partition`.
+    ///
+    /// Lists the directory and reads its metadata and the checkpoints around it; no segment is opened yet. Changes nothing.
+    ///
+    /// # Errors
+    /// * `Io`: the directory cannot be listed.
+    /// * `LogDir`: its name is not `topic-partition`, or a file in it has a name that Kafka takes for a segment and cannot read.
+    ///
+    /// Source: FORMAT.md «Partition directory».
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        open::open(path.as_ref(), options)
+    }
+
+    /// The partition directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.directory.path
+    }
+
+    /// The topic, from the directory's name.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        &self.0.topic
+    }
+
+    /// The partition, from the directory's name.
+    #[must_use]
+    pub fn partition(&self) -> i32 {
+        self.0.partition
+    }
+
+    /// What was odd when the log was opened and did not hinder reading, such as a checkpoint that cannot be read.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.0.warnings
+    }
+
+    /// How the log was opened.
+    #[must_use]
+    pub fn options(&self) -> &OpenOptions {
+        &self.0.options
+    }
+
+    /// The segments, oldest first; the last one is the active segment.
+    ///
+    /// # Errors
+    /// `Io` when the directory cannot be listed or a file not be looked at.
+    pub fn segments(&self) -> Result<Vec<SegmentInfo>> {
+        let view = self.fresh_view()?;
+        view.segments
+            .iter()
+            .map(|segment| {
+                let open = view.open(segment)?;
+                Ok(SegmentInfo {
+                    base_offset: segment.base_offset,
+                    path: open.path.clone(),
+                    size_bytes: open.stat.size,
+                    index_entries: open.index().len(),
+                    is_active: segment.is_active(),
+                })
+            })
+            .collect()
+    }
+
+    /// Bytes of all `.log` files.
+    ///
+    /// # Errors
+    /// As [`segments`](Self::segments).
+    pub fn size_bytes(&self) -> Result<u64> {
+        let view = self.fresh_view()?;
+        view.segments.iter().try_fold(0, |total, segment| {
+            let path = segment.file_path(".log");
+            let stat = self.0.directory.disk.stat(&path);
+            Ok(total
+                + stat
+                    .map_err(|error| Error::io("look at", &path, error))?
+                    .size)
+        })
+    }
+
+    /// The view in use, whatever its age.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.0.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A view of the directory as it is now; the one in use if nothing changed.
+    pub(crate) fn fresh_view(&self) -> Result<Arc<View>> {
+        let view = self.view();
+        if view.is_current(&self.0.directory) {
+            return Ok(view);
+        }
+        let fresh = Arc::new(View::take(&self.0.directory, Some(&view))?);
+        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+
+    /// Asks whether to go on.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.0.options.interrupt {
+            Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
+            _ => Ok(()),
+        }
+    }
+}

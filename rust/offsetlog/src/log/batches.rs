@@ -1,0 +1,128 @@
+//! Batch headers one by one.
+
+use super::values::BatchInfo;
+use super::{Log, View};
+use crate::codec::Decompressor;
+use crate::error::{Error, Result};
+use crate::records::Records;
+use crate::segment::find::{self, Trace};
+use crate::segment::walk::{Step, Walk};
+use std::sync::Arc;
+
+/// Read-ahead of small batches; large ones are hopped over.
+const READ_AHEAD: usize = 64 * 1024;
+
+/// Iterates the headers of a log's batches in offset order, control batches included. Records are not read and checksums not
+/// compared; the first error ends the iteration.
+#[derive(Debug)]
+pub struct Batches {
+    log: Log,
+    view: Arc<View>,
+    slot: usize,
+    walk: Option<Walk>,
+    start: i64,
+    stop: i64,
+    seen: u32,
+}
+
+impl Log {
+    /// The headers of the batches that hold an offset from `start`, inclusive, to `stop`, exclusive; by default of all.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` for a start outside the log.
+    pub fn batches(&self, start: Option<i64>, stop: Option<i64>) -> Result<Batches> {
+        let view = self.fresh_view()?;
+        let start = self.checked_start(&view, start)?;
+        Ok(Batches {
+            log: self.clone(),
+            slot: view.floor_slot(start),
+            view,
+            walk: None,
+            start,
+            stop: stop.unwrap_or(i64::MAX),
+            seen: 0,
+        })
+    }
+
+    /// `start` if it lies within the log, the log start offset if it is not given.
+    pub(super) fn checked_start(&self, view: &View, start: Option<i64>) -> Result<i64> {
+        match start {
+            None => Ok(view.log_start_offset),
+            Some(start) if start < view.log_start_offset || start > view.end()?.log_end_offset => {
+                Err(self.out_of_range(view, start)?)
+            }
+            Some(start) => Ok(start),
+        }
+    }
+}
+
+impl Batches {
+    fn next_info(&mut self) -> Result<Option<BatchInfo>> {
+        loop {
+            let Some(walk) = &mut self.walk else {
+                let Some(segment) = self.view.segments.get(self.slot) else {
+                    return Ok(None);
+                };
+                if segment.base_offset >= self.stop {
+                    return Ok(None);
+                }
+                let open = self.view.open(segment)?;
+                let walk = find::start(
+                    &open,
+                    self.start,
+                    READ_AHEAD,
+                    Vec::new(),
+                    &mut Trace::default(),
+                )?;
+                self.walk = Some(walk.headers_only());
+                self.slot += 1;
+                continue;
+            };
+            let Step::Batch(header) = walk.step(false)? else {
+                self.walk = None;
+                continue;
+            };
+            self.seen = self.seen.wrapping_add(1);
+            if self.seen.is_multiple_of(4096) {
+                self.log.check()?;
+            }
+            if header.last_offset < self.start {
+                continue;
+            }
+            let position = walk.batch_position();
+            let segment = walk.segment().base_offset;
+            let at = |error: Error, walk: &Walk| walk.place(error).at_offset(header.last_offset);
+            let codec = header.codec().map_err(|error| at(error.into(), walk))?;
+            let first = if let Some(base) = header.base_offset {
+                base
+            } else {
+                walk.batch()?;
+                let limit = self.log.0.options.limits.max_decompressed_bytes;
+                let mut decompressor = Decompressor::new();
+                let records = Records::open(&header, walk.loaded_batch(), &mut decompressor, limit)
+                    .map_err(|error| at(error, walk))?;
+                records.first_offset().unwrap_or(header.last_offset)
+            };
+            if first >= self.stop {
+                return Ok(None);
+            }
+            return Ok(Some(BatchInfo::new(
+                &header, codec, first, position, segment,
+            )));
+        }
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<BatchInfo>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_info().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            // Neither the end nor an error is passed.
+            self.walk = None;
+            self.slot = self.view.segments.len();
+        }
+        next
+    }
+}

@@ -1,0 +1,305 @@
+//! One record, one place, or one stretch of batches by offset.
+
+use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
+use super::{Log, View};
+use crate::codec::Decompressor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::records::Records;
+use crate::segment::find::{self, Found, Trace};
+use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
+use offsetlog_format::BatchHeader;
+use std::sync::{Arc, PoisonError};
+
+/// Buffers of a look-up, kept from one to the next.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    buffer: Vec<u8>,
+    decompressor: Decompressor,
+}
+
+/// How much a fetch returns.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchOptions {
+    /// Upper bound on the bytes of the batches; the first batch is returned whatever its size.
+    pub max_bytes: u64,
+    /// Which records the caller may see.
+    pub isolation: Isolation,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            max_bytes: 1 << 20,
+            isolation: Isolation::ReadUncommitted,
+        }
+    }
+}
+
+/// What a fetch returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchResult {
+    /// Whole batches as stored, checksums right, from the one that holds the offset on.
+    pub records: Vec<u8>,
+    /// As [`Log::high_watermark`].
+    pub high_watermark: i64,
+    /// As [`Log::last_stable_offset`].
+    pub last_stable_offset: i64,
+    /// As [`Log::log_start_offset`].
+    pub log_start_offset: i64,
+    /// With `read_committed`: the aborted transactions that have records in the batches.
+    pub aborted: Vec<AbortedTransaction>,
+}
+
+impl Log {
+    /// The record at `offset`, or `None` where compaction removed it or a control record stands there.
+    ///
+    /// Segment by binary search, index by binary search, then at most one index interval of batch headers; one read of some KiB
+    /// from disk and one batch decompressed. The batch's checksum is compared.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset - 1`; corruption of the batch; `Io`.
+    pub fn get(&self, offset: i64) -> Result<Option<Record>> {
+        let view = self.view_with(offset)?;
+        let mut scratch = self.scratch();
+        let result = get(self, &view, offset, &mut scratch);
+        self.give_back(scratch);
+        result
+    }
+
+    /// The look-up of `offset` step by step: segment, index entry, scan, batch.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn locate(&self, offset: i64) -> Result<Location> {
+        let view = self.view_with(offset)?;
+        let mut trace = Trace::default();
+        let slot = view.floor_slot(offset);
+        let Some(segment) = view.segments.get(slot) else {
+            return Err(self.out_of_range(&view, offset)?);
+        };
+        let open = view.open(segment)?;
+        let (mut walk, found) = find::find(&open, offset, LOOKUP_BYTES, Vec::new(), &mut trace)?;
+        let (batch, has_record) = match found {
+            Found::Batch(header) => {
+                let mut decompressor = Decompressor::new();
+                let position = walk.batch_position();
+                let limit = self.0.options.limits.max_decompressed_bytes;
+                let at = |error: Error| {
+                    error
+                        .at_path(&open.path)
+                        .at_position(position)
+                        .at_offset(header.last_offset)
+                };
+                walk.verify(&header)?;
+                let bytes = walk.batch()?;
+                let mut records =
+                    Records::open(&header, bytes, &mut decompressor, limit).map_err(at)?;
+                let (mut first, mut has_record) = (None, false);
+                while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
+                    first.get_or_insert(record.offset);
+                    has_record |= record.offset == offset;
+                }
+                let codec = header.codec().map_err(|error| at(error.into()))?;
+                let base = first.unwrap_or(header.last_offset);
+                let info = BatchInfo::new(&header, codec, base, position, open.base_offset);
+                (Some(info), has_record)
+            }
+            Found::End(_) => (None, false),
+        };
+        Ok(Location {
+            topic: self.topic().to_owned(),
+            partition: self.partition(),
+            offset,
+            segment: open.base_offset,
+            segment_path: open.path.clone(),
+            segment_slot: slot,
+            segment_count: view.segments.len(),
+            index_state: open.index_state(),
+            index_entries: open.index().len(),
+            entry: trace.entry,
+            rejected: trace.rejected,
+            scanned_batches: trace.scanned_batches,
+            scanned_bytes: trace.scanned_bytes,
+            batch,
+            has_record,
+        })
+    }
+
+    /// Encoded batches from the one that holds `offset` on, as a broker answers a fetch, but never half a batch at the end and
+    /// checksums compared.
+    ///
+    /// Stops at the end of the segment, at `max_bytes` and, with `read_committed`, before the batch that holds the last stable
+    /// offset. At the log end offset it returns nothing.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of a batch; `Io`.
+    pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
+        let view = self.fresh_view()?;
+        let end = view.end()?.log_end_offset;
+        if offset < view.log_start_offset || offset > end {
+            return Err(self.out_of_range(&view, offset)?);
+        }
+        let last_stable_offset = self.last_stable_offset_of(&view)?;
+        let limit = match options.isolation {
+            Isolation::ReadUncommitted => end,
+            Isolation::ReadCommitted => last_stable_offset,
+        };
+        let (records, next) = self.fetch_batches(&view, offset, limit, options.max_bytes)?;
+        let aborted = match options.isolation {
+            Isolation::ReadCommitted if !records.is_empty() => {
+                self.aborted_transactions(&view, offset, next)?
+            }
+            _ => Vec::new(),
+        };
+        Ok(FetchResult {
+            records,
+            high_watermark: view
+                .high_watermark
+                .unwrap_or(end)
+                .clamp(view.log_start_offset, end),
+            last_stable_offset,
+            log_start_offset: view.log_start_offset,
+            aborted,
+        })
+    }
+
+    /// Whole batches up to `limit`, and the offset behind them.
+    fn fetch_batches(
+        &self,
+        view: &View,
+        offset: i64,
+        limit: i64,
+        max_bytes: u64,
+    ) -> Result<(Vec<u8>, i64)> {
+        let (mut records, mut next) = (Vec::new(), offset);
+        let mut slot = view.floor_slot(offset);
+        while let Some(segment) = view
+            .segments
+            .get(slot)
+            .filter(|_| records.is_empty() && next < limit)
+        {
+            let open = view.open(segment)?;
+            let mut walk = find::start(
+                &open,
+                offset,
+                LOOKUP_BYTES,
+                Vec::new(),
+                &mut Trace::default(),
+            )?;
+            while let Step::Batch(header) = walk.step(false)? {
+                if header.last_offset < offset {
+                    continue;
+                }
+                let size = header.size_bytes as u64;
+                let first = header.base_offset.unwrap_or(header.last_offset);
+                let full = !records.is_empty() && records.len() as u64 + size > max_bytes;
+                if first >= limit || full || walk.verify(&header)?.is_some() {
+                    break;
+                }
+                records.extend_from_slice(walk.batch()?);
+                next = header.last_offset + 1;
+                self.check()?;
+            }
+            slot += 1;
+        }
+        Ok((records, next))
+    }
+
+    /// A view that has `offset`: the one in use if it lies within, else a fresh one.
+    fn view_with(&self, offset: i64) -> Result<Arc<View>> {
+        let view = self.view();
+        if offset >= view.log_start_offset && offset < view.end()?.log_end_offset {
+            return Ok(view);
+        }
+        let view = self.fresh_view()?;
+        if offset >= view.log_start_offset && offset < view.end()?.log_end_offset {
+            return Ok(view);
+        }
+        Err(self.out_of_range(&view, offset)?)
+    }
+
+    pub(super) fn out_of_range(&self, view: &View, requested: i64) -> Result<Error> {
+        Ok(Error::new(ErrorKind::OffsetOutOfRange {
+            requested,
+            log_start_offset: view.log_start_offset,
+            log_end_offset: view.end()?.log_end_offset,
+        })
+        .at_path(self.path()))
+    }
+
+    fn scratch(&self) -> Scratch {
+        let mut pool = self
+            .0
+            .scratch
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pool.pop().unwrap_or_else(|| Scratch {
+            buffer: Vec::new(),
+            decompressor: Decompressor::new(),
+        })
+    }
+
+    fn give_back(&self, scratch: Scratch) {
+        let mut pool = self
+            .0
+            .scratch
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // One for each thread that looked up at the same time; more than a few are not worth their memory.
+        if pool.len() < 4 {
+            pool.push(scratch);
+        }
+    }
+}
+
+fn get(log: &Log, view: &View, offset: i64, scratch: &mut Scratch) -> Result<Option<Record>> {
+    let Some(segment) = view.segments.get(view.floor_slot(offset)) else {
+        return Ok(None);
+    };
+    let open = view.open(segment)?;
+    let direct = find::find_next_entry(&open, offset, &mut scratch.buffer)?;
+    let (mut walk, header) = if let Some(found) = direct {
+        found
+    } else {
+        let buffer = std::mem::take(&mut scratch.buffer);
+        match find::find(&open, offset, LOOKUP_BYTES, buffer, &mut Trace::default())? {
+            (walk, Found::Batch(header)) => (walk, header),
+            (walk, Found::End(_)) => {
+                scratch.buffer = walk.into_buffer();
+                return Ok(None);
+            }
+        }
+    };
+    let limit = log.0.options.limits.max_decompressed_bytes;
+    let record = record_in(&mut walk, &header, offset, &mut scratch.decompressor, limit);
+    scratch.buffer = walk.into_buffer();
+    record
+}
+
+/// The record at `offset` of the batch of the walk's last step.
+fn record_in(
+    walk: &mut Walk,
+    header: &BatchHeader,
+    offset: i64,
+    decompressor: &mut Decompressor,
+    limit: u64,
+) -> Result<Option<Record>> {
+    let holds = header.base_offset.is_none_or(|base| base <= offset);
+    if !holds || header.attributes.is_control() || walk.verify(header)?.is_some() {
+        return Ok(None);
+    }
+    walk.batch()?;
+    let walk = &*walk;
+    let at = |error: Error| {
+        walk.place(error)
+            .at_offset(header.base_offset.unwrap_or(header.last_offset))
+    };
+    let mut records =
+        Records::open(header, walk.loaded_batch(), decompressor, limit).map_err(at)?;
+    while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
+        if record.offset >= offset {
+            return Ok((record.offset == offset).then(|| Record::new(header, &record)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,168 @@
+//! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
+
+use super::{Isolation, Log};
+use crate::disk::read_whole;
+use crate::error::{Error, Result};
+use crate::segment::Directory;
+use offsetlog_format::checkpoint::OffsetCheckpoint;
+use offsetlog_format::leader_epoch::LeaderEpochs;
+use offsetlog_format::name::{DirectoryName, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use offsetlog_format::partition_metadata::PartitionMetadata;
+use offsetlog_format::uuid::Uuid;
+use std::io;
+use std::path::Path;
+
+/// What the log dir's checkpoints say of one partition.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    pub(super) log_start: Option<i64>,
+    pub(super) high_watermark: Option<i64>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads the checkpoints beside the partition directory. One that cannot be read counts as having no entries, as a broker takes
+/// it at start, and leaves a warning.
+pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
+    let mut bounds = Bounds::default();
+    let name = directory.path.file_name().and_then(|name| name.to_str());
+    let (Some(parent), Some(Ok(name))) = (directory.path.parent(), name.map(DirectoryName::parse))
+    else {
+        return bounds;
+    };
+    let mut entry = |file: &str| -> Option<i64> {
+        let path = parent.join(file);
+        match read_offset_checkpoint(directory, &path) {
+            Ok(checkpoint) => checkpoint?.offset_of(name.topic, name.partition),
+            Err(error) => {
+                bounds.warnings.push(format!("ignored: {error}"));
+                None
+            }
+        }
+    };
+    let log_start = entry("log-start-offset-checkpoint");
+    let high_watermark = entry("replication-offset-checkpoint");
+    bounds.log_start = log_start;
+    bounds.high_watermark = high_watermark;
+    bounds
+}
+
+fn read_offset_checkpoint(directory: &Directory, path: &Path) -> Result<Option<OffsetCheckpoint>> {
+    let Some(bytes) = read_optional(directory, path)? else {
+        return Ok(None);
+    };
+    OffsetCheckpoint::parse(&bytes)
+        .map(Some)
+        .map_err(|error| Error::new(error).at_path(path))
+}
+
+/// Bytes of a small file, or `None` where there is no such file.
+pub(super) fn read_optional(directory: &Directory, path: &Path) -> Result<Option<Vec<u8>>> {
+    let limit = directory.limits.max_text_file_bytes;
+    match read_whole(directory.disk.as_ref(), path, limit) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read", path, error)),
+    }
+}
+
+impl Log {
+    /// Lowest offset that can be read, inclusive: that of the log dir's `log-start-offset-checkpoint` or the first segment's
+    /// base offset, whichever is greater.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn log_start_offset(&self) -> Result<i64> {
+        Ok(self.fresh_view()?.log_start_offset)
+    }
+
+    /// Offset that the next record gets, exclusive end of what can be read: behind the last whole batch of the active segment. A
+    /// torn tail does not count.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in the active segment behind which whole batches follow; `LogDir` when the checkpointed log start
+    /// offset is above it.
+    pub fn log_end_offset(&self) -> Result<i64> {
+        Ok(self.fresh_view()?.end()?.log_end_offset)
+    }
+
+    /// Exclusive end of the replicated records as the log dir's `replication-offset-checkpoint` has it, which a running broker
+    /// writes each 5 seconds; the log end offset where there is none. Never outside the log.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn high_watermark(&self) -> Result<i64> {
+        let view = self.fresh_view()?;
+        let end = view.end()?.log_end_offset;
+        let stored = view.high_watermark.unwrap_or(end);
+        Ok(stored.clamp(view.log_start_offset, end))
+    }
+
+    /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the
+    /// log end offset. While a broker holds the log dir, not above the high watermark.
+    ///
+    /// Worked out from the newest producer snapshot that agrees with the log and the batch headers behind it, so it costs a walk
+    /// over the headers of the whole log where there is no such snapshot.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn last_stable_offset(&self) -> Result<i64> {
+        let view = self.fresh_view()?;
+        self.last_stable_offset_of(&view)
+    }
+
+    /// Exclusive end for an isolation level.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn end_offset(&self, isolation: Isolation) -> Result<i64> {
+        match isolation {
+            Isolation::ReadUncommitted => self.log_end_offset(),
+            Isolation::ReadCommitted => self.last_stable_offset(),
+        }
+    }
+
+    /// Whether a broker or a writer held the log dir when the log was opened.
+    #[must_use]
+    pub fn has_running_owner(&self) -> bool {
+        self.0.owner
+    }
+
+    /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset); `Checkpoint` when the file is malformed.
+    pub fn leader_epoch(&self) -> Result<Option<i32>> {
+        let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        let stored = match read_optional(&self.0.directory, &path)? {
+            Some(bytes) => LeaderEpochs::parse(&bytes)
+                .map_err(|error| Error::new(error).at_path(&path))?
+                .latest()
+                .map(|entry| entry.epoch),
+            None => None,
+        };
+        let last = self.fresh_view()?.end()?.leader_epoch;
+        Ok(stored.max((last >= 0).then_some(last)))
+    }
+
+    /// The topic's id from `partition.metadata`, which brokers write since 2.8; `None` without the file.
+    ///
+    /// # Errors
+    /// `MetadataFile` when it is malformed; `Io`.
+    pub fn topic_id(&self) -> Result<Option<Uuid>> {
+        let path = self.0.directory.path.join(PARTITION_METADATA);
+        match read_optional(&self.0.directory, &path)? {
+            Some(bytes) => PartitionMetadata::parse(&bytes)
+                .map(|metadata| Some(metadata.topic_id))
+                .map_err(|error| Error::new(error).at_path(&path)),
+            None => Ok(None),
+        }
+    }
+
+    /// The torn tail of the active segment, if it has one.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn torn_tail(&self) -> Result<Option<crate::TornTail>> {
+        Ok(self.fresh_view()?.end()?.torn.clone())
+    }
+}

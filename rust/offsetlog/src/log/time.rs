@@ -1,0 +1,175 @@
+//! From a timestamp to the first record at or after it.
+
+use super::values::{Isolation, OffsetAndTimestamp};
+use super::{Log, View};
+use crate::codec::Decompressor;
+use crate::error::{Error, Result};
+use crate::records::Records;
+use crate::segment::find::{self, Trace};
+use crate::segment::time_index::Start;
+use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
+use crate::segment::{OpenSegment, Segment};
+use std::sync::{Arc, PoisonError};
+
+impl Log {
+    /// The first record, in offset order and control records included, whose timestamp is at or after `timestamp` and whose offset
+    /// is at or after the log start offset; `None` if there is none. With `read_committed` also `None` from the last stable offset on.
+    ///
+    /// The segment is found by the greatest timestamps of the segments, the place in it by its time index where that agrees with
+    /// the log, then batches are scanned. The first look-up works out the greatest timestamps, which costs one small read for
+    /// each segment up to the answer; later ones keep them.
+    ///
+    /// Kafka gives up after the first segment whose greatest timestamp is late enough; this goes on, so that a record that exists
+    /// is found (FORMAT.md «Time index»).
+    ///
+    /// # Errors
+    /// Corruption of a batch that is scanned; `Io`.
+    pub fn offset_for_timestamp(
+        &self,
+        timestamp: i64,
+        isolation: Isolation,
+    ) -> Result<Option<OffsetAndTimestamp>> {
+        let view = self.fresh_view()?;
+        let first_slot = view.floor_slot(view.log_start_offset);
+        let mut slot = first_slot;
+        let mut answer = None;
+        while answer.is_none() {
+            let Some(found) = self.next_segment_at_or_after(&view, first_slot, slot, timestamp)?
+            else {
+                break;
+            };
+            answer = self.first_record_at_or_after(&view, found, timestamp)?;
+            slot = found + 1;
+            self.check()?;
+        }
+        match (answer, isolation) {
+            (Some(found), Isolation::ReadCommitted)
+                if found.offset >= self.last_stable_offset_of(&view)? =>
+            {
+                Ok(None)
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    /// Slot of the first segment from `slot` on that has a timestamp at or after `timestamp`.
+    ///
+    /// The greatest timestamps up to each segment are kept, so that the first such segment is one binary search.
+    fn next_segment_at_or_after(
+        &self,
+        view: &View,
+        first_slot: usize,
+        slot: usize,
+        timestamp: i64,
+    ) -> Result<Option<usize>> {
+        if slot == first_slot {
+            let mut known = view
+                .max_timestamps
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            while known.last().is_none_or(|&last| last < timestamp) {
+                let Some(segment) = view.segments.get(first_slot + known.len()) else {
+                    return Ok(None);
+                };
+                let greatest = self.max_timestamp_of(view, segment)?;
+                let before = known.last().copied().unwrap_or(i64::MIN);
+                known.push(before.max(greatest));
+            }
+            return Ok(Some(
+                first_slot + known.partition_point(|&greatest| greatest < timestamp),
+            ));
+        }
+        for (at, segment) in view.segments.iter().enumerate().skip(slot) {
+            if self.max_timestamp_of(view, segment)? >= timestamp {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn max_timestamp_of(&self, view: &View, segment: &Arc<Segment>) -> Result<i64> {
+        let open = view.open(segment)?;
+        Ok(segment.times(&open, &|| self.check())?.max_timestamp)
+    }
+
+    fn first_record_at_or_after(
+        &self,
+        view: &View,
+        slot: usize,
+        timestamp: i64,
+    ) -> Result<Option<OffsetAndTimestamp>> {
+        let Some(segment) = view.segments.get(slot) else {
+            return Ok(None);
+        };
+        let open = view.open(segment)?;
+        let mut walk = self.start_at_time(segment, &open, timestamp, view.log_start_offset)?;
+        let mut decompressor = Decompressor::new();
+        let limit = self.0.options.limits.max_decompressed_bytes;
+        let mut scanned = 0_u64;
+        loop {
+            let Step::Batch(header) = walk.step(false)? else {
+                return Ok(None);
+            };
+            scanned += header.size_bytes as u64;
+            if scanned > 1 << 20 {
+                scanned = 0;
+                self.check()?;
+            }
+            if header.max_timestamp < timestamp || header.last_offset < view.log_start_offset {
+                continue;
+            }
+            if walk.verify(&header)?.is_some() {
+                return Ok(None);
+            }
+            walk.batch()?;
+            let walk = &walk;
+            let at = |error: Error| {
+                walk.place(error)
+                    .at_offset(header.base_offset.unwrap_or(header.last_offset))
+            };
+            let mut records = Records::open(&header, walk.loaded_batch(), &mut decompressor, limit)
+                .map_err(at)?;
+            while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
+                if record.timestamp >= timestamp && record.offset >= view.log_start_offset {
+                    return Ok(Some(OffsetAndTimestamp {
+                        offset: record.offset,
+                        timestamp: record.timestamp,
+                        leader_epoch: (header.leader_epoch >= 0).then_some(header.leader_epoch),
+                    }));
+                }
+            }
+        }
+    }
+
+    fn start_at_time(
+        &self,
+        segment: &Segment,
+        open: &Arc<OpenSegment>,
+        timestamp: i64,
+        log_start_offset: i64,
+    ) -> Result<Walk> {
+        let start = segment.times(open, &|| self.check())?.start(timestamp);
+        let from_offset = |offset| {
+            find::start(
+                open,
+                offset,
+                LOOKUP_BYTES,
+                Vec::new(),
+                &mut Trace::default(),
+            )
+        };
+        match start {
+            Start::Offset(offset) => from_offset(offset.max(log_start_offset)),
+            // Nothing is known below the log start offset, and nothing there can be the answer.
+            Start::Position(0) if log_start_offset > open.base_offset => {
+                from_offset(log_start_offset)
+            }
+            Start::Position(position) => Ok(Walk::new(
+                Arc::clone(open),
+                position,
+                LOOKUP_BYTES,
+                Vec::new(),
+            )),
+        }
+    }
+}

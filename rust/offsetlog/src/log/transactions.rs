@@ -1,0 +1,310 @@
+//! Which transactions were committed, which aborted, which are open: from the log itself.
+//!
+//! A missing or emptied `.txnindex` cannot be told from that of a segment without aborts, so it decides nothing here. The markers
+//! in the log do: a record of a transactional producer has the fate of that producer's next marker. They are found by one
+//! walk over batch headers from where the reader starts.
+
+use super::values::AbortedTransaction;
+use super::{Log, View};
+use crate::codec::Decompressor;
+use crate::error::{Error, Result};
+use crate::records::Records;
+use crate::segment::find::{self, Found, Trace};
+use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers};
+use offsetlog_format::BatchHeader;
+use offsetlog_format::control::ControlType;
+use offsetlog_format::name::SegmentFile;
+use offsetlog_format::snapshot::{ProducerSnapshotEntry, read_producer_snapshot};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+/// Producers checked in a snapshot before it is believed.
+const SNAPSHOT_CHECKS: usize = 64;
+
+/// Transactions without a marker at the end of a log.
+#[derive(Debug)]
+pub(crate) struct OpenTransactions {
+    /// First offset of the oldest one.
+    first_offset: Option<i64>,
+}
+
+/// A producer's markers, ascending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Marker {
+    offset: i64,
+    aborted: bool,
+}
+
+/// How transactions with records at or after some offset ended.
+#[derive(Debug, Default)]
+pub(crate) struct Fates {
+    markers: HashMap<i64, Vec<Marker>>,
+    /// First offset of each aborted transaction whose first batch the walk saw, by producer and marker.
+    aborted: Vec<(AbortedTransaction, i64)>,
+    /// The walk met damage; what came after is not known.
+    incomplete: bool,
+}
+
+/// What became of a record's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Committed,
+    Aborted,
+    /// No marker yet, or none that could be read.
+    Undecided,
+}
+
+impl Fates {
+    /// The fate of a transactional record of `producer_id` at `offset`, which is at or after the walk's start.
+    pub(crate) fn of(&self, producer_id: i64, offset: i64) -> Fate {
+        let markers = self
+            .markers
+            .get(&producer_id)
+            .map_or(&[][..], Vec::as_slice);
+        let next = markers.partition_point(|marker| marker.offset < offset);
+        match markers.get(next) {
+            Some(marker) if marker.aborted => Fate::Aborted,
+            Some(_) => Fate::Committed,
+            None => Fate::Undecided,
+        }
+    }
+
+    pub(crate) const fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+}
+
+/// Whether a control batch ends a transaction, and how; `None` for other kinds of control records.
+fn marker_of(header: &BatchHeader, walk: &mut Walk, limit: u64) -> Result<Option<Marker>> {
+    if header.record_count == 0 {
+        // A cleaned marker: the cleaner keeps the batch without its record once the transaction's data are gone.
+        return Ok(None);
+    }
+    walk.batch()?;
+    let walk = &*walk;
+    let at = |error: Error| walk.place(error).at_offset(header.last_offset);
+    let mut decompressor = Decompressor::new();
+    let mut records =
+        Records::open(header, walk.loaded_batch(), &mut decompressor, limit).map_err(at)?;
+    let Some(record) = records.next_record().map_err(|error| at(error.into()))? else {
+        return Ok(None);
+    };
+    let kind = ControlType::parse_key(record.key).map_err(|error| at(error.into()))?;
+    Ok(match kind {
+        ControlType::Abort => Some(true),
+        ControlType::Commit => Some(false),
+        _ => None,
+    }
+    .map(|aborted| Marker {
+        offset: record.offset,
+        aborted,
+    }))
+}
+
+/// Whether the batch that holds `offset` is one of this producer's.
+fn is_batch_of(view: &View, offset: i64, producer_id: i64, must_be_data: bool) -> Result<bool> {
+    let Some(segment) = view.segments.get(view.floor_slot(offset)) else {
+        return Ok(false);
+    };
+    let open = view.open(segment)?;
+    let found = find::find(
+        &open,
+        offset,
+        LOOKUP_BYTES,
+        Vec::new(),
+        &mut Trace::default(),
+    );
+    Ok(matches!(found, Ok((_, Found::Batch(header)))
+        if header.producer_id == producer_id
+            && header.base_offset.is_some_and(|base| base <= offset)
+            && !(must_be_data && header.attributes.is_control())))
+}
+
+impl Log {
+    /// As [`Log::last_stable_offset`], of a view.
+    pub(crate) fn last_stable_offset_of(&self, view: &View) -> Result<i64> {
+        let end = view.end()?.log_end_offset;
+        let open = if let Some(open) = view.open_transactions.get() {
+            open
+        } else {
+            let open = self.find_open_transactions(view)?;
+            view.open_transactions.get_or_init(|| open)
+        };
+        let bound = match view.high_watermark {
+            Some(high_watermark) if self.0.owner => {
+                high_watermark.clamp(view.log_start_offset, end)
+            }
+            _ => end,
+        };
+        Ok(open
+            .first_offset
+            .map_or(bound, |first| first.max(view.log_start_offset).min(bound)))
+    }
+
+    fn find_open_transactions(&self, view: &View) -> Result<OpenTransactions> {
+        let end = view.end()?.log_end_offset;
+        let first_base = view
+            .segments
+            .first()
+            .map_or(0, |segment| segment.base_offset);
+        let (mut open, mut from) = (HashMap::new(), first_base);
+        for &offset in view.snapshots.iter().rev().filter(|&&offset| offset <= end) {
+            if let Some(entries) = self.sound_snapshot(view, offset)? {
+                open.extend(entries.iter().filter_map(|entry| {
+                    let first = entry.current_transaction_first_offset;
+                    (first >= 0).then_some((entry.producer_id, first))
+                }));
+                from = offset.max(first_base);
+                break;
+            }
+        }
+        let limit = self.0.options.limits.max_decompressed_bytes;
+        self.visit_headers(view, from, |header, walk| {
+            let first = header.base_offset.unwrap_or(header.last_offset);
+            if first < from || header.producer_id < 0 {
+                return Ok(());
+            }
+            if header.attributes.is_control() {
+                if marker_of(header, walk, limit)?.is_some() {
+                    open.remove(&header.producer_id);
+                }
+            } else if header.attributes.is_transactional() {
+                open.entry(header.producer_id).or_insert(first);
+            }
+            Ok(())
+        })?;
+        Ok(OpenTransactions {
+            first_offset: open.values().copied().min(),
+        })
+    }
+
+    /// The entries of the producer snapshot at `offset` if it can be read and agrees with the log: each producer's last batch is
+    /// where the snapshot says, and open transactions begin with a batch of theirs.
+    fn sound_snapshot(
+        &self,
+        view: &View,
+        offset: i64,
+    ) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
+        let name =
+            offsetlog_format::name::SegmentFileName::live(offset, SegmentFile::ProducerSnapshot);
+        let path = self.path().join(name.to_string());
+        let bytes = super::named_offsets::read_optional(&self.0.directory, &path);
+        let Ok(Some(bytes)) = bytes else {
+            return Ok(None);
+        };
+        let Ok(entries) = read_producer_snapshot(&bytes) else {
+            return Ok(None);
+        };
+        let start = view.log_start_offset;
+        for entry in entries.iter().take(SNAPSHOT_CHECKS) {
+            let open = entry.current_transaction_first_offset;
+            for (at, must_be_data) in [(entry.last_offset, false), (open, true)] {
+                if at >= offset
+                    || at >= start && !is_batch_of(view, at, entry.producer_id, must_be_data)?
+                {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(entries))
+    }
+
+    /// How the transactions with records from `from` on ended. Kept with the view, so that scans of one log share the walk.
+    pub(super) fn fates(&self, view: &View, from: i64) -> Result<Arc<Fates>> {
+        let mut kept = view.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((start, fates)) = kept.as_ref()
+            && *start <= from
+        {
+            return Ok(Arc::clone(fates));
+        }
+        let mut fates = Fates::default();
+        if let Err(error) = self.walk_fates(view, from, &mut fates) {
+            if !error.is_corruption() {
+                return Err(error);
+            }
+            fates.incomplete = true;
+        }
+        let fates = Arc::new(fates);
+        *kept = Some((from, Arc::clone(&fates)));
+        Ok(fates)
+    }
+
+    /// Walks to the damage again, so that its error can be given.
+    pub(super) fn fates_error(&self, view: &View, from: i64) -> Result<()> {
+        self.walk_fates(view, from, &mut Fates::default())
+    }
+
+    fn walk_fates(&self, view: &View, from: i64, fates: &mut Fates) -> Result<()> {
+        let limit = self.0.options.limits.max_decompressed_bytes;
+        let mut open: HashMap<i64, i64> = HashMap::new();
+        self.visit_headers(view, from, |header, walk| {
+            if header.producer_id < 0 || !header.attributes.is_transactional() {
+                return Ok(());
+            }
+            if !header.attributes.is_control() {
+                let first = header.base_offset.unwrap_or(header.last_offset);
+                open.entry(header.producer_id).or_insert(first);
+            } else if let Some(marker) = marker_of(header, walk, limit)? {
+                let first = open.remove(&header.producer_id);
+                if let Some(first_offset) = first.filter(|_| marker.aborted) {
+                    let aborted = AbortedTransaction {
+                        producer_id: header.producer_id,
+                        first_offset,
+                    };
+                    fates.aborted.push((aborted, marker.offset));
+                }
+                fates
+                    .markers
+                    .entry(header.producer_id)
+                    .or_default()
+                    .push(marker);
+            }
+            Ok(())
+        })
+    }
+
+    /// The aborted transactions with a marker at or after `start` that began before `stop`.
+    pub(super) fn aborted_transactions(
+        &self,
+        view: &View,
+        start: i64,
+        stop: i64,
+    ) -> Result<Vec<AbortedTransaction>> {
+        // From the log's first batch, so that the first offset of a transaction that began before `start` is the true one.
+        let first_base = view
+            .segments
+            .first()
+            .map_or(0, |segment| segment.base_offset);
+        let fates = self.fates(view, first_base)?;
+        if fates.is_incomplete() {
+            self.fates_error(view, first_base)?;
+        }
+        Ok(fates
+            .aborted
+            .iter()
+            .filter(|(aborted, marker)| *marker >= start && aborted.first_offset < stop)
+            .map(|(aborted, _)| *aborted)
+            .collect())
+    }
+
+    /// Gives the header of each batch from the one that holds `from` on to `visit`, through all later segments.
+    fn visit_headers(
+        &self,
+        view: &View,
+        from: i64,
+        mut visit: impl FnMut(&BatchHeader, &mut Walk) -> Result<()>,
+    ) -> Result<()> {
+        let first = view.floor_slot(from);
+        for segment in view.segments.iter().skip(first) {
+            let open = view.open(segment)?;
+            let position = if segment.base_offset < from {
+                find::start(&open, from, LOOKUP_BYTES, Vec::new(), &mut Trace::default())?
+                    .position()
+            } else {
+                0
+            };
+            hop_headers(&open, position, &|| self.check(), &mut visit)?;
+        }
+        Ok(())
+    }
+}

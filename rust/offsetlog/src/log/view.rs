@@ -1,0 +1,264 @@
+//! The segments and bounds of a log at one moment, and what was worked out from them.
+
+use super::transactions::{Fates, OpenTransactions};
+use crate::disk::{Disk, EntryKind, FileStat};
+use crate::error::{Error, Result};
+use crate::segment::find::{self, Trace};
+use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
+use crate::segment::{Directory, OpenSegment, Segment};
+use offsetlog_format::name::{FileName, FileState, SegmentFile};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What tells whether a directory is still as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Stamp {
+    directory: Option<FileStat>,
+    active: Option<FileStat>,
+    checkpoints: [Option<FileStat>; 2],
+}
+
+/// Where a log ends.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) log_end_offset: i64,
+    /// Epoch of the last batch, -1 where it has none.
+    pub(crate) leader_epoch: i32,
+    pub(crate) torn: Option<TornTail>,
+}
+
+/// A log at one moment.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    base_offsets: Vec<i64>,
+    /// Offsets of the producer snapshots, ascending.
+    pub(crate) snapshots: Vec<i64>,
+    pub(crate) log_start_offset: i64,
+    pub(crate) high_watermark: Option<i64>,
+    pub(crate) warnings: Vec<String>,
+    /// The active segment's files, held so that its size is the same for everybody who has this view.
+    active: Option<Arc<OpenSegment>>,
+    stamp: Stamp,
+    end: OnceLock<End>,
+    pub(super) open_transactions: OnceLock<OpenTransactions>,
+    pub(super) fates: Mutex<Option<(i64, Arc<Fates>)>>,
+    /// Greatest timestamp of the segments up to each one, from the segment of the log start offset on.
+    pub(super) max_timestamps: Mutex<Vec<i64>>,
+    /// Closed segments with open files, oldest opened first.
+    opened: Mutex<VecDeque<Arc<Segment>>>,
+    max_open_files: usize,
+}
+
+const CHECKPOINTS: [&str; 2] = [
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+];
+
+impl View {
+    /// Lists the directory and reads the checkpoints around it.
+    pub(super) fn take(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+        let mut stamp = Stamp::of(directory, None);
+        if let Some(before) = before.filter(|before| before.stamp.directory == stamp.directory) {
+            // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
+            let closed = before.segments.len().saturating_sub(1);
+            let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
+            let snapshots = before.snapshots.clone();
+            let bases = before.base_offsets.clone();
+            return Self::build(directory, stamp, bases, snapshots, kept);
+        }
+        let (mut base_offsets, mut snapshots) = list(directory.disk.as_ref(), &directory.path)?;
+        base_offsets.sort_unstable();
+        snapshots.sort_unstable();
+        // What came between the first look and the listing is seen by the next look.
+        stamp.active = None;
+        Self::build(directory, stamp, base_offsets, snapshots, Vec::new())
+    }
+
+    fn build(
+        directory: &Arc<Directory>,
+        mut stamp: Stamp,
+        base_offsets: Vec<i64>,
+        snapshots: Vec<i64>,
+        mut segments: Vec<Arc<Segment>>,
+    ) -> Result<Self> {
+        for slot in segments.len()..base_offsets.len() {
+            let Some(&base) = base_offsets.get(slot) else {
+                break;
+            };
+            let next = base_offsets.get(slot + 1).copied();
+            segments.push(Arc::new(Segment::new(Arc::clone(directory), base, next)));
+        }
+        let active = match segments.last() {
+            Some(segment) => Some(segment.open()?.0),
+            None => None,
+        };
+        stamp.active = active.as_ref().map(|active| active.stat);
+        let bounds = super::named_offsets::read_checkpoints(directory);
+        let first = base_offsets.first().copied();
+        let log_start_offset = bounds.log_start.unwrap_or(0).max(first.unwrap_or(0));
+        Ok(Self {
+            segments,
+            base_offsets,
+            snapshots,
+            log_start_offset,
+            high_watermark: bounds.high_watermark,
+            warnings: bounds.warnings,
+            active,
+            stamp,
+            end: OnceLock::new(),
+            open_transactions: OnceLock::new(),
+            fates: Mutex::new(None),
+            max_timestamps: Mutex::new(Vec::new()),
+            opened: Mutex::new(VecDeque::new()),
+            max_open_files: directory.limits.max_open_files.max(4),
+        })
+    }
+
+    /// Whether nothing changed since this view was taken: three or four looks at files, none of them opened.
+    pub(super) fn is_current(&self, directory: &Directory) -> bool {
+        let active = self
+            .segments
+            .last()
+            .map(|segment| segment.file_path(".log"));
+        Stamp::of(directory, active.as_deref()) == self.stamp
+    }
+
+    /// The open files of a segment of this view. Files opened longest ago are closed beyond the limit.
+    pub(crate) fn open(&self, segment: &Arc<Segment>) -> Result<Arc<OpenSegment>> {
+        if segment.is_active()
+            && let Some(active) = &self.active
+        {
+            return Ok(Arc::clone(active));
+        }
+        let (open, newly) = segment.open()?;
+        if newly {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.push_back(Arc::clone(segment));
+            if opened.len() > self.max_open_files
+                && let Some(oldest) = opened.pop_front()
+            {
+                oldest.close();
+            }
+        }
+        Ok(open)
+    }
+
+    /// Slot of the segment that may hold `offset`: the last one whose base offset is at or below it.
+    pub(crate) fn floor_slot(&self, offset: i64) -> usize {
+        self.base_offsets
+            .partition_point(|&base| base <= offset)
+            .saturating_sub(1)
+    }
+
+    /// Where the log ends: behind the last whole batch, its checksum right, of the active segment. Worked out once a view.
+    pub(crate) fn end(&self) -> Result<&End> {
+        if let Some(end) = self.end.get() {
+            return Ok(end);
+        }
+        let end = self.find_end()?;
+        if self.log_start_offset > end.log_end_offset && !self.segments.is_empty() {
+            let path = self
+                .segments
+                .first()
+                .map(|segment| segment.file_path(".log"));
+            return Err(Error::log_dir(
+                path.as_deref()
+                    .and_then(Path::parent)
+                    .unwrap_or(Path::new("")),
+                format!(
+                    "log start offset {} of log-start-offset-checkpoint is above the log end offset {}; \
+                     copy the partition directory elsewhere to read it without the checkpoint",
+                    self.log_start_offset, end.log_end_offset
+                ),
+            ));
+        }
+        Ok(self.end.get_or_init(|| end))
+    }
+
+    fn find_end(&self) -> Result<End> {
+        let Some(active) = &self.active else {
+            return Ok(End {
+                log_end_offset: self.log_start_offset,
+                leader_epoch: -1,
+                torn: None,
+            });
+        };
+        let mut trace = Trace::default();
+        let walk = find::start(active, i64::MAX, LOOKUP_BYTES, Vec::new(), &mut trace)?;
+        let from_start = walk.position() == 0;
+        match walk_to_end(walk) {
+            Ok(end) if from_start || end.torn.is_none() => Ok(end),
+            // The index entry may have pointed into a batch: only a walk from the start can say.
+            Ok(_) | Err(_) if !from_start => {
+                walk_to_end(Walk::new(Arc::clone(active), 0, 64 * 1024, Vec::new()))
+            }
+            end => end,
+        }
+    }
+}
+
+fn walk_to_end(mut walk: Walk) -> Result<End> {
+    walk.set_read_ahead(64 * 1024);
+    let mut end = End {
+        log_end_offset: walk.segment().base_offset,
+        leader_epoch: -1,
+        torn: None,
+    };
+    loop {
+        match walk.step(true)? {
+            Step::Batch(header) => {
+                end.log_end_offset = header.last_offset.saturating_add(1);
+                end.leader_epoch = header.leader_epoch;
+            }
+            Step::End(torn) => {
+                end.torn = torn;
+                return Ok(end);
+            }
+        }
+    }
+}
+
+impl Stamp {
+    fn of(directory: &Directory, active: Option<&Path>) -> Self {
+        let stat = |path: &Path| directory.disk.stat(path).ok();
+        let parent = directory.path.parent();
+        Self {
+            directory: stat(&directory.path),
+            active: active.and_then(stat),
+            checkpoints: CHECKPOINTS.map(|name| parent.and_then(|parent| stat(&parent.join(name)))),
+        }
+    }
+}
+
+/// Base offsets of the segments and offsets of the producer snapshots in a partition directory.
+fn list(disk: &dyn Disk, path: &Path) -> Result<(Vec<i64>, Vec<i64>)> {
+    let entries = disk
+        .list(path)
+        .map_err(|error| Error::io("list", path, error))?;
+    let (mut base_offsets, mut snapshots) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match FileName::classify(&entry.name) {
+            FileName::Segment(name) if name.state == FileState::Live => match name.file {
+                SegmentFile::Log if entry.kind == EntryKind::File => base_offsets.push(name.offset),
+                SegmentFile::ProducerSnapshot if entry.kind == EntryKind::File => {
+                    snapshots.push(name.offset);
+                }
+                _ => {}
+            },
+            FileName::BadSegmentName(error) if entry.kind == EntryKind::File => {
+                return Err(Error::log_dir(
+                    path,
+                    format!(
+                        "file {:?} is named like a segment but {}; move it out of the directory to read the rest",
+                        entry.name, error.fault
+                    ),
+                )
+                .at_path(&path.join(&entry.name)));
+            }
+            _ => {}
+        }
+    }
+    Ok((base_offsets, snapshots))
+}

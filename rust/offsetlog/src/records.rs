@@ -1,0 +1,71 @@
+//! The records of one batch of any magic, decompressed.
+
+use crate::codec::Decompressor;
+use crate::error::{Error, Result};
+use offsetlog_format::legacy::{self, MessageSet};
+use offsetlog_format::v2::RecordsV2;
+use offsetlog_format::{BatchHeader, BatchView, Codec, FormatError, RecordView};
+
+/// Iterates the records of a batch. They borrow the batch's bytes or, if it was compressed, the decompressor's buffer.
+#[derive(Debug)]
+pub(crate) enum Records<'a> {
+    /// Magic 2.
+    V2(RecordsV2<'a>),
+    /// One message of magic 0 or 1.
+    Single(Option<RecordView<'a>>),
+    /// A compressed set of magic 0 or 1.
+    Set(MessageSet<'a>),
+}
+
+impl<'a> Records<'a> {
+    /// Decompresses the batch whose whole `bytes` and `header` are given, into the decompressor's buffer where it is compressed.
+    #[inline]
+    pub(crate) fn open(
+        header: &BatchHeader,
+        bytes: &'a [u8],
+        decompressor: &'a mut Decompressor,
+        limit: u64,
+    ) -> Result<Self> {
+        let view = BatchView::parse(bytes)?;
+        let codec = header.codec()?;
+        if header.magic == 2 {
+            let payload = match codec {
+                // Nothing is counted, so nothing is looked at: Kafka does not touch such a payload either.
+                _ if header.record_count == 0 => &[],
+                Codec::None => view.payload(),
+                codec => decompressor.decompress(codec, 2, view.payload(), limit)?,
+            };
+            return Ok(Self::V2(RecordsV2::new(header, payload)?));
+        }
+        if codec == Codec::None {
+            return Ok(Self::Single(Some(legacy::single_record(&view)?)));
+        }
+        let Some(value) = legacy::Message::parse(&view)?.value else {
+            return Err(Error::new(FormatError::new(
+                offsetlog_format::Part::MessageSet,
+                0,
+                offsetlog_format::Fault::Rule("the compressed set has a null value"),
+            )));
+        };
+        let set = decompressor.decompress(codec, header.magic, value, limit)?;
+        Ok(Self::Set(MessageSet::new(header, set)?))
+    }
+
+    /// The next record, in offset order.
+    #[inline]
+    pub(crate) fn next_record(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {
+        match self {
+            Self::V2(records) => records.next_record(),
+            Self::Single(record) => Ok(record.take()),
+            Self::Set(set) => set.next_record(),
+        }
+    }
+
+    /// Offset of the first record, if there is one that can be decoded.
+    pub(crate) fn first_offset(mut self) -> Option<i64> {
+        self.next_record()
+            .ok()
+            .flatten()
+            .map(|record| record.offset)
+    }
+}

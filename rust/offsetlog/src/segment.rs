@@ -1,0 +1,168 @@
+//! One base offset's files: the `.log` and the indexes that help to find a place in it.
+//!
+//! A segment knows its own files and nothing of its neighbours but the offset at which the next one begins. Files are opened on
+//! first use; [`Segment::close`] forgets them, so that a log of any length needs few descriptors.
+
+pub(crate) mod find;
+pub(crate) mod offset_index;
+pub(crate) mod time_index;
+pub(crate) mod walk;
+
+use crate::disk::{Access, Disk, DiskFile, FileStat, Map};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
+use offset_index::OffsetIndex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use time_index::SegmentTimes;
+
+/// What all segments of a partition directory share.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) limits: Limits,
+    /// Whether indexes of closed segments may be mapped: nobody is there who could shrink them.
+    pub(crate) map_indexes: bool,
+    /// Whether `.log` files may be mapped: the caller said that nobody writes them.
+    pub(crate) map_logs: bool,
+}
+
+/// A segment of a log, opened on first use.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) base_offset: i64,
+    /// Base offset of the segment behind this one; `None` for the active segment.
+    pub(crate) next_base_offset: Option<i64>,
+    directory: Arc<Directory>,
+    open: Mutex<Option<Arc<OpenSegment>>>,
+    /// Kept when the files are closed: within one view of the log they do not change.
+    times: OnceLock<SegmentTimes>,
+}
+
+/// A segment's open files. The size is that at opening; what is appended later belongs to the next view of the log.
+#[derive(Debug)]
+pub(crate) struct OpenSegment {
+    pub(crate) base_offset: i64,
+    pub(crate) next_base_offset: Option<i64>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) path: PathBuf,
+    pub(crate) source: Source,
+    pub(crate) stat: FileStat,
+    index: OnceLock<OffsetIndex>,
+}
+
+/// Where a `.log` file's bytes come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    File(Arc<dyn DiskFile>),
+    Mapped(Arc<Map>),
+}
+
+impl Segment {
+    pub(crate) fn new(
+        directory: Arc<Directory>,
+        base_offset: i64,
+        next_base_offset: Option<i64>,
+    ) -> Self {
+        Self {
+            base_offset,
+            next_base_offset,
+            directory,
+            open: Mutex::new(None),
+            times: OnceLock::new(),
+        }
+    }
+
+    /// Path of the file of this segment with `suffix`, such as `.log`.
+    pub(crate) fn file_path(&self, suffix: &str) -> PathBuf {
+        segment_path(&self.directory.path, self.base_offset, suffix)
+    }
+
+    pub(crate) const fn is_active(&self) -> bool {
+        self.next_base_offset.is_none()
+    }
+
+    /// The open files, opened now if they were not.
+    pub(crate) fn open(&self) -> Result<(Arc<OpenSegment>, bool)> {
+        let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = slot.as_ref() {
+            return Ok((Arc::clone(open), false));
+        }
+        let open = Arc::new(OpenSegment::new(self)?);
+        *slot = Some(Arc::clone(&open));
+        Ok((open, true))
+    }
+
+    /// Forgets the open files; scans that hold them go on.
+    pub(crate) fn close(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Greatest timestamps within the segment, worked out once for a closed segment.
+    pub(crate) fn times(
+        &self,
+        open: &Arc<OpenSegment>,
+        check: &Check<'_>,
+    ) -> Result<&SegmentTimes> {
+        if let Some(times) = self.times.get() {
+            return Ok(times);
+        }
+        let times = SegmentTimes::load(open, check)?;
+        Ok(self.times.get_or_init(|| times))
+    }
+}
+
+/// Asked at every few MiB of work; an error ends the work.
+pub(crate) type Check<'c> = dyn Fn() -> Result<()> + 'c;
+
+impl OpenSegment {
+    fn new(segment: &Segment) -> Result<Self> {
+        let directory = Arc::clone(&segment.directory);
+        let path = segment.file_path(".log");
+        let file = directory
+            .disk
+            .open(&path, Access::Read)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let stat = file
+            .stat()
+            .map_err(|error| Error::io("look at", &path, error))?;
+        if stat.size > i32::MAX as u64 {
+            return Err(Error::new(ErrorKind::SegmentTooLarge { size: stat.size }).at_path(&path));
+        }
+        let mapped = if directory.map_logs {
+            file.map(stat.size)
+        } else {
+            None
+        };
+        Ok(Self {
+            base_offset: segment.base_offset,
+            next_base_offset: segment.next_base_offset,
+            path,
+            source: mapped.map_or(Source::File(file), |map| {
+                map.will_be_scanned();
+                Source::Mapped(Arc::new(map))
+            }),
+            stat,
+            index: OnceLock::new(),
+            directory,
+        })
+    }
+
+    pub(crate) const fn is_active(&self) -> bool {
+        self.next_base_offset.is_none()
+    }
+
+    /// The offset index, read or mapped on first use. Problems with the file make it empty, never an error.
+    pub(crate) fn index(&self) -> &OffsetIndex {
+        self.index.get_or_init(|| OffsetIndex::load(self))
+    }
+
+    pub(crate) fn index_path(&self, suffix: &str) -> PathBuf {
+        segment_path(&self.directory.path, self.base_offset, suffix)
+    }
+}
+
+fn segment_path(directory: &Path, base_offset: i64, suffix: &str) -> PathBuf {
+    directory.join(format!("{base_offset:020}{suffix}"))
+}

@@ -1,0 +1,187 @@
+//! From an offset to the batch that holds it: index entry, check, forward scan.
+
+use super::offset_index::{IndexSlot, IndexState};
+use super::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
+use super::{OpenSegment, Source};
+use crate::codec::Decompressor;
+use crate::error::Result;
+use offsetlog_format::BatchHeader;
+use std::sync::Arc;
+
+/// How a look-up went, for those who want to see it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trace {
+    pub(crate) entry: Option<IndexSlot>,
+    pub(crate) rejected: Option<(IndexSlot, String)>,
+    pub(crate) scanned_batches: u64,
+    pub(crate) scanned_bytes: u64,
+}
+
+/// Where a look-up ended.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The first batch whose last offset is at or beyond the target; the walk stands behind it.
+    Batch(BatchHeader),
+    /// No such batch in this segment.
+    End(Option<TornTail>),
+}
+
+/// A walk that starts where the index says that no batch with an offset at or beyond `target` is missed.
+///
+/// The entry counts only after the batch header at its position was found to begin at or below the target: since offsets
+/// ascend, all batches before it then end below the target, whatever the index promised. Otherwise the scan starts at 0.
+pub(crate) fn start(
+    segment: &Arc<OpenSegment>,
+    target: i64,
+    read_ahead: usize,
+    buffer: Vec<u8>,
+    trace: &mut Trace,
+) -> Result<Walk> {
+    let Some(entry) = segment.index().lookup(target) else {
+        return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
+    };
+    if entry.position == 0 {
+        trace.entry = Some(entry);
+        return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
+    }
+    let reason = match check_entry(segment, entry, target, read_ahead, buffer)? {
+        Ok(walk) => {
+            trace.entry = Some(entry);
+            return Ok(walk);
+        }
+        Err(reason) => reason,
+    };
+    trace.rejected = Some((entry, reason));
+    Ok(Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new()))
+}
+
+fn check_entry(
+    segment: &Arc<OpenSegment>,
+    entry: IndexSlot,
+    target: i64,
+    read_ahead: usize,
+    buffer: Vec<u8>,
+) -> Result<Result<Walk, String>> {
+    if entry.offset < segment.base_offset || entry.position >= segment.stat.size {
+        return Ok(Err(format!(
+            "position {} is not before the end {} of the log",
+            entry.position, segment.stat.size
+        )));
+    }
+    let mut walk = Walk::new(Arc::clone(segment), entry.position, read_ahead, buffer);
+    match walk.peek()? {
+        Some(header) => {
+            let first = match header.base_offset {
+                Some(base) => base,
+                None => match first_offset_of_set(&mut walk, &header) {
+                    Some(first) => first,
+                    None => return Ok(Err("the batch there cannot be read".to_owned())),
+                },
+            };
+            if first <= target {
+                Ok(Ok(walk))
+            } else {
+                Ok(Err(format!("the batch there begins at offset {first}")))
+            }
+        }
+        None => Ok(Err("no batch starts there".to_owned())),
+    }
+}
+
+/// First offset of a compressed set of magic 0 or 1, which only its messages tell.
+fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Option<i64> {
+    let limit = walk.segment().directory.limits.max_decompressed_bytes;
+    let bytes = walk.peeked(header).ok()?;
+    let mut decompressor = Decompressor::new();
+    let records = crate::records::Records::open(header, bytes, &mut decompressor, limit).ok()?;
+    records.first_offset()
+}
+
+/// Looks `target` up and scans headers to the first batch whose last offset is at or beyond it.
+///
+/// Where the scan meets damage after an index entry, the entry may have pointed into a batch: the scan is done again from the
+/// start of the segment, and only what that says counts.
+pub(crate) fn find(
+    segment: &Arc<OpenSegment>,
+    target: i64,
+    read_ahead: usize,
+    buffer: Vec<u8>,
+    trace: &mut Trace,
+) -> Result<(Walk, Found)> {
+    let walk = start(segment, target, read_ahead, buffer, trace)?;
+    let Some(entry) = trace.entry.filter(|entry| entry.position > 0) else {
+        return scan_to(walk, target, trace);
+    };
+    match scan_to(walk, target, trace) {
+        Ok((walk, found @ (Found::Batch(_) | Found::End(None)))) => Ok((walk, found)),
+        Ok((_, Found::End(Some(_)))) | Err(_) => {
+            trace.rejected = Some((entry, "no batch follows from there".to_owned()));
+            trace.entry = None;
+            let walk = Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new());
+            scan_to(walk, target, trace)
+        }
+    }
+}
+
+fn scan_to(mut walk: Walk, target: i64, trace: &mut Trace) -> Result<(Walk, Found)> {
+    let from = walk.position();
+    trace.scanned_batches = 0;
+    let found = loop {
+        match walk.step(false)? {
+            Step::Batch(header) => {
+                trace.scanned_batches += 1;
+                if header.last_offset >= target {
+                    break Found::Batch(header);
+                }
+            }
+            Step::End(torn) => break Found::End(torn),
+        }
+    };
+    trace.scanned_bytes = walk.position() - from;
+    Ok((walk, found))
+}
+
+/// The quick way where batches are larger than the index interval: the entry behind the one that a look-up gives is then that
+/// of the very batch, which its own header proves. `None` says nothing.
+pub(crate) fn find_next_entry(
+    segment: &Arc<OpenSegment>,
+    target: i64,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<(Walk, BatchHeader)>> {
+    let index = segment.index();
+    let slot = index.lookup(target).map(|entry| (entry.slot, entry));
+    let next_slot = slot.map_or(0, |(slot, _)| slot + 1);
+    let before = slot.map_or(0, |(_, entry)| entry.position);
+    let Some(next) = index.entry(next_slot) else {
+        return Ok(None);
+    };
+    let is_own_entry = slot.is_some_and(|(_, entry)| entry.offset == target);
+    let gap = next.position.saturating_sub(before);
+    if is_own_entry || gap <= LOOKUP_BYTES as u64 || next.position >= segment.stat.size {
+        return Ok(None);
+    }
+    let read_ahead = (gap + 1024).clamp(LOOKUP_BYTES as u64, SCAN_BYTES as u64) as usize;
+    let buffer = std::mem::take(buffer);
+    let mut walk = Walk::new(Arc::clone(segment), next.position, read_ahead, buffer);
+    match walk.peek()? {
+        Some(header)
+            if header.base_offset.is_some_and(|base| base <= target)
+                && target <= header.last_offset =>
+        {
+            walk.step(false)?;
+            Ok(Some((walk, header)))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl OpenSegment {
+    /// In words: what the offset index is worth here.
+    pub(crate) fn index_state(&self) -> IndexState {
+        self.index().state
+    }
+
+    pub(crate) fn is_mapped(&self) -> bool {
+        matches!(self.source, Source::Mapped(_))
+    }
+}

@@ -1,0 +1,146 @@
+//! The time index: from a timestamp to an offset below which every record is older.
+//!
+//! An entry (timestamp, offset) promises that no record at or below the offset has a greater timestamp. Nothing protects the file,
+//! so it counts only where it is in order and its last entry agrees with the batch that holds that offset; otherwise the batch
+//! headers, each of which carries its greatest timestamp, are walked once instead.
+
+use super::find::{self, Found, Trace};
+use super::offset_index::Entries;
+use super::walk::{LOOKUP_BYTES, hop_headers};
+use super::{Check, OpenSegment};
+use crate::error::Result;
+use offsetlog_format::index_entry::{TIME_INDEX_ENTRY_BYTES, TimeIndexEntry, time_entry_count};
+use std::sync::Arc;
+
+/// A walk over headers remembers a place each so many bytes.
+const MARK_BYTES: u64 = 64 * 1024;
+
+/// What is known of the timestamps of a segment.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentTimes {
+    /// Greatest timestamp of any batch, -1 where none has one.
+    pub(crate) max_timestamp: i64,
+    /// Ascending: before this place (an offset or a position) no record has a timestamp above this one.
+    places: Arc<Places>,
+}
+
+#[derive(Debug)]
+enum Places {
+    /// From the index file.
+    Index(Vec<(i64, i64)>),
+    /// From the headers: greatest timestamp before the position.
+    Headers(Vec<(i64, u64)>),
+}
+
+impl SegmentTimes {
+    pub(crate) fn load(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
+        if let Some(entries) = sound_entries(segment)
+            && let Some(times) = Self::from_index(segment, entries, check)?
+        {
+            return Ok(times);
+        }
+        Self::from_headers(segment, check)
+    }
+
+    /// Uses the index if the batch at its last entry has just that timestamp; what lies behind that batch is walked.
+    fn from_index(
+        segment: &Arc<OpenSegment>,
+        entries: Vec<(i64, i64)>,
+        check: &Check<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(&(timestamp, offset)) = entries.last() else {
+            return Ok(None);
+        };
+        let found = find::find(
+            segment,
+            offset,
+            LOOKUP_BYTES,
+            Vec::new(),
+            &mut Trace::default(),
+        );
+        let Ok((walk, Found::Batch(header))) = found else {
+            return Ok(None);
+        };
+        if header.max_timestamp != timestamp {
+            return Ok(None);
+        }
+        let mut max_timestamp = timestamp;
+        hop_headers(segment, walk.position(), check, |header, _| {
+            max_timestamp = max_timestamp.max(header.max_timestamp);
+            Ok(())
+        })?;
+        Ok(Some(Self {
+            max_timestamp,
+            places: Arc::new(Places::Index(entries)),
+        }))
+    }
+
+    fn from_headers(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
+        let mut max_timestamp = -1;
+        let mut places: Vec<(i64, u64)> = Vec::new();
+        hop_headers(segment, 0, check, |header, walk| {
+            let position = walk.batch_position();
+            if places
+                .last()
+                .is_none_or(|&(_, last)| position - last >= MARK_BYTES)
+            {
+                places.push((max_timestamp, position));
+            }
+            max_timestamp = max_timestamp.max(header.max_timestamp);
+            Ok(())
+        })?;
+        Ok(Self {
+            max_timestamp,
+            places: Arc::new(Places::Headers(places)),
+        })
+    }
+
+    /// Where to start scanning for `timestamp`: an offset or a position before which all records are older.
+    pub(crate) fn start(&self, timestamp: i64) -> Start {
+        match self.places.as_ref() {
+            Places::Index(entries) => {
+                let slot = entries.partition_point(|&(entry, _)| entry < timestamp);
+                slot.checked_sub(1)
+                    .and_then(|slot| entries.get(slot))
+                    .map_or(Start::Position(0), |&(_, offset)| Start::Offset(offset))
+            }
+            Places::Headers(places) => {
+                let slot = places.partition_point(|&(before, _)| before < timestamp);
+                slot.checked_sub(1)
+                    .and_then(|slot| places.get(slot))
+                    .map_or(Start::Position(0), |&(_, position)| {
+                        Start::Position(position)
+                    })
+            }
+        }
+    }
+}
+
+/// A place from which to scan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start {
+    Offset(i64),
+    Position(u64),
+}
+
+/// The entries of the `.timeindex` as (timestamp, offset) if both ascend and lie within the segment.
+fn sound_entries(segment: &OpenSegment) -> Option<Vec<(i64, i64)>> {
+    let loaded = Entries::load(segment, ".timeindex", TIME_INDEX_ENTRY_BYTES)?;
+    let bytes = loaded.bytes();
+    let count = time_entry_count(bytes);
+    let mut entries: Vec<(i64, i64)> = Vec::with_capacity(count);
+    for slot in 0..count {
+        let entry = TimeIndexEntry::read(bytes, slot, segment.base_offset).ok()?;
+        let offset = entry.offset;
+        let within = offset >= segment.base_offset
+            && segment.next_base_offset.is_none_or(|next| offset < next);
+        let ascends = entries
+            .last()
+            .is_none_or(|&(timestamp, last)| entry.timestamp > timestamp && offset >= last);
+        if !within || !ascends {
+            return None;
+        }
+        entries.push((entry.timestamp, offset));
+    }
+    Some(entries)
+}
