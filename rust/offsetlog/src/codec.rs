@@ -8,6 +8,9 @@ mod lz4;
 mod snappy;
 mod zstd;
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::{Error, ErrorKind};
 use offsetlog_format::Codec;
 

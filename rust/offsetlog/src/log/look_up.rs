@@ -13,8 +13,8 @@ use std::sync::{Arc, PoisonError};
 /// Buffers of a look-up, kept from one to the next.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    buffer: Vec<u8>,
-    decompressor: Decompressor,
+    pub(super) buffer: Vec<u8>,
+    pub(super) decompressor: Decompressor,
 }
 
 /// How much a fetch returns.
@@ -227,7 +227,7 @@ impl Log {
         .at_path(self.path()))
     }
 
-    fn scratch(&self) -> Scratch {
+    pub(super) fn scratch(&self) -> Scratch {
         let mut pool = self
             .0
             .scratch
@@ -239,7 +239,7 @@ impl Log {
         })
     }
 
-    fn give_back(&self, scratch: Scratch) {
+    pub(super) fn give_back(&self, scratch: Scratch) {
         let mut pool = self
             .0
             .scratch

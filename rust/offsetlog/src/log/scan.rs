@@ -630,6 +630,7 @@ impl<'s> Batch<'s> {
         }
     }
 
+    #[cfg(feature = "arrow")]
     /// Which records are wanted, for a thread that decodes a copy of the batch.
     pub(crate) fn selection(&self) -> (Selection, &'s Arc<Filter>) {
         (self.selection, self.filter)

@@ -1,8 +1,7 @@
 //! From a timestamp to the first record at or after it.
 
 use super::values::{Isolation, OffsetAndTimestamp};
-use super::{Log, View};
-use crate::codec::Decompressor;
+use super::{Log, Scratch, View};
 use crate::error::{Error, Result};
 use crate::records::Records;
 use crate::segment::find::{self, Trace};
@@ -29,18 +28,16 @@ impl Log {
         timestamp: i64,
         isolation: Isolation,
     ) -> Result<Option<OffsetAndTimestamp>> {
-        let view = self.fresh_view()?;
-        let first_slot = view.floor_slot(view.log_start_offset);
-        let mut slot = first_slot;
-        let mut answer = None;
-        while answer.is_none() {
-            let Some(found) = self.next_segment_at_or_after(&view, first_slot, slot, timestamp)?
-            else {
-                break;
-            };
-            answer = self.first_record_at_or_after(&view, found, timestamp)?;
-            slot = found + 1;
-            self.check()?;
+        let view = self.view();
+        let mut answer = self.first_at_or_after(&view, timestamp)?;
+        let mut view = view;
+        if answer.is_none() {
+            // Only the end can have changed what was there: a newer view matters where this one has no answer.
+            let fresh = self.fresh_view()?;
+            if !Arc::ptr_eq(&view, &fresh) {
+                answer = self.first_at_or_after(&fresh, timestamp)?;
+                view = fresh;
+            }
         }
         match (answer, isolation) {
             (Some(found), Isolation::ReadCommitted)
@@ -50,6 +47,24 @@ impl Log {
             }
             (answer, _) => Ok(answer),
         }
+    }
+
+    fn first_at_or_after(&self, view: &View, timestamp: i64) -> Result<Option<OffsetAndTimestamp>> {
+        let first_slot = view.floor_slot(view.log_start_offset);
+        let mut slot = first_slot;
+        let mut scratch = self.scratch();
+        let mut result = Ok(None);
+        while matches!(result, Ok(None)) {
+            let Some(found) = self.next_segment_at_or_after(view, first_slot, slot, timestamp)?
+            else {
+                break;
+            };
+            result = self.first_record_at_or_after(view, found, timestamp, &mut scratch);
+            slot = found + 1;
+            self.check()?;
+        }
+        self.give_back(scratch);
+        result
     }
 
     /// Slot of the first segment from `slot` on that has a timestamp at or after `timestamp`.
@@ -97,13 +112,27 @@ impl Log {
         view: &View,
         slot: usize,
         timestamp: i64,
+        scratch: &mut Scratch,
     ) -> Result<Option<OffsetAndTimestamp>> {
         let Some(segment) = view.segments.get(slot) else {
             return Ok(None);
         };
         let open = view.open(segment)?;
-        let mut walk = self.start_at_time(segment, &open, timestamp, view.log_start_offset)?;
-        let mut decompressor = Decompressor::new();
+        let buffer = std::mem::take(&mut scratch.buffer);
+        let mut walk =
+            self.start_at_time(segment, &open, timestamp, view.log_start_offset, buffer)?;
+        let result = self.scan_for(&mut walk, timestamp, view.log_start_offset, scratch);
+        scratch.buffer = walk.into_buffer();
+        result
+    }
+
+    fn scan_for(
+        &self,
+        walk: &mut Walk,
+        timestamp: i64,
+        log_start_offset: i64,
+        scratch: &mut Scratch,
+    ) -> Result<Option<OffsetAndTimestamp>> {
         let limit = self.0.options.limits.max_decompressed_bytes;
         let mut scanned = 0_u64;
         loop {
@@ -115,22 +144,23 @@ impl Log {
                 scanned = 0;
                 self.check()?;
             }
-            if header.max_timestamp < timestamp || header.last_offset < view.log_start_offset {
+            if header.max_timestamp < timestamp || header.last_offset < log_start_offset {
                 continue;
             }
             if walk.verify(&header)?.is_some() {
                 return Ok(None);
             }
             walk.batch()?;
-            let walk = &walk;
+            let walk = &*walk;
             let at = |error: Error| {
                 walk.place(error)
                     .at_offset(header.base_offset.unwrap_or(header.last_offset))
             };
-            let mut records = Records::open(&header, walk.loaded_batch(), &mut decompressor, limit)
-                .map_err(at)?;
+            let bytes = walk.loaded_batch();
+            let mut records =
+                Records::open(&header, bytes, &mut scratch.decompressor, limit).map_err(at)?;
             while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
-                if record.timestamp >= timestamp && record.offset >= view.log_start_offset {
+                if record.timestamp >= timestamp && record.offset >= log_start_offset {
                     return Ok(Some(OffsetAndTimestamp {
                         offset: record.offset,
                         timestamp: record.timestamp,
@@ -147,29 +177,17 @@ impl Log {
         open: &Arc<OpenSegment>,
         timestamp: i64,
         log_start_offset: i64,
+        buffer: Vec<u8>,
     ) -> Result<Walk> {
         let start = segment.times(open, &|| self.check())?.start(timestamp);
-        let from_offset = |offset| {
-            find::start(
-                open,
-                offset,
-                LOOKUP_BYTES,
-                Vec::new(),
-                &mut Trace::default(),
-            )
-        };
-        match start {
-            Start::Offset(offset) => from_offset(offset.max(log_start_offset)),
+        let offset = match start {
+            Start::Offset(offset) => offset.max(log_start_offset),
             // Nothing is known below the log start offset, and nothing there can be the answer.
-            Start::Position(0) if log_start_offset > open.base_offset => {
-                from_offset(log_start_offset)
+            Start::Position(0) if log_start_offset > open.base_offset => log_start_offset,
+            Start::Position(position) => {
+                return Ok(Walk::new(Arc::clone(open), position, LOOKUP_BYTES, buffer));
             }
-            Start::Position(position) => Ok(Walk::new(
-                Arc::clone(open),
-                position,
-                LOOKUP_BYTES,
-                Vec::new(),
-            )),
-        }
+        };
+        find::start(open, offset, LOOKUP_BYTES, buffer, &mut Trace::default())
     }
 }
