@@ -4,6 +4,7 @@
 //! the segments and sizes at one moment. A new view is taken when somebody asks beyond the known end or for the end itself.
 
 mod batches;
+mod filter;
 mod look_up;
 mod named_offsets;
 mod open;
@@ -30,9 +31,9 @@ pub use values::{
     SegmentInfo, sequence_of,
 };
 
-pub(crate) use look_up::Scratch;
 #[cfg(feature = "arrow")]
-pub(crate) use scan::{Filter, Selection, Verdict};
+pub(crate) use filter::{Filter, Selection, Verdict};
+pub(crate) use look_up::Scratch;
 pub(crate) use view::View;
 
 /// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].

@@ -2,10 +2,20 @@
 
 use crate::disk::EntryKind;
 use crate::error::{Error, Result};
-use crate::log::{Log, OpenOptions};
+use crate::log::{Log, OpenOptions, ScanOptions};
 use offsetlog_format::name::{DirectoryName, DirectoryState, FileName};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files that a log dir has.
+const LOG_DIR_FILES: [&str; 5] = [
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    ".kafka_cleanshutdown",
+    ".lock",
+];
 
 /// A topic's partition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +34,8 @@ pub struct LogDir {
     /// Each partition with the directories that hold a replica of it.
     partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
     warnings: Vec<String>,
+    /// Which of several replicas was taken.
+    chosen: Arc<Mutex<BTreeMap<TopicPartition, PathBuf>>>,
 }
 
 impl LogDir {
@@ -45,6 +57,7 @@ impl LogDir {
             options: options.clone(),
             partitions: BTreeMap::new(),
             warnings: Vec::new(),
+            chosen: Arc::default(),
         };
         for path in paths {
             let path = std::path::absolute(path)
@@ -54,7 +67,36 @@ impl LogDir {
                 log_dir.paths.push(path);
             }
         }
+        log_dir.check_found()?;
+        for (partition, replicas) in &log_dir.partitions {
+            if replicas.len() > 1 {
+                log_dir.warnings.push(format!(
+                    "{}-{} stands in {} log dirs: the longest valid replica is read",
+                    partition.topic,
+                    partition.partition,
+                    replicas.len()
+                ));
+            }
+        }
         Ok(log_dir)
+    }
+
+    /// Without a partition, something must say that this is a log dir at all: a wrong path would otherwise look like an empty one.
+    fn check_found(&self) -> Result<()> {
+        let is_log_dir = |path: &PathBuf| {
+            LOG_DIR_FILES
+                .iter()
+                .any(|name| self.options.disk.stat(&path.join(name)).is_ok())
+        };
+        match self.paths.first() {
+            Some(first) if self.partitions.is_empty() && !self.paths.iter().any(is_log_dir) => {
+                Err(Error::log_dir(
+                    first,
+                    "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn add(&mut self, path: &Path) -> Result<()> {
@@ -138,8 +180,9 @@ impl LogDir {
         self.partitions.keys().cloned().collect()
     }
 
-    /// Opens a partition. Where it stands in several log dirs, the replica with the greatest log end offset is taken, whole batches
-    /// with right checksums only; of equals the first.
+    /// Opens a partition. Where it stands in several log dirs, the longest valid replica is taken: the one with the greatest offset
+    /// up to which its batches can be read in a row with right checksums; of equals the first. Finding that out reads the
+    /// replicas once; the choice is kept.
     ///
     /// # Errors
     /// `LogDir` when there is no such partition; those of [`Log::open`].
@@ -154,25 +197,33 @@ impl LogDir {
         if let [path] = paths.as_slice() {
             return Log::open(path, &self.options);
         }
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = chosen.get(&wanted) {
+            return Log::open(path, &self.options);
+        }
+        let log = self.longest(paths)?;
+        chosen.insert(wanted, log.path().to_path_buf());
+        Ok(log)
+    }
+
+    fn longest(&self, paths: &[PathBuf]) -> Result<Log> {
         let mut best: Option<(i64, Log)> = None;
         let mut failure = None;
         for path in paths {
-            let opened =
-                Log::open(path, &self.options).and_then(|log| Ok((log.log_end_offset()?, log)));
+            let opened = Log::open(path, &self.options).and_then(|log| Ok((valid_end(&log)?, log)));
             match opened {
                 Ok((end, log)) => {
                     if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
                         best = Some((end, log));
                     }
                 }
-                // A replica whose end cannot be found is worse than any that can be read to its end.
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         match (best, failure) {
             (Some((_, log)), _) => Ok(log),
             (None, Some(error)) => Err(error),
-            (None, None) => Err(self.unknown(topic, partition)),
+            (None, None) => Err(Error::argument("paths", "none found")),
         }
     }
 
@@ -192,4 +243,13 @@ impl LogDir {
         };
         Error::log_dir(path, reason)
     }
+}
+
+fn valid_end(log: &Log) -> Result<i64> {
+    let options = ScanOptions {
+        control_records: true,
+        ..ScanOptions::default()
+    };
+    let end = log.scan(&options)?.end_of_valid_batches()?;
+    end.map_or_else(|| log.log_start_offset(), Ok)
 }

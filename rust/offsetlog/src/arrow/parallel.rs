@@ -14,12 +14,15 @@ use arrow_array::RecordBatch;
 use offsetlog_format::BatchHeader;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Bytes of batches in one job: some hundred microseconds of work.
 const JOB_BYTES: usize = 512 * 1024;
+/// How long to wait for a worker between two questions whether to go on.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a worker makes of a job: the rows before an error, and the error.
 type Done = (Vec<RecordBatch>, Option<Error>);
@@ -49,6 +52,8 @@ pub(super) struct Parallel {
     most_running: usize,
     read_all: bool,
     failure: Option<Error>,
+    /// The log read last: whom to ask whether to go on.
+    log: Option<Log>,
 }
 
 impl std::fmt::Debug for Job {
@@ -80,6 +85,7 @@ impl Parallel {
             most_running: options.threads * 2,
             read_all: false,
             failure: None,
+            log: None,
         }
     }
 
@@ -102,8 +108,14 @@ impl Parallel {
         let Some(oldest) = self.running.pop_front() else {
             return self.failure.take().map_or(Ok(true), Err);
         };
-        let Ok((batches, error)) = oldest.recv() else {
-            return Err(Error::argument("threads", "a decoding thread ended early"));
+        let (batches, error) = loop {
+            match oldest.recv_timeout(ASK_EVERY) {
+                Ok(done) => break done,
+                Err(RecvTimeoutError::Timeout) => self.log.as_ref().map_or(Ok(()), Log::check)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::argument("threads", "a decoding thread ended early"));
+                }
+            }
         };
         ready.extend(batches);
         match error {
@@ -137,6 +149,9 @@ impl Parallel {
                 }
             };
             job.bytes.extend_from_slice(batch.bytes());
+            if self.log.is_none() {
+                self.log = Some(batch.log().clone());
+            }
             let known = path.take().filter(|path| path.as_path() == batch.path());
             let file = known.unwrap_or_else(|| Arc::new(batch.path().to_path_buf()));
             let (selection, filter) = batch.selection();

@@ -46,6 +46,7 @@ impl Log {
 
     /// `start` if it lies within the log, the log start offset if it is not given.
     pub(super) fn checked_start(&self, view: &View, start: Option<i64>) -> Result<i64> {
+        view.check_bounds()?;
         match start {
             None => Ok(view.log_start_offset),
             Some(start) if start < view.log_start_offset || start > view.end()?.log_end_offset => {

@@ -3,6 +3,7 @@
 //! A scan hands out batches; a batch hands out records as views over the scan's buffers. Batches that cannot hold a wanted record are
 //! stepped over by their header: no checksum, no decompression.
 
+use super::filter::{Filter, Selection, Verdict};
 use super::transactions::{Fate, Fates};
 use super::values::{Isolation, Record};
 use super::{Log, View};
@@ -11,8 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::records::Records;
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
-use offsetlog_format::{BatchHeader, RecordView, TimestampType};
-use std::collections::{HashSet, VecDeque};
+use offsetlog_format::{BatchHeader, RecordView};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes scanned between two questions whether to go on.
@@ -82,56 +83,6 @@ pub struct ScanStatistics {
     pub segments: u64,
 }
 
-/// The filters of a scan, in the form in which they are applied.
-#[derive(Debug)]
-pub(crate) struct Filter {
-    start_timestamp: i64,
-    stop_timestamp: i64,
-    keys: Option<HashSet<Vec<u8>>>,
-    isolation: Isolation,
-    verify_checksums: bool,
-    control_records: bool,
-}
-
-impl Filter {
-    fn new(options: &ScanOptions) -> Self {
-        Self {
-            start_timestamp: options.start_timestamp.unwrap_or(i64::MIN),
-            stop_timestamp: options.stop_timestamp.unwrap_or(i64::MAX),
-            keys: options
-                .keys
-                .as_ref()
-                .map(|keys| keys.iter().cloned().collect()),
-            isolation: options.isolation,
-            verify_checksums: options.verify_checksums,
-            control_records: options.control_records,
-        }
-    }
-
-    /// Whether records have to be looked at one by one.
-    fn looks_at_records(&self) -> bool {
-        self.keys.is_some() || self.start_timestamp > i64::MIN || self.stop_timestamp < i64::MAX
-    }
-
-    /// Whether no record of the batch can pass, by its header alone.
-    fn excludes(&self, header: &BatchHeader) -> bool {
-        let append_time = header.timestamp_type() == TimestampType::LogAppend;
-        header.attributes.is_control() && !self.control_records
-            || header.max_timestamp < self.start_timestamp
-            || append_time && header.max_timestamp >= self.stop_timestamp
-    }
-
-    #[inline]
-    fn passes(&self, record: &RecordView<'_>) -> bool {
-        record.timestamp >= self.start_timestamp
-            && record.timestamp < self.stop_timestamp
-            && self
-                .keys
-                .as_ref()
-                .is_none_or(|keys| record.key.is_some_and(|key| keys.contains(key)))
-    }
-}
-
 /// A scan in progress. See [`Log::scan`].
 #[derive(Debug)]
 pub struct Scan {
@@ -157,47 +108,6 @@ struct Cursor {
     stop: i64,
     fates: Option<Arc<Fates>>,
     unchecked_bytes: u64,
-}
-
-/// Which records of one batch are wanted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Selection {
-    /// Records have to be looked at one by one.
-    looks_at_records: bool,
-    /// The scan's range begins or ends within the batch.
-    cut: bool,
-    start: i64,
-    stop: i64,
-}
-
-/// What to do with a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Take,
-    Leave,
-    Stop,
-}
-
-impl Selection {
-    fn takes_all(self) -> bool {
-        !self.looks_at_records && !self.cut
-    }
-
-    #[inline]
-    pub(crate) fn verdict(self, filter: &Filter, record: &RecordView<'_>) -> Verdict {
-        if self.cut {
-            if record.offset < self.start {
-                return Verdict::Leave;
-            }
-            if record.offset >= self.stop {
-                return Verdict::Stop;
-            }
-        }
-        if self.looks_at_records && !filter.passes(record) {
-            return Verdict::Leave;
-        }
-        Verdict::Take
-    }
 }
 
 /// What the cursor met.
@@ -260,14 +170,11 @@ impl Scan {
                     format!("{stop} found, at least the start {start} expected"),
                 ));
             }
-            if range.start.is_some() {
-                let view = range.log.view();
-                let checked = range.log.checked_start(&view, range.start);
-                if checked.is_err() {
-                    range
-                        .log
-                        .checked_start(&*range.log.fresh_view()?, range.start)?;
-                }
+            let checked = range.log.checked_start(&range.log.view(), range.start);
+            if checked.is_err() {
+                // What lies outside this view may lie within a newer one.
+                let view = range.log.fresh_view()?;
+                range.log.checked_start(&view, range.start)?;
             }
         }
         Ok(Self {
@@ -337,6 +244,23 @@ impl Scan {
     #[must_use]
     pub const fn is_limited(&self) -> bool {
         self.limit.is_some()
+    }
+
+    /// Last offset, exclusive, of the batches that can be read in a row from the start of the scan; what the next one is
+    /// missing is not an error here.
+    ///
+    /// # Errors
+    /// `Io`, `Interrupted`, `Limit`.
+    pub(crate) fn end_of_valid_batches(&mut self) -> Result<Option<i64>> {
+        let mut end = None;
+        loop {
+            match self.next_batch() {
+                Ok(Some(batch)) => end = Some(batch.header().last_offset.saturating_add(1)),
+                Ok(None) => return Ok(end),
+                Err(error) if error.is_corruption() => return Ok(end),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Counts the records that the rest of the scan would return, by batch headers where nothing has to be looked at one by one.
@@ -665,6 +589,10 @@ impl<'s> Batch<'s> {
         let Some(decompressor) = self.source.take() else {
             return Ok(false);
         };
+        if self.header.attributes.codec_number() != 0 {
+            // A few bytes of the file can decompress to any number: its bytes alone do not say when to ask.
+            self.log.check()?;
+        }
         let limit = self.log.0.options.limits.max_decompressed_bytes;
         let records = Records::open(&self.header, self.walk.loaded_batch(), decompressor, limit);
         self.records = Some(records.map_err(|error| self.place(error))?);

@@ -1,9 +1,10 @@
 //! Cutting a range of offsets into ranges of about equal bytes, for tasks that run apart.
 
-use super::{Log, View};
+use super::Log;
 use crate::error::Result;
 use crate::segment::OpenSegment;
-use crate::segment::walk::{Walk, hop_headers};
+use crate::segment::find::{self, Trace};
+use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers};
 use std::sync::Arc;
 
 /// A range of offsets.
@@ -57,7 +58,7 @@ impl Log {
                 break;
             };
             let open = view.open(segment)?;
-            self.cut_segment(&view, &open, start, stop, &mut cutter)?;
+            self.cut_segment(&open, start, stop, &mut cutter)?;
             self.check()?;
         }
         cutter.finish(stop);
@@ -66,21 +67,22 @@ impl Log {
 
     fn cut_segment(
         &self,
-        view: &View,
         open: &Arc<OpenSegment>,
         start: i64,
         stop: i64,
         cutter: &mut Cutter,
     ) -> Result<()> {
-        let _ = view;
         let index = open.index();
-        let first = index.lookup(start).map_or(0, |entry| entry.position);
+        let first = position_of(open, start)?;
         let last = match index.lookup(stop) {
             Some(entry) if open.next_base_offset.is_none_or(|next| stop < next) => entry.position,
             _ => open.stat.size,
         };
-        let last = last.max(first);
-        if cutter.size_bytes + (last - first) <= cutter.max_bytes {
+        let last = last.min(open.stat.size).max(first);
+        if cutter.size_bytes + (last - first) > cutter.max_bytes {
+            cutter.cut(open.base_offset);
+        }
+        if last - first <= cutter.max_bytes {
             cutter.size_bytes += last - first;
             return Ok(());
         }
@@ -103,7 +105,9 @@ impl Log {
             cutter.cut(header.last_offset + 1);
             position = behind;
         }
-        if last.saturating_sub(position) > cutter.max_bytes.saturating_mul(2) {
+        if last.saturating_sub(position) > cutter.max_bytes {
+            // Few entries or none: the headers say where batches end.
+            let position = position_of(open, cutter.start)?;
             return self.cut_by_headers(open, position, stop, cutter);
         }
         cutter.size_bytes += last.saturating_sub(position);
@@ -126,6 +130,13 @@ impl Log {
         })?;
         Ok(())
     }
+}
+
+/// Where a scan for `offset` would start in the segment.
+fn position_of(open: &Arc<OpenSegment>, offset: i64) -> Result<u64> {
+    let mut trace = Trace::default();
+    let walk = find::start(open, offset, LOOKUP_BYTES, Vec::new(), &mut trace)?;
+    Ok(walk.position())
 }
 
 /// The ranges made so far and the one being made.

@@ -66,21 +66,30 @@ impl View {
             let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
             let snapshots = before.snapshots.clone();
             let bases = before.base_offsets.clone();
-            return Self::build(directory, stamp, bases, snapshots, kept);
+            let warnings = before.warnings.clone();
+            return Self::build(directory, stamp, (bases, snapshots, warnings), kept);
         }
-        let (mut base_offsets, mut snapshots) = list(directory.disk.as_ref(), &directory.path)?;
+        let Listing {
+            mut base_offsets,
+            mut snapshots,
+            warnings,
+        } = list(directory.disk.as_ref(), &directory.path)?;
         base_offsets.sort_unstable();
         snapshots.sort_unstable();
         // What came between the first look and the listing is seen by the next look.
         stamp.active = None;
-        Self::build(directory, stamp, base_offsets, snapshots, Vec::new())
+        Self::build(
+            directory,
+            stamp,
+            (base_offsets, snapshots, warnings),
+            Vec::new(),
+        )
     }
 
     fn build(
         directory: &Arc<Directory>,
         mut stamp: Stamp,
-        base_offsets: Vec<i64>,
-        snapshots: Vec<i64>,
+        (base_offsets, snapshots, mut warnings): (Vec<i64>, Vec<i64>, Vec<String>),
         mut segments: Vec<Arc<Segment>>,
     ) -> Result<Self> {
         for slot in segments.len()..base_offsets.len() {
@@ -96,6 +105,8 @@ impl View {
         };
         stamp.active = active.as_ref().map(|active| active.stat);
         let bounds = super::named_offsets::read_checkpoints(directory);
+        warnings.extend(bounds.warnings);
+        warnings.dedup();
         let first = base_offsets.first().copied();
         let log_start_offset = bounds.log_start.unwrap_or(0).max(first.unwrap_or(0));
         Ok(Self {
@@ -104,7 +115,7 @@ impl View {
             snapshots,
             log_start_offset,
             high_watermark: bounds.high_watermark,
-            warnings: bounds.warnings,
+            warnings,
             active,
             stamp,
             end: OnceLock::new(),
@@ -158,23 +169,34 @@ impl View {
             return Ok(end);
         }
         let end = self.find_end()?;
-        if self.log_start_offset > end.log_end_offset && !self.segments.is_empty() {
-            let path = self
-                .segments
-                .first()
-                .map(|segment| segment.file_path(".log"));
-            return Err(Error::log_dir(
-                path.as_deref()
-                    .and_then(Path::parent)
-                    .unwrap_or(Path::new("")),
-                format!(
-                    "log start offset {} of log-start-offset-checkpoint is above the log end offset {}; \
-                     copy the partition directory elsewhere to read it without the checkpoint",
-                    self.log_start_offset, end.log_end_offset
-                ),
-            ));
-        }
         Ok(self.end.get_or_init(|| end))
+    }
+
+    /// Refuses a checkpointed log start offset above the log end offset: a broker would throw all segments away.
+    pub(crate) fn check_bounds(&self) -> Result<()> {
+        let within = self
+            .base_offsets
+            .last()
+            .is_none_or(|&last| self.log_start_offset <= last);
+        // The end is only needed where the start lies in the last segment or behind it.
+        if within || self.log_start_offset <= self.end()?.log_end_offset {
+            return Ok(());
+        }
+        let path = self
+            .segments
+            .first()
+            .map(|segment| segment.file_path(".log"));
+        Err(Error::log_dir(
+            path.as_deref()
+                .and_then(Path::parent)
+                .unwrap_or(Path::new("")),
+            format!(
+                "log start offset {} of log-start-offset-checkpoint is above the log end offset {}; \
+                 copy the partition directory elsewhere to read it without the checkpoint",
+                self.log_start_offset,
+                self.end()?.log_end_offset
+            ),
+        ))
     }
 
     fn find_end(&self) -> Result<End> {
@@ -232,33 +254,45 @@ impl Stamp {
     }
 }
 
-/// Base offsets of the segments and offsets of the producer snapshots in a partition directory.
-fn list(disk: &dyn Disk, path: &Path) -> Result<(Vec<i64>, Vec<i64>)> {
+/// What a partition directory holds.
+#[derive(Debug, Default)]
+struct Listing {
+    /// Base offsets of the segments.
+    base_offsets: Vec<i64>,
+    /// Offsets of the producer snapshots.
+    snapshots: Vec<i64>,
+    warnings: Vec<String>,
+}
+
+fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
     let entries = disk
         .list(path)
         .map_err(|error| Error::io("list", path, error))?;
-    let (mut base_offsets, mut snapshots) = (Vec::new(), Vec::new());
+    let mut listing = Listing::default();
     for entry in entries {
+        let is_file = entry.kind == EntryKind::File;
         match FileName::classify(&entry.name) {
             FileName::Segment(name) if name.state == FileState::Live => match name.file {
-                SegmentFile::Log if entry.kind == EntryKind::File => base_offsets.push(name.offset),
-                SegmentFile::ProducerSnapshot if entry.kind == EntryKind::File => {
-                    snapshots.push(name.offset);
-                }
+                SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
+                SegmentFile::Log => listing.warnings.push(format!(
+                    "left out: {:?} of {} is not a regular file",
+                    entry.name,
+                    path.display()
+                )),
+                SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(name.offset),
                 _ => {}
             },
-            FileName::BadSegmentName(error) if entry.kind == EntryKind::File => {
+            FileName::BadSegmentName(error) if is_file => {
                 return Err(Error::log_dir(
-                    path,
+                    &path.join(&entry.name),
                     format!(
                         "file {:?} is named like a segment but {}; move it out of the directory to read the rest",
                         entry.name, error.fault
                     ),
-                )
-                .at_path(&path.join(&entry.name)));
+                ));
             }
             _ => {}
         }
     }
-    Ok((base_offsets, snapshots))
+    Ok(listing)
 }

@@ -1,7 +1,7 @@
 //! From an offset to the batch that holds it: index entry, check, forward scan.
 
 use super::offset_index::{IndexSlot, IndexState};
-use super::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
+use super::walk::{HOP_BYTES, LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
 use super::{OpenSegment, Source};
 use crate::codec::Decompressor;
 use crate::error::Result;
@@ -40,6 +40,11 @@ pub(crate) fn start(
     let Some(entry) = segment.index().lookup(target) else {
         return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
     };
+    let read_ahead = if read_ahead == LOOKUP_BYTES {
+        look_up_bytes(segment, entry)
+    } else {
+        read_ahead
+    };
     if entry.position == 0 {
         trace.entry = Some(entry);
         return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
@@ -53,6 +58,19 @@ pub(crate) fn start(
     };
     trace.rejected = Some((entry, reason));
     Ok(Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new()))
+}
+
+/// What a look-up reads at once from an entry on: up to the next entry and a batch more, or only headers where batches are
+/// larger than the index interval.
+fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot) -> usize {
+    let next = segment.index().entry(entry.slot + 1);
+    let end = next.map_or(segment.stat.size, |next| next.position);
+    let gap = end.saturating_sub(entry.position);
+    if gap > LOOKUP_BYTES as u64 {
+        HOP_BYTES
+    } else {
+        (gap as usize + 1024).max(2048)
+    }
 }
 
 fn check_entry(

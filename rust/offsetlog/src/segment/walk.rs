@@ -6,7 +6,7 @@
 use super::{Check, OpenSegment, Source};
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
-use offsetlog_format::{BatchHeader, Fault, FormatError, Frame, Part};
+use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame, Part};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) const SCAN_BYTES: usize = 512 * 1024;
 /// Read-ahead of a look-up: a few batches of one index interval.
 pub(crate) const LOOKUP_BYTES: usize = 8 * 1024;
 /// Read-ahead where only headers are wanted and batches are large.
-const HOP_BYTES: usize = 128;
+pub(crate) const HOP_BYTES: usize = 128;
 
 /// An unfinished end of the active segment: what a crash or a write in progress leaves. Not an error; readers stop before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +143,10 @@ impl Walk {
             Ok(header) => header,
             Err(error) => return self.damaged(error),
         };
+        let limit = self.segment.directory.limits.max_batch_bytes;
+        if header.size_bytes as u64 > limit {
+            return Err(self.too_large(header.size_bytes, limit));
+        }
         if verify {
             let whole = self.bytes_at(self.position, header.size_bytes, false)?;
             if let Err(error) = header.check_crc(whole) {
@@ -275,17 +279,13 @@ impl Walk {
 
     #[cold]
     fn fill(&mut self, position: u64, need: usize, hop: bool) -> Result<()> {
-        let limit = self.segment.directory.limits.max_batch_bytes;
-        if need as u64 > limit {
-            return Err(self.place(Error::new(ErrorKind::Limit {
-                name: "max_batch_bytes",
-                limit,
-                seen: need as u64,
-            })));
-        }
         // Where headers are hopped over and the last batch was large, the bytes behind the next header are not wanted.
         let hop = hop && self.batch_size_before(position) > HOP_BYTES as u64 * 64;
         let ahead = if hop { HOP_BYTES } else { self.read_ahead };
+        if self.read_ahead < LOOKUP_BYTES * 8 {
+            // A look-up that goes on is becoming a scan.
+            self.read_ahead *= 2;
+        }
         let wanted = (ahead.max(need) as u64).min(self.end - position) as usize;
         let start = position.wrapping_sub(self.buffer_at);
         let kept = if start < self.filled as u64 {
@@ -313,6 +313,15 @@ impl Walk {
         Ok(())
     }
 
+    #[cold]
+    fn too_large(&self, size_bytes: usize, limit: u64) -> Error {
+        self.place(Error::new(ErrorKind::Limit {
+            name: "max_batch_bytes",
+            limit,
+            seen: size_bytes as u64,
+        }))
+    }
+
     fn batch_size_before(&self, position: u64) -> u64 {
         position.saturating_sub(self.buffer_at)
     }
@@ -324,7 +333,11 @@ impl Walk {
             error.fault,
             Fault::OffsetOrder { .. } | Fault::OffsetOverflow { .. }
         );
-        if self.segment.is_active() && unfinished && !self.valid_batch_follows()? {
+        if self.segment.is_active()
+            && unfinished
+            && !self.is_whole_but_for_magic(&error)?
+            && !self.valid_batch_follows()?
+        {
             let reason = if matches!(error.fault, Fault::Length { found: 0, .. }) {
                 "zero tail".to_owned()
             } else {
@@ -351,6 +364,19 @@ impl Walk {
     /// Adds the file and the position of the present batch to an error.
     pub(crate) fn place(&self, error: Error) -> Error {
         error.at_path(&self.segment.path).at_position(self.batch_at)
+    }
+
+    /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover: such a batch was written to its end.
+    fn is_whole_but_for_magic(&mut self, error: &FormatError) -> Result<bool> {
+        if !matches!(error.fault, Fault::UnknownMagic { .. }) {
+            return Ok(false);
+        }
+        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
+        let mut bytes = self.bytes_at(self.position, left as usize, false)?.to_vec();
+        if let Some(magic) = bytes.get_mut(16) {
+            *magic = 2;
+        }
+        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
     }
 
     /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
