@@ -302,6 +302,9 @@ fn sequences_wrap_to_zero() {
     assert_eq!(sequence_after(-1, 5), -1);
 }
 
+/// Headers as the builder takes them.
+type HeaderViews<'a> = Vec<(&'a [u8], Option<&'a [u8]>)>;
+
 fn bytes() -> impl Strategy<Value = Option<Vec<u8>>> {
     proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40))
 }
@@ -334,7 +337,7 @@ proptest! {
             record.offset = offset;
             record
         }).collect();
-        let headers: Vec<Vec<(&[u8], Option<&[u8]>)>> = expected.iter()
+        let headers: Vec<HeaderViews<'_>> = expected.iter()
             .map(|record| record.headers.iter().map(|(key, value)| (key.as_slice(), value.as_deref())).collect())
             .collect();
         let new: Vec<NewRecord<'_>> = expected.iter().zip(&headers).map(|(record, headers)| NewRecord {

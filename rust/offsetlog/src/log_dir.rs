@@ -245,11 +245,20 @@ impl LogDir {
     }
 }
 
+/// Last offset, exclusive, up to which the batches of a log can be read in a row.
 fn valid_end(log: &Log) -> Result<i64> {
     let options = ScanOptions {
         control_records: true,
         ..ScanOptions::default()
     };
-    let end = log.scan(&options)?.end_of_valid_batches()?;
-    end.map_or_else(|| log.log_start_offset(), Ok)
+    let mut scan = log.scan(&options)?;
+    let mut end = log.log_start_offset()?;
+    loop {
+        match scan.next_batch() {
+            Ok(Some(batch)) => end = batch.header().last_offset.saturating_add(1),
+            Ok(None) => return Ok(end),
+            Err(error) if error.is_corruption() => return Ok(end),
+            Err(error) => return Err(error),
+        }
+    }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     open: Mutex<Option<Arc<OpenSegment>>>,
     /// Kept when the files are closed: within one view of the log they do not change.
     times: OnceLock<SegmentTimes>,
+    /// The same from the batch headers, once the time index was found to lie.
+    walked_times: OnceLock<SegmentTimes>,
 }
 
 /// A segment's open files. The size is that at opening; what is appended later belongs to the next view of the log.
@@ -71,6 +73,7 @@ impl Segment {
             directory,
             open: Mutex::new(None),
             times: OnceLock::new(),
+            walked_times: OnceLock::new(),
         }
     }
 
@@ -110,6 +113,19 @@ impl Segment {
         }
         let times = SegmentTimes::load(open, check)?;
         Ok(self.times.get_or_init(|| times))
+    }
+
+    /// The same, from the batch headers alone.
+    pub(crate) fn walked_times(
+        &self,
+        open: &Arc<OpenSegment>,
+        check: &Check<'_>,
+    ) -> Result<&SegmentTimes> {
+        if let Some(times) = self.walked_times.get() {
+            return Ok(times);
+        }
+        let times = SegmentTimes::from_headers(open, check)?;
+        Ok(self.walked_times.get_or_init(|| times))
     }
 }
 

@@ -246,23 +246,6 @@ impl Scan {
         self.limit.is_some()
     }
 
-    /// Last offset, exclusive, of the batches that can be read in a row from the start of the scan; what the next one is
-    /// missing is not an error here.
-    ///
-    /// # Errors
-    /// `Io`, `Interrupted`, `Limit`.
-    pub(crate) fn end_of_valid_batches(&mut self) -> Result<Option<i64>> {
-        let mut end = None;
-        loop {
-            match self.next_batch() {
-                Ok(Some(batch)) => end = Some(batch.header().last_offset.saturating_add(1)),
-                Ok(None) => return Ok(end),
-                Err(error) if error.is_corruption() => return Ok(end),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Counts the records that the rest of the scan would return, by batch headers where nothing has to be looked at one by one.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::values::{Isolation, OffsetAndTimestamp};
 use super::{Log, Scratch, View};
 use crate::error::{Error, Result};
 use crate::records::Records;
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, Found, Trace};
 use crate::segment::time_index::Start;
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Segment};
@@ -180,14 +180,56 @@ impl Log {
         buffer: Vec<u8>,
     ) -> Result<Walk> {
         let start = segment.times(open, &|| self.check())?.start(timestamp);
-        let offset = match start {
-            Start::Offset(offset) => offset.max(log_start_offset),
-            // Nothing is known below the log start offset, and nothing there can be the answer.
-            Start::Position(0) if log_start_offset > open.base_offset => log_start_offset,
-            Start::Position(position) => {
-                return Ok(Walk::new(Arc::clone(open), position, LOOKUP_BYTES, buffer));
+        if let Start::Entry {
+            timestamp: entry_timestamp,
+            offset,
+        } = start
+        {
+            let mut trace = Trace::default();
+            let found = find::find(open, offset, LOOKUP_BYTES, buffer, &mut trace);
+            if let Ok((walk, Found::Batch(header))) = found
+                && header.max_timestamp == entry_timestamp
+            {
+                // All records up to this batch's end are older.
+                return if header.last_offset < log_start_offset {
+                    find::start(
+                        open,
+                        log_start_offset,
+                        LOOKUP_BYTES,
+                        walk.into_buffer(),
+                        &mut trace,
+                    )
+                } else {
+                    Ok(walk)
+                };
             }
-        };
-        find::start(open, offset, LOOKUP_BYTES, buffer, &mut Trace::default())
+            let walked = segment
+                .walked_times(open, &|| self.check())?
+                .start(timestamp);
+            return start_at_position(open, walked, log_start_offset, Vec::new());
+        }
+        start_at_position(open, start, log_start_offset, buffer)
+    }
+}
+
+fn start_at_position(
+    open: &Arc<OpenSegment>,
+    start: Start,
+    log_start_offset: i64,
+    buffer: Vec<u8>,
+) -> Result<Walk> {
+    match start {
+        Start::Position(position) if position > 0 => {
+            Ok(Walk::new(Arc::clone(open), position, LOOKUP_BYTES, buffer))
+        }
+        // Nothing is known below the log start offset, and nothing there can be the answer.
+        _ if log_start_offset > open.base_offset => find::start(
+            open,
+            log_start_offset,
+            LOOKUP_BYTES,
+            buffer,
+            &mut Trace::default(),
+        ),
+        _ => Ok(Walk::new(Arc::clone(open), 0, LOOKUP_BYTES, buffer)),
     }
 }

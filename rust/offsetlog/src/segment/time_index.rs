@@ -75,7 +75,7 @@ impl SegmentTimes {
         }))
     }
 
-    fn from_headers(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
+    pub(crate) fn from_headers(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
         let mut max_timestamp = -1;
         let mut places: Vec<(i64, u64)> = Vec::new();
         hop_headers(segment, 0, check, |header, walk| {
@@ -102,7 +102,10 @@ impl SegmentTimes {
                 let slot = entries.partition_point(|&(entry, _)| entry < timestamp);
                 slot.checked_sub(1)
                     .and_then(|slot| entries.get(slot))
-                    .map_or(Start::Position(0), |&(_, offset)| Start::Offset(offset))
+                    .map_or(Start::Position(0), |&(timestamp, offset)| Start::Entry {
+                        timestamp,
+                        offset,
+                    })
             }
             Places::Headers(places) => {
                 let slot = places.partition_point(|&(before, _)| before < timestamp);
@@ -119,7 +122,11 @@ impl SegmentTimes {
 /// A place from which to scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
-    Offset(i64),
+    /// An entry of the index; it counts after the batch that holds its offset was found to have its timestamp.
+    Entry {
+        timestamp: i64,
+        offset: i64,
+    },
     Position(u64),
 }
 
