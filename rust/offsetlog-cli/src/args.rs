@@ -1,0 +1,378 @@
+//! What the command line looks like: verbs, options, help texts.
+
+use crate::json::Encoding;
+use crate::template::{Template, unescape};
+use crate::when::When;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Look into Apache Kafka log directories without a broker.
+///
+/// Everything here reads. No file is changed, locked or made, so a running broker's directories, a copy and a read-only mount
+/// are all fine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "offsetlog",
+    bin_name = "offsetlog",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  offsetlog ls /var/lib/kafka/data
+  offsetlog cat /var/lib/kafka/data -t orders -o -10
+  offsetlog time 2026-01-31T12:00:00Z /var/lib/kafka/data -t orders
+  offsetlog explain 368800 /var/lib/kafka/data/orders-0
+
+Exit codes: 0 fine, 1 nothing found, 2 usage or input error, 130 interrupted."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+
+    /// When to use colour: auto means on a terminal, unless the variable `NO_COLOR` is
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        display_order = 900
+    )]
+    pub(crate) color: Color,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List partitions or topics: sizes, offsets, times
+    Ls(Ls),
+    /// Print records, with kcat's letters
+    Cat(Box<Cat>),
+    /// Find the first offset at or after a time, in each partition
+    Time(Time),
+    /// Show one look-up step by step: segment, index entry, scan, batch, record
+    Explain(Explain),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:
+  offsetlog completions bash > ~/.local/share/bash-completion/completions/offsetlog")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Which partitions.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// Log dirs (what `log.dirs` of a broker names), several of them as one; or partition directories such as orders-0
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Only this topic; may be given several times
+    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+
+    /// Only this partition; may be given several times or as 0,3,5
+    #[arg(
+        short = 'p',
+        long = "partition",
+        value_name = "N",
+        value_delimiter = ','
+    )]
+    pub(crate) partitions: Vec<i32>,
+
+    /// Say nothing on standard error but errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  offsetlog ls -h /var/lib/kafka/data
+  offsetlog ls /disk1/kafka /disk2/kafka --by-topic
+  offsetlog ls --json /var/lib/kafka/data | jq -r 'select(.size_bytes > 1e9) | .topic'"
+)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// One line a topic instead of one a partition
+    #[arg(long)]
+    pub(crate) by_topic: bool,
+
+    /// Sizes for people: 1.2M, 3.4G (1024-based)
+    #[arg(short = 'h', long = "human", overrides_with = "bytes")]
+    pub(crate) human: bool,
+
+    /// Exact sizes in bytes (the default)
+    #[arg(long, overrides_with = "human")]
+    pub(crate) bytes: bool,
+
+    /// JSON lines instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Format letters: %t topic, %p partition, %o offset, %T timestamp (ms, -1 for none), %k key, %K its bytes, \
+%s value, %S its bytes, %R its bytes as a binary 32-bit integer (with --raw), %h headers, %% percent sign. Sizes of null are -1. \
+Escapes: \\n \\r \\t \\xNN \\0.
+
+Examples:
+  offsetlog cat data -t orders -p 0 -o beginning -c 5
+  offsetlog cat data -t orders -f '%p/%o %T %k: %s\\n'
+  offsetlog cat data -t orders -o s@2026-01-31T12:00:00Z -o e@2026-01-31T13:00:00Z -J
+  offsetlog cat data/orders-0 -o -10 -K :"
+)]
+pub(crate) struct Cat {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Where to start: beginning, end, an offset, -N (N offsets before the end), s@TIME; e@TIME says where to stop
+    ///
+    /// TIME is milliseconds since 1970 or RFC 3339. s@ starts at the first record at or after it, e@ stops before the first one
+    /// at or after it; both may be given.
+    #[arg(
+        short = 'o',
+        long = "offset",
+        value_name = "OFFSET",
+        allow_hyphen_values = true
+    )]
+    pub(crate) offsets: Vec<OffsetWord>,
+
+    /// Stop after this many records, all partitions together
+    #[arg(
+        short = 'c',
+        long = "count",
+        visible_alias = "max-messages",
+        value_name = "N"
+    )]
+    pub(crate) count: Option<u64>,
+
+    /// Stop at the end of the log; always so here, accepted because kcat needs it
+    #[arg(short = 'e', long = "exit")]
+    exit_at_end: bool,
+
+    /// Read; always so here, accepted because kcat needs it
+    #[arg(short = 'C', hide = true)]
+    consume: bool,
+
+    /// How to print a record; letters below
+    #[arg(short = 'f', long = "format", allow_hyphen_values = true, conflicts_with_all = ["json", "key_delimiter", "delimiter"])]
+    pub(crate) format: Option<Template>,
+
+    /// JSON lines in kcat's envelope: topic, partition, offset, tstype, ts, headers, key, payload
+    #[arg(short = 'J', long, conflicts_with_all = ["key_delimiter", "delimiter"])]
+    pub(crate) json: bool,
+
+    /// Print null keys and values as NULL instead of nothing
+    #[arg(short = 'Z', long)]
+    pub(crate) null: bool,
+
+    /// Print the key too, with this behind it
+    #[arg(short = 'K', long, value_name = "TEXT", value_parser = parse_delimiter, allow_hyphen_values = true)]
+    pub(crate) key_delimiter: Option<Delimiter>,
+
+    /// What ends a record
+    #[arg(short = 'D', long, value_name = "TEXT", value_parser = parse_delimiter, default_value = "\\n", allow_hyphen_values = true)]
+    pub(crate) delimiter: Delimiter,
+
+    /// How to show keys
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) key_format: Encoding,
+
+    /// How to show values
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) value_format: Encoding,
+
+    /// Keys, values and headers as they are, control characters too; on a terminal only with --raw=force
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "pipe")]
+    pub(crate) raw: Option<Raw>,
+
+    /// Write each record at once
+    #[arg(short = 'u', long)]
+    pub(crate) unbuffered: bool,
+
+    /// Whether records of open and aborted transactions are printed
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t)]
+    pub(crate) isolation_level: IsolationLevel,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog time 1700000000000 data -t orders
+  offsetlog time 2026-01-31T12:00:00+01:00 data -t orders -p 0 --json")]
+pub(crate) struct Time {
+    /// Milliseconds since 1970 or RFC 3339
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) when: When,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Whether the answer may lie in an open transaction
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t)]
+    pub(crate) isolation_level: IsolationLevel,
+
+    /// JSON lines instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog explain 368800 data -t orders -p 0
+  offsetlog explain 15 data/orders-0 --json")]
+pub(crate) struct Explain {
+    /// The offset to look up
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) offset: i64,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// One JSON line instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Kafka's `isolation.level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum IsolationLevel {
+    /// All records
+    #[default]
+    #[value(name = "read_uncommitted")]
+    ReadUncommitted,
+    /// Up to the last stable offset, without aborted records
+    #[value(name = "read_committed")]
+    ReadCommitted,
+}
+
+impl From<IsolationLevel> for offsetlog::Isolation {
+    fn from(level: IsolationLevel) -> Self {
+        match level {
+            IsolationLevel::ReadUncommitted => Self::ReadUncommitted,
+            IsolationLevel::ReadCommitted => Self::ReadCommitted,
+        }
+    }
+}
+
+/// `--raw` and `--raw=force`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Raw {
+    /// Unless standard output is a terminal
+    Pipe,
+    /// On a terminal too, which records can then steer
+    Force,
+}
+
+/// Bytes between or behind records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Delimiter(pub(crate) Vec<u8>);
+
+fn parse_delimiter(text: &str) -> Result<Delimiter, String> {
+    unescape(text).map(Delimiter)
+}
+
+/// kcat's words for where to start and where to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OffsetWord {
+    Beginning,
+    End,
+    At(i64),
+    BeforeEnd(i64),
+    StartTime(When),
+    StopTime(When),
+}
+
+impl std::str::FromStr for OffsetWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(time) = text.strip_prefix("s@") {
+            return time.parse().map(Self::StartTime);
+        }
+        if let Some(time) = text.strip_prefix("e@") {
+            return time.parse().map(Self::StopTime);
+        }
+        match text {
+            "beginning" | "earliest" => return Ok(Self::Beginning),
+            "end" | "latest" => return Ok(Self::End),
+            "stored" => {
+                return Err(
+                    "a log dir stores no position of yours; give an offset, or s@TIME".into(),
+                );
+            }
+            _ => {}
+        }
+        let word = match text.strip_prefix('-') {
+            Some(count) => count.parse().map(Self::BeforeEnd),
+            None => text.parse().map(Self::At),
+        };
+        match word {
+            Ok(Self::At(number) | Self::BeforeEnd(number)) if number < 0 => Err(WORDS.into()),
+            Ok(word) => Ok(word),
+            Err(_) => Err(WORDS.into()),
+        }
+    }
+}
+
+const WORDS: &str = "there are beginning, end, 123, -10, s@TIME and e@TIME";
+
+/// Reads the arguments, the program's name first.
+pub(crate) fn parse<I: IntoIterator<Item = OsString>>(args: I) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_an_example() {
+        for verb in Cli::command().get_subcommands_mut() {
+            let help = verb.render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn offsets_are_written_as_for_kcat() {
+        let check = |text: &str, expected| assert_eq!(text.parse(), Ok(expected), "{text}");
+        check("beginning", OffsetWord::Beginning);
+        check("end", OffsetWord::End);
+        check("123", OffsetWord::At(123));
+        check("-10", OffsetWord::BeforeEnd(10));
+        check("s@-5", OffsetWord::StartTime(When(-5)));
+        check(
+            "e@2023-11-14T22:13:20Z",
+            OffsetWord::StopTime(When(1_700_000_000_000)),
+        );
+        for text in ["", "-", "--1", "+-1", "x", "s@", "e@x", "stored"] {
+            assert!(text.parse::<OffsetWord>().is_err(), "{text:?}");
+        }
+    }
+}

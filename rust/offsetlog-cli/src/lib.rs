@@ -1,0 +1,139 @@
+//! The `offsetlog` command: look into Apache Kafka log directories without a broker.
+//!
+//! One function, [`run`], takes the arguments and the two output streams and gives the exit code. The stand-alone program and
+//! the console script of the Python package both call it, so there is one parser and one behaviour.
+//!
+//! ```
+//! use offsetlog_cli::{Terminal, run};
+//!
+//! let (mut out, mut err) = (Vec::new(), Vec::new());
+//! let arguments = ["offsetlog", "time", "yesterday", "data"].map(Into::into);
+//! assert_eq!(run(arguments, &mut out, &mut err, Terminal::default()), 2);
+//! assert!(out.is_empty());
+//! assert!(String::from_utf8_lossy(&err).starts_with("offsetlog: invalid value 'yesterday'"));
+//! ```
+//!
+//! This crate uses the public names of `offsetlog` only. It decides how things look; what they are, the engine decides.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
+
+mod args;
+mod cat;
+mod console;
+mod escape;
+mod explain;
+mod failure;
+mod json;
+mod ls;
+mod print;
+mod progress;
+mod select;
+mod table;
+mod template;
+mod time;
+mod when;
+
+use args::{Color, Verb};
+use console::Console;
+use failure::Failure;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+
+/// Exit code: what was asked for was done, and something was found.
+pub const EXIT_FINE: i32 = 0;
+/// Exit code: nothing was found.
+pub const EXIT_NOTHING: i32 = 1;
+/// Exit code: the arguments make no sense, or a file could not be read or holds damage.
+pub const EXIT_ERROR: i32 = 2;
+/// Exit code: the user pressed Ctrl-C.
+pub const EXIT_INTERRUPTED: i32 = 130;
+
+/// What the program knows about the streams that it writes to.
+///
+/// The default is two streams that are no terminals: no colour, no progress bar.
+#[derive(Clone, Default)]
+pub struct Terminal {
+    /// Whether data goes to a terminal: control characters in records are then never written, unless forced.
+    pub stdout_is_terminal: bool,
+    /// Whether talk goes to a terminal: long work then shows a progress bar.
+    pub stderr_is_terminal: bool,
+    /// Whether colour is unwanted (`NO_COLOR`, or a terminal that has none).
+    pub no_color: bool,
+    /// Asked now and then during long work; `true` stops it with exit code 130.
+    pub interrupt: Option<offsetlog::Interrupt>,
+}
+
+impl Terminal {
+    /// Asks the process's own standard streams and environment.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Self {
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
+            no_color: dumb || set("NO_COLOR"),
+            interrupt: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Terminal")
+            .field("stdout_is_terminal", &self.stdout_is_terminal)
+            .field("stderr_is_terminal", &self.stderr_is_terminal)
+            .field("no_color", &self.no_color)
+            .field("interrupt", &self.interrupt.is_some())
+            .finish()
+    }
+}
+
+/// Runs one command line, the program's name first, and returns its exit code.
+///
+/// Data is written to `out`, everything else to `err`; an error is one line `offsetlog: ...`. A reader of `out` that has seen
+/// enough (`offsetlog cat ... | head`) ends the command quietly with code 0.
+pub fn run<I: IntoIterator<Item = OsString>>(
+    args: I,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+    terminal: Terminal,
+) -> i32 {
+    let cli = match args::parse(args) {
+        Ok(cli) => cli,
+        Err(error) => return failure::report_usage(&error, out, err, &terminal),
+    };
+    let colour = |is_terminal: bool| match cli.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => is_terminal && !terminal.no_color,
+    };
+    let mut console = Console::new(
+        out,
+        err,
+        colour(terminal.stdout_is_terminal),
+        colour(terminal.stderr_is_terminal),
+        terminal,
+    );
+    let outcome = match &cli.verb {
+        Verb::Ls(args) => ls::run(args, &mut console),
+        Verb::Cat(args) => cat::run(args, &mut console),
+        Verb::Time(args) => time::run(args, &mut console),
+        Verb::Explain(args) => explain::run(args, &mut console),
+        Verb::Completions { shell } => completions(*shell, &mut console),
+    };
+    // What was printed before a failure is as true as ever, so it goes out first.
+    let flushed = console.out.flush().map_err(Failure::Output);
+    let outcome = outcome.and_then(|code| flushed.map(|()| code));
+    outcome.unwrap_or_else(|failure| failure.report(&mut console))
+}
+
+fn completions(shell: clap_complete::Shell, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    let mut command = <args::Cli as clap::CommandFactory>::command();
+    clap_complete::generate(shell, &mut command, "offsetlog", &mut script);
+    console.out.write_all(&script)?;
+    Ok(EXIT_FINE)
+}

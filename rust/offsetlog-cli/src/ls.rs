@@ -1,0 +1,249 @@
+//! `offsetlog ls`: partitions or topics, with sizes, offsets and times.
+
+use crate::args::Ls;
+use crate::console::Console;
+use crate::failure::{Failure, with_advice};
+use crate::json::{Shown, write_json};
+use crate::progress::Progress;
+use crate::select::{Chosen, Source};
+use crate::table::{Align, Table, human, or_dash};
+use crate::when::When;
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::{ErrorKind, Log, ScanOptions};
+use serde::{Serialize, Serializer};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// What messages of magic 0 have for a timestamp.
+const NO_TIMESTAMP: i64 = -1;
+
+/// One partition, as a JSON line. Times are milliseconds since 1970.
+#[derive(Debug, Serialize)]
+struct PartitionLine {
+    topic: String,
+    partition: i32,
+    topic_id: Option<String>,
+    #[serde(serialize_with = "show_path")]
+    path: PathBuf,
+    segments: u64,
+    size_bytes: u64,
+    log_start_offset: i64,
+    log_end_offset: i64,
+    high_watermark: i64,
+    last_stable_offset: i64,
+    leader_epoch: Option<i32>,
+    first_timestamp: Option<i64>,
+    last_timestamp: Option<i64>,
+}
+
+fn show_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    Shown::path(path).serialize(serializer)
+}
+
+impl PartitionLine {
+    fn of(log: &Log) -> Result<Self, offsetlog::Error> {
+        let segments = log.segments()?;
+        let log_end_offset = log.log_end_offset()?;
+        Ok(Self {
+            topic: log.topic().to_owned(),
+            partition: log.partition(),
+            topic_id: log.topic_id()?.map(|id| id.to_string()),
+            path: log.path().to_path_buf(),
+            segments: segments.len() as u64,
+            size_bytes: segments.iter().map(|segment| segment.size_bytes).sum(),
+            log_start_offset: log.log_start_offset()?,
+            log_end_offset,
+            high_watermark: log.high_watermark()?,
+            last_stable_offset: log.last_stable_offset()?,
+            leader_epoch: log.leader_epoch()?,
+            first_timestamp: first_timestamp(log)?,
+            last_timestamp: last_timestamp(log, log_end_offset)?,
+        })
+    }
+}
+
+/// Timestamp of the first record; batch headers do not tell, since a log may start within a batch.
+fn first_timestamp(log: &Log) -> Result<Option<i64>, offsetlog::Error> {
+    let mut scan = log.scan(&ScanOptions {
+        limit: Some(1),
+        ..ScanOptions::default()
+    })?;
+    while let Some(mut batch) = scan.next_batch()? {
+        if let Some(record) = batch.next_record()? {
+            return Ok(Some(record.timestamp).filter(|timestamp| *timestamp != NO_TIMESTAMP));
+        }
+    }
+    Ok(None)
+}
+
+/// Greatest timestamp of the last batch, which a transaction's marker may be: one look-up.
+fn last_timestamp(log: &Log, log_end_offset: i64) -> Result<Option<i64>, offsetlog::Error> {
+    if log.log_start_offset()? >= log_end_offset {
+        return Ok(None);
+    }
+    let last = log.locate(log_end_offset - 1)?.batch;
+    Ok(last
+        .map(|batch| batch.max_timestamp)
+        .filter(|timestamp| *timestamp != NO_TIMESTAMP))
+}
+
+/// One topic, as a JSON line.
+#[derive(Debug, Serialize)]
+struct TopicLine {
+    topic: String,
+    partitions: Vec<i32>,
+    segments: u64,
+    size_bytes: u64,
+    first_timestamp: Option<i64>,
+    last_timestamp: Option<i64>,
+}
+
+impl From<&PartitionLine> for TopicLine {
+    fn from(line: &PartitionLine) -> Self {
+        Self {
+            topic: line.topic.clone(),
+            partitions: vec![line.partition],
+            segments: line.segments,
+            size_bytes: line.size_bytes,
+            first_timestamp: line.first_timestamp,
+            last_timestamp: line.last_timestamp,
+        }
+    }
+}
+
+impl TopicLine {
+    fn add(&mut self, line: &PartitionLine) {
+        self.partitions.push(line.partition);
+        self.segments += line.segments;
+        self.size_bytes += line.size_bytes;
+        self.first_timestamp = [self.first_timestamp, line.first_timestamp]
+            .into_iter()
+            .flatten()
+            .min();
+        self.last_timestamp = self.last_timestamp.max(line.last_timestamp);
+    }
+}
+
+pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let source = Source::open(&args.selection, console)?;
+    let mut lines = Vec::with_capacity(source.chosen.len());
+    let mut damaged = false;
+    let progress = Progress::new(console, source.chosen.len() as u64);
+    for (done, chosen) in source.chosen.iter().enumerate() {
+        progress.set(done as u64, &chosen.topic);
+        match line_of(&source, chosen, console) {
+            Ok(line) => lines.push(line),
+            Err(Failure::Engine(error)) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+                // One damaged partition does not hide the others.
+                console.error(&format!("{}: {}", chosen.name(), with_advice(&error)));
+                damaged = true;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    drop(progress);
+    match (args.by_topic, args.json) {
+        (false, true) => write_lines(&lines, console)?,
+        (false, false) => partition_table(&lines, args.human).write(console)?,
+        (true, true) => write_lines(&by_topic(&lines), console)?,
+        (true, false) => topic_table(&by_topic(&lines), args.human).write(console)?,
+    }
+    Ok(if damaged {
+        EXIT_ERROR
+    } else if lines.is_empty() {
+        EXIT_NOTHING
+    } else {
+        EXIT_FINE
+    })
+}
+
+fn line_of(
+    source: &Source,
+    chosen: &Chosen,
+    console: &mut Console<'_>,
+) -> Result<PartitionLine, Failure> {
+    let log = source.log(chosen, console)?;
+    if let Some(torn) = log.torn_tail()? {
+        console.warn(&format!("{}: {torn}", chosen.name()));
+    }
+    Ok(PartitionLine::of(&log)?)
+}
+
+fn by_topic(lines: &[PartitionLine]) -> Vec<TopicLine> {
+    let mut topics: Vec<TopicLine> = Vec::new();
+    for line in lines {
+        match topics.last_mut() {
+            Some(last) if last.topic == line.topic => last.add(line),
+            _ => topics.push(line.into()),
+        }
+    }
+    topics
+}
+
+fn write_lines<T: Serialize>(lines: &[T], console: &mut Console<'_>) -> Result<(), Failure> {
+    for line in lines {
+        write_json(&mut console.out, line)?;
+        console.out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn size(bytes: u64, for_people: bool) -> String {
+    if for_people {
+        human(bytes)
+    } else {
+        bytes.to_string()
+    }
+}
+
+fn partition_table(lines: &[PartitionLine], for_people: bool) -> Table {
+    let mut table = Table::new(&[
+        ("TOPIC", Align::Left),
+        ("PARTITION", Align::Right),
+        ("SEGMENTS", Align::Right),
+        ("BYTES", Align::Right),
+        ("LOG-START", Align::Right),
+        ("LOG-END", Align::Right),
+        ("HIGH-WATERMARK", Align::Right),
+        ("LEADER-EPOCH", Align::Right),
+        ("FIRST-TIME", Align::Left),
+        ("LAST-TIME", Align::Left),
+    ]);
+    for line in lines {
+        table.push([
+            line.topic.clone(),
+            line.partition.to_string(),
+            line.segments.to_string(),
+            size(line.size_bytes, for_people),
+            line.log_start_offset.to_string(),
+            line.log_end_offset.to_string(),
+            line.high_watermark.to_string(),
+            or_dash(line.leader_epoch),
+            or_dash(line.first_timestamp.map(When)),
+            or_dash(line.last_timestamp.map(When)),
+        ]);
+    }
+    table
+}
+
+fn topic_table(lines: &[TopicLine], for_people: bool) -> Table {
+    let mut table = Table::new(&[
+        ("TOPIC", Align::Left),
+        ("PARTITIONS", Align::Right),
+        ("SEGMENTS", Align::Right),
+        ("BYTES", Align::Right),
+        ("FIRST-TIME", Align::Left),
+        ("LAST-TIME", Align::Left),
+    ]);
+    for line in lines {
+        table.push([
+            line.topic.clone(),
+            line.partitions.len().to_string(),
+            line.segments.to_string(),
+            size(line.size_bytes, for_people),
+            or_dash(line.first_timestamp.map(When)),
+            or_dash(line.last_timestamp.map(When)),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,45 @@
+//! The bar on standard error while long work runs.
+
+use crate::console::Console;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const REDRAWS_PER_SECOND: u8 = 10;
+
+/// A bar, or nothing where nobody would see it or where it would stand among the data.
+pub(crate) struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    /// A bar for work of `length` steps, if standard error is a terminal, standard output is not, and `-q` is absent.
+    pub(crate) fn new(console: &Console<'_>, length: u64) -> Self {
+        let terminal = &console.terminal;
+        let wanted = terminal.stderr_is_terminal && !terminal.stdout_is_terminal && !console.quiet;
+        if !wanted || length == 0 {
+            return Self(None);
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(Some(length), target);
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {msg}");
+        Self(Some(bar.with_style(
+            style.unwrap_or_else(|_| ProgressStyle::default_bar()),
+        )))
+    }
+
+    /// So many steps are done; the next ones concern `what`, a name that is safe to print.
+    pub(crate) fn set(&self, position: u64, what: &str) {
+        if let Some(bar) = &self.0 {
+            if bar.message() != what {
+                bar.set_message(what.to_owned());
+            }
+            bar.set_position(position);
+        }
+    }
+}
+
+impl Drop for Progress {
+    /// Whatever ends the work, the line is free for what is said next.
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
