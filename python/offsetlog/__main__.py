@@ -1,0 +1,9 @@
+"""``python -m offsetlog``: the command line without the entry point."""
+
+import sys
+
+from offsetlog._cli import main
+
+__all__: list[str] = []
+
+sys.exit(main())

@@ -1,0 +1,92 @@
+"""``open_cached``: logs kept open per process, for workers that look records up again and again."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offsetlog._log import Log
+from offsetlog._options import MAX_BATCH_BYTES, MAX_DECOMPRESSED_BYTES, MAX_OPEN_FILES, open_options, path_text
+
+if TYPE_CHECKING:
+    from offsetlog._options import PathLike
+
+__all__ = ["open_cached"]
+
+CACHED_LOGS = 64
+"""How many logs one process keeps; the one unused for longest goes first."""
+
+_Key = tuple[Any, ...]
+_logs: OrderedDict[_Key, tuple[int, Log]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_cached(
+    path: PathLike,
+    *,
+    mapped: bool = False,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    max_open_files: int = MAX_OPEN_FILES,
+) -> Log:
+    """Return a log that stays open in this process, so that a Spark worker opens it once and not once per task or row.
+
+    The same object comes back for the same directory and options, until the directory itself changes (a segment was added or
+    removed); then it is opened again. Records appended to the last segment are seen without that. Do not close it: others in
+    this process may hold it too.
+
+    Parameters
+    ----------
+    path, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+        As for :meth:`Log.open`.
+
+    Raises
+    ------
+    OSError, LogDirError, ConfigError
+        As for :meth:`Log.open`.
+
+    Notes
+    -----
+    At most 64 logs per process are kept; a forked child starts with none. Costs one ``stat`` when the log is there.
+
+    Examples
+    --------
+    >>> path = "tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0"
+    >>> open_cached(path) is open_cached(path)
+    True
+    """
+    options = open_options(
+        mapped=mapped,
+        max_batch_bytes=max_batch_bytes,
+        max_decompressed_bytes=max_decompressed_bytes,
+        max_open_files=max_open_files,
+    )
+    real = os.path.realpath(path_text(path))
+    key = (os.getpid(), real, *options.values())
+    changed = Path(real).stat().st_mtime_ns
+    with _lock:
+        entry = _logs.get(key)
+        if entry is not None and entry[0] == changed and not entry[1].closed:
+            _logs.move_to_end(key)
+            return entry[1]
+    # Opened outside the lock: one slow disk does not hold up look-ups elsewhere. Two threads may open the same log; one wins.
+    log = Log.open(real, **options)
+    with _lock:
+        _logs[key] = (changed, log)
+        _logs.move_to_end(key)
+        while len(_logs) > CACHED_LOGS:
+            _logs.popitem(last=False)
+    return log
+
+
+def _forget_after_fork() -> None:
+    # The lock may be held by a thread that does not exist in the child.
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _logs.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,287 @@
+"""``LogDir``: one or several log dirs of a broker, opened for reading as one."""
+
+from __future__ import annotations
+
+import html
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from offsetlog import _offsetlog
+from offsetlog._log import Log
+from offsetlog._options import (
+    MAX_BATCH_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_OPEN_FILES,
+    Clock,
+    IsolationLevel,
+    OpenOptions,
+    PathLike,
+    ScanOptions,
+    When,
+    checked_mode,
+    checked_scan,
+    isolation_level as checked_isolation,
+    open_options,
+    path_text,
+)
+from offsetlog._scan import Scan
+from offsetlog._values import OffsetAndTimestamp, TopicPartition
+from offsetlog.errors import LogClosedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self, Unpack
+
+__all__ = ["LogDir"]
+
+logger = logging.getLogger("offsetlog")
+
+
+class LogDir:
+    """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
+
+    Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. Where a partition stands in two of
+    the folders, the longest valid replica is taken. Folders that are no partitions are left out, with a warning in the
+    logger ``offsetlog`` where a broker would refuse to start.
+
+    Safe to use from several threads; after a fork the child opens again; pickles as absolute paths and options.
+
+    Examples
+    --------
+    >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+    ...     log_dir.topics()["g-plain"]
+    [0, 1, 2]
+    """
+
+    __slots__ = ("__weakref__", "_absolute", "_native", "_options", "_paths", "_pid")
+
+    _native: _offsetlog.LogDir | None
+    _options: OpenOptions
+    _paths: tuple[str, ...]
+    _absolute: tuple[str, ...]
+    _pid: int
+
+    def __init__(self) -> None:
+        message = "open log dirs with LogDir.open(paths)"
+        raise TypeError(message)
+
+    @classmethod
+    def open(  # noqa: PLR0913  # one parameter a limit
+        cls,
+        paths: PathLike | Sequence[PathLike],
+        mode: Literal["r"] = "r",
+        *,
+        clock: Clock | None = None,
+        mapped: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        max_open_files: int = MAX_OPEN_FILES,
+    ) -> LogDir:
+        """Open one or several log dirs.
+
+        Parameters
+        ----------
+        paths
+            One folder, or several.
+        mode
+            ``"r"``: read only.
+        clock, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+            As for :meth:`Log.open`; they hold for every partition.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError, PermissionError
+            As the operating system says, with ``errno`` and ``filename``.
+        CheckpointError, MetadataFileError
+            A checkpoint or ``meta.properties`` does not parse.
+        ConfigError
+            An argument has a value that cannot be used.
+
+        Notes
+        -----
+        Lists the folders; partitions are opened when they are asked for.
+        """
+        checked_mode(mode, clock)
+        options = open_options(
+            mapped=mapped,
+            max_batch_bytes=max_batch_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            max_open_files=max_open_files,
+        )
+        listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        texts = tuple(path_text(path) for path in listed)
+        native = _offsetlog.LogDir.open(list(texts), **options)
+        for warning in native.warnings():
+            logger.warning("%s", warning)
+        log_dir = object.__new__(cls)
+        log_dir._native = native
+        log_dir._options = options
+        log_dir._paths = texts
+        log_dir._absolute = tuple(os.path.abspath(path) for path in texts)
+        log_dir._pid = os.getpid()
+        return log_dir
+
+    def _engine(self) -> _offsetlog.LogDir:
+        native = self._native
+        if native is None:
+            message = f"log dir is closed; {', '.join(self._paths)}"
+            raise LogClosedError(message, path=self._paths[0] if self._paths else None)
+        if self._pid != os.getpid():
+            native = _offsetlog.LogDir.open(list(self._absolute), **self._options)
+            self._native = native
+            self._pid = os.getpid()
+        return native
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The folders, as given to :meth:`open`."""
+        return self._paths
+
+    @property
+    def mode(self) -> str:
+        """``"r"``."""
+        return "r"
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._native is None
+
+    def topics(self) -> dict[str, list[int]]:
+        """Return the topics in order of their names, each with its partition numbers in order."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in self._engine().partitions():
+            topics.setdefault(topic, []).append(partition)
+        return topics
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all partitions, ordered by topic and number."""
+        return list(map(TopicPartition._make, self._engine().partitions()))
+
+    def log(self, topic: str, partition: int) -> Log:
+        """Open one partition.
+
+        Parameters
+        ----------
+        topic
+            Name of the topic.
+        partition
+            Number of the partition.
+
+        Raises
+        ------
+        LogDirError
+            No folder holds this partition.
+
+        Examples
+        --------
+        >>> with LogDir.open("tests/data/kafka-4.3.0/clean/log-dir-1") as log_dir:
+        ...     log_dir.log("g-many-entries", 0).log_end_offset
+        1500
+        """
+        native = self._engine().log(topic, partition)
+        for warning in native.warnings():
+            logger.warning("%s", warning)
+        return Log._of(native, native.path, self._options)  # noqa: SLF001  # same package
+
+    def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
+        """Return one scan over several partitions, one after the other. Nothing is read yet.
+
+        Parameters
+        ----------
+        partitions
+            Which ones, in this order; ``None`` is all of :meth:`partitions`.
+        **options
+            As for :meth:`Log.scan`, without ``start`` and ``stop``. ``limit`` counts over all partitions together.
+
+        Raises
+        ------
+        LogDirError
+            One of the partitions is not there.
+        ConfigError
+            An option has a value that cannot be used.
+
+        Examples
+        --------
+        >>> with LogDir.open("tests/data/kafka-4.3.0/clean/log-dir-1") as log_dir:
+        ...     log_dir.scan([("g-plain", 0), ("g-plain", 2)], limit=5).count()
+        5
+        """
+        checked = checked_scan(**options)
+        return Scan._of(tuple((log, None, None) for log in self._logs(partitions).values()), checked)  # noqa: SLF001
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]] | None = None) -> dict[TopicPartition, int]:
+        """Return the log start offset of each partition, inclusive; ``None`` asks for all partitions."""
+        return {key: log.log_start_offset for key, log in self._logs(partitions).items()}
+
+    def end_offsets(
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[TopicPartition, int]:
+        """Return the end of each partition, exclusive; ``None`` asks for all partitions.
+
+        With ``"read_uncommitted"`` that is the log end offset, with ``"read_committed"`` the last stable offset.
+        """
+        committed = checked_isolation(isolation_level) == "read_committed"
+        return {key: log.last_stable_offset if committed else log.log_end_offset for key, log in self._logs(partitions).items()}
+
+    def offsets_for_times(
+        self,
+        timestamps: Mapping[TopicPartition, When] | Mapping[tuple[str, int], When],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return, for each partition, the first record at or after its time: :meth:`Log.offset_for_timestamp` for many.
+
+        Parameters
+        ----------
+        timestamps
+            Partition to time: ``int`` of ms since 1970, or an aware ``datetime``.
+        isolation_level
+            As for :meth:`Log.offset_for_timestamp`.
+        """
+        whens = {TopicPartition(*key): when for key, when in timestamps.items()}
+        logs = self._logs(whens)
+        return {key: logs[key].offset_for_timestamp(when, isolation_level=isolation_level) for key, when in whens.items()}
+
+    def _logs(self, partitions: Iterable[tuple[str, int]] | None) -> dict[TopicPartition, Log]:
+        chosen = self.partitions() if partitions is None else [TopicPartition(*key) for key in partitions]
+        return {key: self.log(*key) for key in chosen}
+
+    def close(self) -> None:
+        """Let go of the files. Closing twice is fine; logs and scans made from it go on."""
+        self._native = None
+
+    def __enter__(self) -> Self:
+        self._engine()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._engine()
+        return (_reopened, (self._absolute, self._options))
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(repr, self._paths))
+        if self._native is None:
+            return f"LogDir({where}, closed)"
+        partitions = self._engine().partitions()
+        topics = len({topic for topic, _ in partitions})
+        return f"LogDir({where}, {topics} topic{'s' * (topics != 1)}, {len(partitions)} partition{'s' * (len(partitions) != 1)})"
+
+    def _repr_html_(self) -> str:
+        if self._native is None:
+            return f"<p>{html.escape(repr(self))}</p>"
+        head = "<tr><th>topic</th><th>partitions</th></tr>"
+        rows = "".join(f"<tr><td>{html.escape(topic)}</td><td>{len(numbers)}</td></tr>" for topic, numbers in self.topics().items())
+        return f"<p>{html.escape(', '.join(self._paths))}</p><table>{head}{rows}</table>"
+
+
+def _reopened(paths: tuple[str, ...], options: OpenOptions) -> LogDir:
+    return LogDir.open(paths, **options)

@@ -1,0 +1,222 @@
+"""The compiled half of offsetlog. Private: only the modules beside it use it, except for :class:`Record`, which is public."""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, final
+
+__all__ = [
+    "COLUMNS",
+    "BatchIterator",
+    "Batches",
+    "Log",
+    "LogDir",
+    "Record",
+    "RecordIterator",
+    "Scan",
+    "__version__",
+    "arrow_schema",
+    "run_cli",
+]
+
+__version__: Final[str]
+
+COLUMNS: Final[tuple[str, ...]]
+"""Names of all columns of an Arrow stream, the default eight first."""
+
+_Batch = tuple[int, int, int, int, int, str, int, int, int, int, int, int, int, int | None, bool, bool, int]
+_Place = tuple[str, int, int, int, str, int, int, str]
+_Entry = tuple[int, int, int]
+
+@final
+class Record:
+    """One record of a log. Frozen, hashable, picklable; two records are equal when all their fields are.
+
+    Scans and look-ups make them; the constructor is there for tests of code that takes records.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    partition
+        Number of the partition.
+    offset
+        Offset in the partition.
+    timestamp
+        ms since 1970; -1 when there is none.
+    timestamp_type
+        0 create time, 1 log append time, -1 none; by default 0 when there is a timestamp.
+    key, value
+        Bytes, or ``None``. A record whose value is ``None`` is a tombstone.
+    headers
+        Pairs of a name and bytes or ``None``.
+    leader_epoch, producer_id, producer_epoch, sequence
+        -1 for none.
+    is_transactional, is_control
+        As the batch that holds it says.
+
+    Examples
+    --------
+    >>> record = Record("orders", 0, 5, timestamp=1_700_000_000_000, key=b"order-7", value=b"paid")
+    >>> record
+    Record(orders-0 offset 5, timestamp 1700000000000, key=b'order-7', value=b'paid')
+    >>> record.datetime.isoformat()
+    '2023-11-14T22:13:20+00:00'
+    """
+
+    def __new__(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int = -1,
+        timestamp_type: int | None = None,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+        leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        sequence: int = -1,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> Record: ...
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+    @property
+    def offset(self) -> int:
+        """Offset in the partition."""
+    @property
+    def timestamp(self) -> int:
+        """Timestamp in ms since 1970; -1 when there is none (magic 0)."""
+    @property
+    def timestamp_type(self) -> int:
+        """0 create time (the producer's), 1 log append time (the broker's), -1 none. Numbers as in Spark and on the wire."""
+    @property
+    def datetime(self) -> dt.datetime | None:
+        """The timestamp as an aware UTC datetime; ``None`` when there is none, and outside the years 1 to 9999."""
+    @property
+    def key(self) -> bytes | None:
+        """The key; ``None`` is not the same as ``b""``."""
+    @property
+    def value(self) -> bytes | None:
+        """The value; ``None`` is a tombstone."""
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """Names and values in order, repeats kept. Decoded at first use; name bytes that are not UTF-8 become lone surrogates."""
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the leader that appended it; -1 in magic 0 and 1."""
+    @property
+    def producer_id(self) -> int:
+        """Producer id; -1 when the producer was neither idempotent nor transactional."""
+    @property
+    def producer_epoch(self) -> int:
+        """Producer epoch; -1 as above."""
+    @property
+    def sequence(self) -> int:
+        """Sequence number of this record; -1 as above."""
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it was written within a transaction."""
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a commit or abort marker. Scans and look-ups give none."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int:
+        """Hash of topic, partition and offset."""
+    def __reduce__(self) -> tuple[type[Record], tuple[Any, ...]]: ...
+
+@final
+class Log:
+    """A partition; rows for the value types of the package."""
+
+    @staticmethod
+    def open(path: str, *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> Log: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    def warnings(self) -> list[str]: ...
+    def topic_id(self) -> str | None: ...
+    def log_start_offset(self) -> int: ...
+    def log_end_offset(self) -> int: ...
+    def high_watermark(self) -> int: ...
+    def last_stable_offset(self) -> int: ...
+    def leader_epoch(self) -> int | None: ...
+    def size_bytes(self) -> int: ...
+    def segments(self) -> list[tuple[int, str, int, int, bool]]: ...
+    def get(self, offset: int) -> Record | None: ...
+    def locate(self, offset: int) -> tuple[_Place, _Entry | None, tuple[int, int, int], _Batch | None, str]: ...
+    def batches(self, start: int | None, stop: int | None) -> BatchIterator: ...
+    def fetch(self, offset: int, max_bytes: int, isolation_level: str) -> tuple[bytes, int, int, int, list[tuple[int, int]]]: ...
+    def offset_for_timestamp(self, timestamp: int, isolation_level: str) -> tuple[int, int, int | None] | None: ...
+    def splits(self, start: int | None, stop: int | None, max_bytes: int) -> list[tuple[int, int, int]]: ...
+
+@final
+class LogDir:
+    """One or several log dirs as one."""
+
+    @staticmethod
+    def open(
+        paths: Sequence[str], *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int
+    ) -> LogDir: ...
+    def warnings(self) -> list[str]: ...
+    def partitions(self) -> list[tuple[str, int]]: ...
+    def log(self, topic: str, partition: int) -> Log: ...
+
+@final
+class Scan:
+    """What is to be read; each method begins a reading of its own."""
+
+    def __new__(
+        cls,
+        ranges: Sequence[tuple[Log, int | None, int | None]],
+        *,
+        start_timestamp: int | None,
+        stop_timestamp: int | None,
+        columns: Sequence[str] | None,
+        keys: Sequence[bytes] | None,
+        isolation_level: str,
+        limit: int | None,
+        batch_rows: int | None,
+        verify_checksums: bool,
+        threads: int,
+        offsets: Sequence[int] | None,
+    ) -> Scan: ...
+    def records(self) -> RecordIterator: ...
+    def count(self) -> int: ...
+    def arrow_stream(self, requested_schema: object | None = None) -> object: ...
+    def read_all(self) -> Batches: ...
+
+@final
+class RecordIterator:
+    """Iterates records, for one thread at a time."""
+
+    def __iter__(self) -> Iterator[Record]: ...
+    def __next__(self) -> Record: ...
+
+@final
+class BatchIterator:
+    """Iterates batch headers, for one thread at a time."""
+
+    def __iter__(self) -> Iterator[_Batch]: ...
+    def __next__(self) -> _Batch: ...
+
+@final
+class Batches:
+    """Arrow batches that were read already."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+def arrow_schema(columns: Sequence[str] | None) -> object:
+    """Return the schema of a scan with these columns as a PyCapsule."""
+
+def run_cli(argv: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""

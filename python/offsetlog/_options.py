@@ -1,0 +1,197 @@
+"""The options of logs and scans in one place each: names, types, defaults, checks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypedDict
+
+from offsetlog._offsetlog import COLUMNS
+from offsetlog._times import optional_millis
+from offsetlog.errors import ConfigError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+Clock: TypeAlias = Callable[[], int]
+When: TypeAlias = int | datetime
+
+MIB = 1 << 20
+MAX_BATCH_BYTES = 64 * MIB
+MAX_DECOMPRESSED_BYTES = 256 * MIB
+MAX_OPEN_FILES = 256
+
+_ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+_TEXT_MAX = 200
+
+
+class OpenOptions(TypedDict):
+    """What ``open`` takes beside the path, as a log keeps it for its pickles and for its children after a fork."""
+
+    mapped: bool
+    max_batch_bytes: int
+    max_decompressed_bytes: int
+    max_open_files: int
+
+
+class ScanOptions(TypedDict, total=False):
+    """Keyword arguments that every scan takes; :meth:`offsetlog.Log.scan` says what they mean."""
+
+    start_timestamp: When | None
+    stop_timestamp: When | None
+    columns: Iterable[str] | None
+    keys: Iterable[bytes] | bytes | None
+    isolation_level: IsolationLevel
+    limit: int | None
+    batch_rows: int | None
+    verify_checksums: bool
+    threads: int
+
+
+class CheckedScan(NamedTuple):
+    """Scan options after their checks: plain values that pickle and that the compiled module takes by name."""
+
+    start_timestamp: int | None = None
+    stop_timestamp: int | None = None
+    columns: tuple[str, ...] | None = None
+    keys: tuple[bytes, ...] | None = None
+    isolation_level: IsolationLevel = "read_uncommitted"
+    limit: int | None = None
+    batch_rows: int | None = None
+    verify_checksums: bool = True
+    threads: int = 1
+    offsets: tuple[int, ...] | None = None
+
+
+def refuse(key: str, value: object, reason: str) -> NoReturn:
+    """Raise :class:`ConfigError` for one argument; the text begins with its name."""
+    text = value if isinstance(value, str) else repr(value)
+    message = f"{key}: {reason}"
+    raise ConfigError(message, key=key, value=text[:_TEXT_MAX])
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known word nearest to `word`, or nothing when none is near."""
+    known = list(known)
+    folded = {name.lower().replace("_", ""): name for name in known}
+    near = difflib.get_close_matches(word.lower().replace("_", ""), list(folded), n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def checked_mode(mode: str, clock: object) -> None:
+    """Refuse every mode but ``"r"``, and a clock that is none."""
+    if mode == "a":
+        refuse("mode", mode, "mode 'a' (appending) is not available in this version yet; open with mode 'r'")
+    if mode != "r":
+        refuse("mode", mode, f"must be 'r', found {mode!r}")
+    if clock is not None and not callable(clock):
+        message = f"clock must be callable, found {type(clock).__name__}"
+        raise TypeError(message)
+
+
+def open_options(*, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> OpenOptions:
+    """Return the options of ``open`` after their checks."""
+    return OpenOptions(
+        mapped=bool(mapped),
+        max_batch_bytes=integer("max_batch_bytes", max_batch_bytes, minimum=1),
+        max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, minimum=1),
+        max_open_files=integer("max_open_files", max_open_files, minimum=1),
+    )
+
+
+def path_text(path: object) -> str:
+    """Return `path` as text."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        message = f"path must be str or os.PathLike[str], found {type(path).__name__}"
+        raise TypeError(message)
+    return text
+
+
+def integer(name: str, value: object, *, minimum: int) -> int:
+    """Return `value` if it is an int of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        message = f"{name} must be an int, found {type(value).__name__}"
+        raise TypeError(message)
+    if value < minimum:
+        refuse(name, value, f"must be at least {minimum}, found {value}")
+    if value >= 1 << 63:
+        refuse(name, value, "does not fit 64 bits")
+    return value
+
+
+def isolation_level(level: str) -> IsolationLevel:
+    """Return `level` if it is one of Kafka's two words."""
+    if level not in _ISOLATION_LEVELS:
+        refuse(
+            "isolation_level",
+            level,
+            f"must be 'read_uncommitted' or 'read_committed', found {level!r}{nearest(str(level), _ISOLATION_LEVELS)}",
+        )
+    return level  # type: ignore[return-value]  # the check above is the narrowing
+
+
+def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return `columns` as a tuple of known names."""
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        columns = (columns,)
+    chosen = tuple(columns)
+    for name in chosen:
+        if name not in COLUMNS:
+            refuse("columns", name, f"no column {name!r}{nearest(str(name), COLUMNS)} (known: {', '.join(COLUMNS)})")
+    if len(set(chosen)) != len(chosen):
+        refuse("columns", chosen, f"a column is named twice: {', '.join(chosen)}")
+    return chosen
+
+
+def key_set(keys: object) -> tuple[bytes, ...] | None:
+    """Return `keys` as a tuple of bytes; a single ``bytes`` is one key."""
+    if keys is None:
+        return None
+    if isinstance(keys, (bytes, bytearray, memoryview)):
+        return (bytes(keys),)
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        message = f"keys must be bytes, found {type(keys).__name__}: encode a str, as in key.encode()"
+        raise TypeError(message)
+    chosen = []
+    for key in keys:
+        if not isinstance(key, (bytes, bytearray, memoryview)):
+            message = f"keys must be bytes, found {type(key).__name__}"
+            raise TypeError(message)
+        chosen.append(bytes(key))
+    return tuple(chosen)
+
+
+def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list of them
+    *,
+    start_timestamp: When | None = None,
+    stop_timestamp: When | None = None,
+    columns: Iterable[str] | None = None,
+    keys: Iterable[bytes] | bytes | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    limit: int | None = None,
+    batch_rows: int | None = None,
+    verify_checksums: bool = True,
+    threads: int = 1,
+    offsets: Iterable[int] | None = None,
+) -> CheckedScan:
+    """Check the options of a scan when it is made, so that a wrong one fails there and not at the first record."""
+    return CheckedScan(
+        start_timestamp=optional_millis(start_timestamp, "start_timestamp"),
+        stop_timestamp=optional_millis(stop_timestamp, "stop_timestamp"),
+        columns=column_names(columns),
+        keys=key_set(keys),
+        isolation_level=_isolation_level(isolation_level),
+        limit=None if limit is None else integer("limit", limit, minimum=0),
+        batch_rows=None if batch_rows is None else integer("batch_rows", batch_rows, minimum=1),
+        verify_checksums=bool(verify_checksums),
+        threads=integer("threads", threads, minimum=1),
+        offsets=None if offsets is None else tuple(integer("offsets", offset, minimum=0) for offset in offsets),
+    )
+
+
+# `checked_scan` has a parameter of the same name.
+_isolation_level = isolation_level

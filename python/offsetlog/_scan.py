@@ -1,0 +1,272 @@
+"""``Scan``: a range of records as Python objects or as an Arrow stream, made anew each time it is read."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from offsetlog import _offsetlog
+from offsetlog._explain import explained
+from offsetlog._options import (
+    MAX_BATCH_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_OPEN_FILES,
+    CheckedScan,
+    OpenOptions,
+    ScanOptions,
+    checked_scan,
+    open_options,
+)
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from offsetlog._log import Log
+    from offsetlog._offsetlog import Record
+    from offsetlog._values import Split
+
+    Ranges = tuple[tuple[Log, int | None, int | None], ...]
+
+__all__ = ["Scan"]
+
+
+class Scan:
+    """A lazy, restartable scan: nothing is read until it is iterated, exported or counted, and every time it starts over.
+
+    Made by :meth:`Log.scan`, :meth:`Log.take`, :meth:`LogDir.scan` and :meth:`Scan.over`. It is an iterable of
+    :class:`Record`, and an Arrow stream for everything that takes ``__arrow_c_stream__``: ``pyarrow.table(scan)``,
+    ``polars.DataFrame(scan)``, ``duckdb.sql("select ... from scan")``, ``pandas.DataFrame.from_arrow(scan)``.
+
+    Where a range has no end, it ends at the log end offset at the moment reading starts. Memory holds a few batches per
+    thread, whatever the size of the log. A scan pickles as paths and options; where it is unpickled, the logs are opened
+    again.
+
+    Columns of the Arrow stream, in Spark's order, all nullable:
+
+    ================  ============================================  ==========================================
+    name              Arrow type                                    meaning
+    ================  ============================================  ==========================================
+    key               binary                                        null when the record has none
+    value             binary                                        null is a tombstone
+    topic             string
+    partition         int32
+    offset            int64
+    timestamp         timestamp[us, tz=UTC]                         1 ms before 1970 when the record has none (magic 0)
+    timestampType     int32                                         0 create time, 1 log append time, -1 none
+    headers           list<struct<key: string, value: binary>>      null when the record has none
+    leaderEpoch       int32                                         only on request, as the ones below
+    producerId        int64
+    producerEpoch     int32
+    sequence          int32
+    ================  ============================================  ==========================================
+
+    Control records (commit and abort markers) never appear in the Arrow stream.
+    """
+
+    __slots__ = ("__weakref__", "_options", "_ranges")
+
+    _ranges: Ranges
+    _options: CheckedScan
+
+    def __init__(self) -> None:
+        message = "a Scan is made by Log.scan(), Log.take(), LogDir.scan() or Scan.over()"
+        raise TypeError(message)
+
+    @classmethod
+    def _of(cls, ranges: Ranges, options: CheckedScan) -> Scan:
+        scan = object.__new__(cls)
+        scan._ranges = ranges
+        scan._options = options
+        return scan
+
+    @classmethod
+    def over(
+        cls,
+        splits: Iterable[Split],
+        *,
+        mapped: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        max_open_files: int = MAX_OPEN_FILES,
+        **options: Unpack[ScanOptions],
+    ) -> Scan:
+        """Return one scan over several ranges, of one or of several partitions, in the order given.
+
+        This is what one task of a distributed job runs: the driver cuts with :meth:`Log.splits`, sends the splits, and each
+        task scans its own.
+
+        Parameters
+        ----------
+        splits
+            Ranges from :meth:`Log.splits`, or any :class:`Split`; only ``path``, ``start`` (inclusive) and ``stop``
+            (exclusive) are used.
+        mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+            As for :meth:`Log.open`.
+        **options
+            As for :meth:`Log.scan`, without ``start`` and ``stop``. ``limit`` counts over all ranges together.
+
+        Raises
+        ------
+        ConfigError
+            An option has a value that cannot be used.
+        OSError, LogDirError
+            A partition directory cannot be opened.
+
+        Examples
+        --------
+        >>> from offsetlog import Log
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     splits = log.splits(max_bytes=4096)
+        ...     len(splits) > 1, Scan.over(splits).count() == log.scan().count()
+        (True, True)
+        """
+        from offsetlog._log import Log  # noqa: PLC0415  # the two classes make each other
+
+        opened: dict[str, Log] = {}
+        limits: OpenOptions = open_options(
+            mapped=mapped,
+            max_batch_bytes=max_batch_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            max_open_files=max_open_files,
+        )
+        ranges = []
+        for split in splits:
+            if split.path not in opened:
+                opened[split.path] = Log.open(split.path, **limits)
+            ranges.append((opened[split.path], split.start, split.stop))
+        return cls._of(tuple(ranges), checked_scan(**options))
+
+    def _native(self) -> _offsetlog.Scan:
+        ranges = [(log._engine(), start, stop) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
+        return _offsetlog.Scan(ranges, **self._options._asdict())
+
+    def __iter__(self) -> Iterator[Record]:
+        """Return an iterator over whole :class:`Record` objects, in the order of the ranges and then of offsets.
+
+        ``columns`` and ``batch_rows`` do not apply. Batches are read and decompressed without the interpreter lock.
+
+        Raises
+        ------
+        CorruptionError
+            On the first damaged batch, after all records before it were given.
+        """
+        return self._native().records()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a new Arrow stream of this scan as a PyCapsule.
+
+        Parameters
+        ----------
+        requested_schema
+            Capsule of an Arrow schema. Columns are chosen from it by name; binary and string columns come as large or view
+            types and timestamps in other units or zones when it says so. A request that cannot be met as a whole is answered
+            with the scan's own schema, as the Arrow PyCapsule interface allows.
+
+        Notes
+        -----
+        The stream reads lazily, on the thread that pulls it. Errors come through the stream with their whole text, but as
+        the consumer's own class, and so may Ctrl-C: as ``KeyboardInterrupt`` from ``pyarrow.table``, as the consumer's error
+        with the text "interrupted" (and ``KeyboardInterrupt`` a moment later) from others. :meth:`to_arrow`,
+        :meth:`to_polars` and :meth:`to_pandas` raise the classes of :mod:`offsetlog.errors` and ``KeyboardInterrupt``.
+        """
+        return self._native().arrow_stream(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of the Arrow stream as a PyCapsule, without reading anything."""
+        return _offsetlog.arrow_schema(self._options.columns)
+
+    def to_arrow(self) -> pa.Table:
+        """Read everything into a ``pyarrow.Table``.
+
+        Raises
+        ------
+        ImportError
+            pyarrow is not installed; the text names the extra that brings it.
+        OffsetLogError, OSError
+            As for iterating.
+        """
+        pyarrow = _required("pyarrow", "arrow")
+        table: pa.Table = pyarrow.table(self._native().read_all())
+        return table
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read everything into a ``polars.DataFrame``. Errors as for :meth:`to_arrow`."""
+        polars = _required("polars", "polars")
+        frame: pl.DataFrame = polars.DataFrame(self._native().read_all())
+        return frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read everything into a ``pandas.DataFrame`` through pyarrow. Errors as for :meth:`to_arrow`."""
+        _required("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def count(self) -> int:
+        """Return how many rows the Arrow stream would have, without making them.
+
+        Decompresses only what the filters and the format force it to; still reads every byte of the ranges when
+        ``verify_checksums`` is on.
+        """
+        return self._native().count()
+
+    def explain(self) -> str:
+        """Return what a reading would do now, as text: partitions, offset ranges, segments, filters, columns.
+
+        Looks at file names and sizes only; which batches the filters skip shows when they are read.
+
+        Examples
+        --------
+        >>> from offsetlog import Log
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-many-entries-0") as log:
+        ...     print(log.scan(1000, 1010, columns=["offset"], limit=5).explain())
+        scan of 1 partition
+          g-many-entries-0: offsets 1000 to 1009, 1 of 1 segments
+        isolation level: read_uncommitted
+        filters: none
+        limit: 5 records
+        columns: offset
+        checksums: verified
+        """
+        return explained(self._ranges, self._options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (self._ranges, self._options))
+
+    def __repr__(self) -> str:
+        shown = [_range_text(*entry) for entry in self._ranges[:3]]
+        if len(self._ranges) > len(shown):
+            shown.append(f"and {len(self._ranges) - len(shown)} more")
+        defaults = CheckedScan()._asdict()
+        for name, value in self._options._asdict().items():
+            if value == defaults[name]:
+                continue
+            if name in {"keys", "offsets"}:
+                shown.append(f"{name}: {len(value)}")
+            elif name == "columns":
+                shown.append(f"columns={list(value)!r}")
+            else:
+                shown.append(f"{name}={value!r}")
+        return f"Scan({', '.join(shown)})"
+
+
+def _rebuilt(ranges: Ranges, options: CheckedScan) -> Scan:
+    return Scan._of(ranges, options)  # noqa: SLF001  # the other half of Scan.__reduce__
+
+
+def _range_text(log: Log, start: int | None, stop: int | None) -> str:
+    name = f"{log.topic}-{log.partition}"
+    if start is None and stop is None:
+        return name
+    return f"{name} [{'' if start is None else start}, {'' if stop is None else stop})"
+
+
+def _required(module: str, extra: str) -> Any:  # noqa: ANN401  # a module
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        message = f"{module} is needed here and cannot be imported ({error}); pip install 'offsetlog[{extra}]'"
+        raise ImportError(message, name=module) from error

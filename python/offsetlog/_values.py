@@ -1,0 +1,193 @@
+"""Plain values that logs answer with: named tuples, so they compare, unpack and pickle as tuples do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "AbortedTransaction",
+    "BatchInfo",
+    "FetchResult",
+    "Header",
+    "IndexEntry",
+    "Location",
+    "OffsetAndTimestamp",
+    "Segment",
+    "Split",
+    "TopicPartition",
+]
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and a partition's number. Wherever offsetlog takes one, any pair will do."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition, from 0."""
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Answer to a look-up by time."""
+
+    offset: int
+    """Offset of the first record whose timestamp is at or after the time asked for."""
+    timestamp: int
+    """That record's timestamp, ms since 1970."""
+    leader_epoch: int | None
+    """Leader epoch under which it was written; ``None`` for batches of magic 0 and 1, which carry none."""
+
+
+class Header(NamedTuple):
+    """One header of a record. ``Record.headers`` holds plain pairs of the same shape; ``Header(*pair)`` names them."""
+
+    key: str
+    """Name; bytes that are not UTF-8 appear as lone surrogates (``surrogateescape``)."""
+    value: bytes | None
+    """Value, or ``None``."""
+
+
+class Segment(NamedTuple):
+    """One segment of a log: a ``.log`` file with the indexes beside it."""
+
+    base_offset: int
+    """First offset that the segment may hold: its file name."""
+    path: str
+    """Path of the ``.log`` file."""
+    size_bytes: int
+    """Size of the ``.log`` file."""
+    index_entries: int
+    """Entries in use in the offset index; 0 when it is missing or empty."""
+    is_active: bool
+    """Whether it is the last one, to which a broker appends."""
+
+
+class Split(NamedTuple):
+    """A range of offsets of one partition: what one task reads. Plain values, so it can be sent anywhere that sees the files."""
+
+    path: str
+    """Partition directory."""
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    start: int
+    """First offset, inclusive."""
+    stop: int
+    """End, exclusive."""
+    size_bytes: int
+    """Bytes on disk from the batch that holds `start` to the batch that holds ``stop - 1``, both included."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction that overlaps fetched records."""
+
+    producer_id: int
+    """Producer whose records are to be left out..."""
+    first_offset: int
+    """...from this offset on, up to its abort marker."""
+
+
+class FetchResult(NamedTuple):
+    """What a broker's fetch would answer: encoded batches and the offsets around them."""
+
+    records: bytes
+    """Whole batches exactly as on disk. The first one may begin below the offset asked for."""
+    high_watermark: int
+    """End of what replication has confirmed, exclusive."""
+    last_stable_offset: int
+    """End of what ``read_committed`` may see, exclusive."""
+    log_start_offset: int
+    """Lowest offset that can be read, inclusive."""
+    aborted: tuple[AbortedTransaction, ...]
+    """Aborted transactions within `records`; empty for ``read_uncommitted``."""
+
+
+class BatchInfo(NamedTuple):
+    """The header of one batch, and where it stands."""
+
+    base_offset: int
+    """First offset, inclusive. In magic 0 and 1 of a single message: its offset."""
+    last_offset: int
+    """Last offset, inclusive."""
+    position: int
+    """Byte place in the segment's ``.log`` file."""
+    size_bytes: int
+    """Size on disk, header included."""
+    magic: int
+    """Format version: 0, 1 or 2."""
+    codec: str
+    """``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``."""
+    timestamp_type: int
+    """0 create time, 1 log append time, -1 none (magic 0)."""
+    base_timestamp: int
+    """Timestamp from which the records' deltas count, ms; -1 in magic 0."""
+    max_timestamp: int
+    """Largest timestamp as the header says, ms; -1 in magic 0."""
+    leader_epoch: int
+    """Leader epoch; -1 in magic 0 and 1."""
+    producer_id: int
+    """Producer id; -1 when the producer was neither idempotent nor transactional."""
+    producer_epoch: int
+    """Producer epoch; -1 as above."""
+    base_sequence: int
+    """Sequence number of the first record; -1 as above."""
+    record_count: int | None
+    """Records as the header says; ``None`` in compressed magic 0 and 1, whose headers do not say."""
+    is_transactional: bool
+    """Whether it belongs to a transaction."""
+    is_control: bool
+    """Whether it holds a commit or abort marker instead of data."""
+    segment: int
+    """Base offset of the segment that holds it."""
+
+
+class IndexEntry(NamedTuple):
+    """One entry of an offset index."""
+
+    slot: int
+    """Its number in the file, from 0."""
+    offset: int
+    """Offset, already added to the segment's base offset."""
+    position: int
+    """Byte place of a batch in the ``.log`` file."""
+
+
+class Location(NamedTuple):
+    """How one look-up went: segment, index entry, scan. ``str(location)`` tells it step by step."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    offset: int
+    """The offset asked for."""
+    segment: int
+    """Base offset of the segment: the largest one at or below `offset`."""
+    segment_path: str
+    """Path of its ``.log`` file."""
+    segment_slot: int
+    """Its number among the segments, from 0."""
+    segment_count: int
+    """How many segments there are."""
+    index_state: str
+    """What the offset index was worth: used, missing, empty, or why it was not believed."""
+    entry: IndexEntry | None
+    """The entry from which the scan began; ``None`` when it began at the segment's first byte."""
+    index_entries: int
+    """Entries in use in the index."""
+    scanned_batches: int
+    """Batch headers read from there on, the answer included."""
+    scanned_bytes: int
+    """Bytes of the batches whose headers were read, the answer's included."""
+    batch: BatchInfo | None
+    """The batch that covers `offset`; ``None`` when compaction removed it."""
+    text: str
+    """The steps as text: what ``str()`` gives."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        found = "no batch" if self.batch is None else f"batch {self.batch.base_offset} at {self.batch.position}"
+        return f"Location({self.topic}-{self.partition} offset {self.offset}: segment {self.segment}, {found})"

@@ -1,0 +1,282 @@
+"""Every error that offsetlog raises, drawn as a tree.
+
+::
+
+    Exception
+    └── OffsetLogError
+        ├── CorruptionError                   bytes that contradict themselves
+        │   ├── CorruptBatchError             a batch's frame, size or checksum
+        │   ├── InvalidRecordError            (ValueError) checksum right, content wrong
+        │   ├── DecompressionError            the compressed payload of a batch
+        │   ├── OffsetOrderError              offsets that go back, or leave their segment
+        │   ├── OffsetOverflowError           offsets beyond what a segment or 64 bits can hold
+        │   ├── CorruptIndexError             ``.index`` and ``.timeindex``
+        │   ├── CorruptTxnIndexError          ``.txnindex``
+        │   ├── CorruptSnapshotError          ``.snapshot``
+        │   ├── CheckpointError               ``leader-epoch-checkpoint`` and the log dir's checkpoints
+        │   ├── MetadataFileError             ``partition.metadata`` and ``meta.properties``
+        │   └── SegmentTooLargeError          a segment of 2 GiB or more
+        ├── UnsupportedFormatError            (NotImplementedError) a newer Kafka may have written it
+        │   ├── UnsupportedMagicError         the format version byte of a batch
+        │   ├── UnsupportedCodecError         the compression bits of a batch
+        │   └── UnsupportedVersionError       the version of any other structure
+        ├── LimitExceededError                (ValueError) a limit given to ``open``
+        │   └── DecompressionLimitError       ``max_decompressed_bytes``
+        ├── OffsetOutOfRangeError             (LookupError) an offset that the log does not hold
+        ├── LogDirError                       folders and file names that are not Kafka's
+        ├── ConfigError                       (ValueError) an argument or option
+        └── LogClosedError                    (ValueError) used after ``close()``
+
+What the operating system refuses stays an :class:`OSError` (or its subclass, as :class:`FileNotFoundError`) with ``errno`` and
+``filename``. All errors pickle with their attributes, so they cross process borders whole.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "CorruptBatchError",
+    "CorruptIndexError",
+    "CorruptSnapshotError",
+    "CorruptTxnIndexError",
+    "CorruptionError",
+    "DecompressionError",
+    "DecompressionLimitError",
+    "InvalidRecordError",
+    "LimitExceededError",
+    "LogClosedError",
+    "LogDirError",
+    "MetadataFileError",
+    "OffsetLogError",
+    "OffsetOrderError",
+    "OffsetOutOfRangeError",
+    "OffsetOverflowError",
+    "SegmentTooLargeError",
+    "UnsupportedCodecError",
+    "UnsupportedFormatError",
+    "UnsupportedMagicError",
+    "UnsupportedVersionError",
+]
+
+
+class OffsetLogError(Exception):
+    """Root of every error of offsetlog; the text says what is wrong, what was found and expected, and where.
+
+    Parameters
+    ----------
+    message
+        The whole text, one line.
+    path
+        File or folder that the error is about, as it was opened. ``None`` when the error is not about a file.
+    position
+        Byte place in ``path`` where the bad structure begins. ``None`` when unknown.
+    offset
+        Kafka offset concerned: the base offset of the bad batch, or the offset asked for. ``None`` when unknown.
+    found
+        What was there, as text. ``None`` when the error is not a comparison.
+    expected
+        What should have been there, as text. ``None`` when the error is not a comparison.
+    """
+
+    path: str | None
+    position: int | None
+    offset: int | None
+    found: str | None
+    expected: str | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.position = position
+        self.offset = offset
+        self.found = found
+        self.expected = expected
+
+
+class CorruptionError(OffsetLogError):
+    """Bytes on disk contradict themselves or their neighbours. Records before ``position`` can still be read."""
+
+
+class CorruptBatchError(CorruptionError):
+    """A batch whose frame, size or checksum is wrong. Where the next batch begins is not known."""
+
+
+class InvalidRecordError(CorruptionError, ValueError):
+    """A batch with a right checksum and wrong content: written that way, not damaged later. The next batch can be read."""
+
+
+class DecompressionError(CorruptionError):
+    """The compressed payload of a batch does not decompress. The next batch can be read."""
+
+
+class OffsetOrderError(CorruptionError):
+    """Offsets that do not grow, or that lie outside the segment whose file holds them."""
+
+
+class OffsetOverflowError(CorruptionError):
+    """An offset more than 2^31 - 1 past its segment's base offset, or past 2^63 - 1."""
+
+
+class CorruptIndexError(CorruptionError):
+    """An ``.index`` or ``.timeindex`` file that breaks its own order. Reading a log never raises it: indexes are only hints."""
+
+
+class CorruptTxnIndexError(CorruptionError):
+    """A ``.txnindex`` file with an unknown version or impossible offsets."""
+
+
+class CorruptSnapshotError(CorruptionError):
+    """A producer ``.snapshot`` file with a wrong checksum, version, length or count."""
+
+
+class CheckpointError(CorruptionError):
+    """A checkpoint file (leader epochs, or of the log dir) that does not parse."""
+
+
+class MetadataFileError(CorruptionError):
+    """A ``partition.metadata`` or ``meta.properties`` file that does not parse."""
+
+
+class SegmentTooLargeError(CorruptionError):
+    """A ``.log`` file of 2 GiB or more, which no Kafka writes."""
+
+
+class UnsupportedFormatError(OffsetLogError, NotImplementedError):
+    """Something that this version of offsetlog does not read; a later Kafka may have written it."""
+
+
+class UnsupportedMagicError(UnsupportedFormatError):
+    """A batch whose magic byte is not 0, 1 or 2."""
+
+
+class UnsupportedCodecError(UnsupportedFormatError):
+    """A batch whose compression bits name no codec of its magic."""
+
+
+class UnsupportedVersionError(UnsupportedFormatError):
+    """A file or record whose version number is not known."""
+
+
+class LimitExceededError(OffsetLogError, ValueError):
+    """Reading on would take more than a limit allows. The limits are arguments of ``Log.open`` and ``LogDir.open``.
+
+    Parameters
+    ----------
+    name
+        The limit, by the name of the argument that sets it, as ``max_batch_bytes``.
+    limit
+        Its value.
+    seen
+        What would have been needed; for growing things, what was reached when reading stopped.
+    """
+
+    name: str | None
+    limit: int | None
+    seen: int | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        limit: int | None = None,
+        seen: int | None = None,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
+        self.name = name
+        self.limit = limit
+        self.seen = seen
+
+
+class DecompressionLimitError(LimitExceededError):
+    """A batch decompresses to more than ``max_decompressed_bytes``: a decompression bomb, or a limit set too low."""
+
+
+class OffsetOutOfRangeError(OffsetLogError, LookupError):
+    """An offset that the log does not hold.
+
+    Parameters
+    ----------
+    requested
+        The offset asked for.
+    log_start_offset
+        Lowest offset that can be read, inclusive.
+    log_end_offset
+        Offset that the next record will get, exclusive.
+    """
+
+    requested: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        requested: int | None = None,
+        log_start_offset: int | None = None,
+        log_end_offset: int | None = None,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
+        self.requested = requested
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class LogDirError(OffsetLogError):
+    """A folder or a file name that is not Kafka's, a partition that is not there, or checkpoints that contradict the log."""
+
+
+class ConfigError(OffsetLogError, ValueError):
+    """An argument or option with a value that cannot be used.
+
+    Parameters
+    ----------
+    key
+        Name of the argument or option.
+    value
+        The value given, as text cut to 200 characters.
+    """
+
+    key: str | None
+    value: str | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        key: str | None = None,
+        value: str | None = None,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
+        self.key = key
+        self.value = value
+
+
+class LogClosedError(OffsetLogError, ValueError):
+    """A ``Log`` or ``LogDir`` was used after ``close()``. Iterators that were already running go on: they own their files."""

@@ -1,0 +1,403 @@
+"""From settings to tasks: which partitions, from which offset to which, cut and packed for Spark.
+
+Runs on the driver (in a process of its own that PySpark starts there), once for each query. The result is plain values: ranges of
+offsets that tile what was asked for exactly, so a retried task reads the same records again.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from offsetlog import Log, LogDir, Split, TopicPartition
+from offsetlog.errors import ConfigError, OffsetOutOfRangeError
+from offsetlog.spark.filters import Pushed
+from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, refuse
+from offsetlog.spark.pattern import java_pattern
+
+__all__ = ["check_paths", "is_partition_directory", "plan", "ranges"]
+
+logger = logging.getLogger("offsetlog")
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+"""Topics that a pattern does not find, as with a consumer."""
+
+MIN_TASK_BYTES = 4 << 20
+"""A task of less is not worth its start, unless a slot would stand idle."""
+MAX_TASK_BYTES = 512 << 20
+"""By default no task reads more: what a lost task costs stays bounded."""
+OPEN_COST_BYTES = 64 << 10
+"""What opening a partition weighs beside reading it, so that many small ones are spread."""
+
+_PARTITION_DIRECTORY = re.compile("(.+)-([0-9]+)")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+
+
+class Range(NamedTuple):
+    """Offsets of one partition that are to be read."""
+
+    log: Log
+    start: int
+    """Inclusive."""
+    stop: int
+    """Exclusive."""
+
+
+def is_partition_directory(path: str) -> bool:
+    """Whether `path` is one partition: named ``topic-number``, with segments in it. (A log dir may be named ``log-dir-1``.)"""
+    if _PARTITION_DIRECTORY.fullmatch(os.path.basename(os.path.abspath(path))) is None:
+        return False
+    with os.scandir(path) as entries:
+        return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+
+
+def check_paths(settings: Settings) -> None:
+    """Check that the folders are there, and that it is said what to read of them. Cheap: one look at each folder.
+
+    Raises
+    ------
+    OSError
+        A folder is not there or cannot be read.
+    ConfigError
+        The path is a log dir and none of ``assign``, ``subscribe`` and ``subscribePattern`` is given.
+    """
+    for path in settings.paths:
+        if not os.path.isdir(path):
+            code = errno.ENOTDIR if os.path.exists(path) else errno.ENOENT
+            raise OSError(code, f"option path: {os.strerror(code)}", path)
+    if settings.topics is None and not all(map(is_partition_directory, settings.paths)):
+        refuse(
+            "subscribe",
+            "",
+            "exactly one of assign, subscribe and subscribePattern must be given to read a log dir, found none; "
+            "subscribePattern = .* reads every topic",
+        )
+
+
+def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = None) -> list[tuple[Split, ...]]:
+    """Return the tasks: for each the ranges that it reads, in order of topic, partition and offset.
+
+    Parameters
+    ----------
+    settings
+        What was asked for.
+    pushed
+        What Spark's filters leave of it.
+    slots
+        How many tasks run at once; ``None`` is the option ``taskSlots``, and without it the CPUs of this machine.
+
+    Raises
+    ------
+    ConfigError
+        A topic is not there, offsets or times do not name exactly the partitions that are read, a start lies behind its end, or no
+        record is at or after a starting time.
+    OffsetOutOfRangeError
+        Offsets asked for are gone, and ``failOnDataLoss`` is on.
+    OSError, OffsetLogError
+        A folder or a file cannot be read.
+    """
+    slots = settings.task_slots or slots or _cpus()
+    pieces = _pieces(list(ranges(settings, pushed or Pushed())), settings, slots)
+    return _packed(pieces, settings, slots)
+
+
+def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:
+    """Yield what is to be read of each partition, without the empty ones."""
+    check_paths(settings)
+    source = _Source(settings)
+    chosen = _chosen(settings, source.topics())
+    for limit in (settings.start, settings.end):
+        _check_names(limit, chosen)
+    _check_specific(settings)
+    for partition in chosen:
+        if not pushed.admits(*partition):
+            continue
+        log = source.log(partition)
+        start, stop = _bounds(settings, partition, log)
+        start, stop = max(start, pushed.start), stop if pushed.stop is None else min(stop, pushed.stop)
+        if start < stop:
+            yield Range(log, start, stop)
+
+
+class _Source:
+    """The partitions below the paths: of one or several log dirs as one, or partition directories named one by one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = settings.limits
+        self._logs: dict[TopicPartition, Log] | None = None
+        if all(map(is_partition_directory, settings.paths)):
+            logs = [Log.open(os.path.abspath(path), **self._limits) for path in settings.paths]
+            self._logs = {TopicPartition(log.topic, log.partition): log for log in logs}
+        else:
+            self._log_dir = LogDir.open([os.path.abspath(path) for path in settings.paths], **self._limits)
+
+    def topics(self) -> dict[str, list[int]]:
+        if self._logs is None:
+            return self._log_dir.topics()
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._logs):
+            topics.setdefault(topic, []).append(partition)
+        return topics
+
+    def log(self, partition: TopicPartition) -> Log:
+        return self._log_dir.log(*partition) if self._logs is None else self._logs[partition]
+
+
+def _chosen(settings: Settings, there: Mapping[str, list[int]]) -> list[TopicPartition]:
+    if settings.topics is None:
+        wanted = dict(there)
+    elif settings.topics.option == "subscribePattern":
+        found = java_pattern(settings.topics.value).search
+        wanted = {topic: numbers for topic, numbers in there.items() if topic not in INTERNAL_TOPICS and found(topic)}
+    else:
+        wanted = {}
+        for topic in settings.topics.value:
+            if topic in there:
+                wanted[topic] = there[topic]
+            else:
+                _missing_topic(settings, topic, there)
+        if settings.topics.option == "assign":
+            wanted = {topic: _assigned(topic, settings.topics.value[topic], numbers) for topic, numbers in wanted.items()}
+    return [TopicPartition(topic, number) for topic in sorted(wanted) for number in wanted[topic]]
+
+
+def _missing_topic(settings: Settings, topic: str, there: Iterable[str]) -> None:
+    option = settings.topics.option if settings.topics else "subscribe"
+    near = get_close_matches(topic, list(there), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    reason = f"topic {topic!r} is not in {', '.join(settings.paths)}{hint}"
+    if settings.fail_on_data_loss:
+        refuse(option, topic, f"{reason} (failOnDataLoss = false reads what is there)")
+    logger.warning("option %s: %s; left out, as failOnDataLoss is false", option, reason)
+
+
+def _assigned(topic: str, wanted: Iterable[int], there: Iterable[int]) -> list[int]:
+    present = sorted(set(wanted) & set(there))
+    missing = sorted(set(wanted) - set(there))
+    if missing:
+        logger.warning("option assign: topic %r has no partition %s; left out", topic, ", ".join(map(str, missing)))
+    return present
+
+
+def _check_names(limit: Limit, chosen: Iterable[TopicPartition]) -> None:
+    if limit.kind not in ("offsets", "timestamps"):
+        return
+    assigned, named = set(chosen), set(limit.value)
+    if assigned == named:
+        return
+    use = " (-2 is the earliest, -1 the latest)" if limit.kind == "offsets" else ""
+    parts = []
+    if assigned - named:
+        parts.append(f"without {_names(assigned - named)}")
+    if named - assigned:
+        parts.append(f"with {_names(named - assigned)}, which is not read")
+    refuse(limit.option, "", f"must name exactly the partitions that are read{use}, found {' and '.join(parts)}")
+
+
+def _check_specific(settings: Settings) -> None:
+    """Refuse offsets whose start lies behind their end, before any file is asked."""
+    if settings.start.kind == settings.end.kind == "offsets":
+        for partition, start in settings.start.value.items():
+            stop = settings.end.value.get(partition, LATEST)
+            if 0 <= stop < start:
+                _behind(settings, partition, start, stop)
+
+
+def _behind(settings: Settings, partition: TopicPartition, start: int, stop: int) -> None:
+    refuse(
+        settings.start.option,
+        start,
+        f"{partition.topic}-{partition.partition} would start at offset {start}, behind its end {stop} ({settings.end.option})",
+    )
+
+
+def _bounds(settings: Settings, partition: TopicPartition, log: Log) -> tuple[int, int]:
+    """Return start and stop of one partition, within what the log holds."""
+    first, behind_last = log.log_start_offset, log.log_end_offset
+    # What a reader may see ends here: earlier than the log does when a transaction is open.
+    end = min(log.last_stable_offset, behind_last) if settings.isolation_level == "read_committed" else behind_last
+    end = max(end, first)
+    start = _resolved(settings, settings.start, partition, log, first, end)
+    stop = _resolved(settings, settings.end, partition, log, first, end)
+    if start > stop and settings.start.kind != "earliest":
+        _behind(settings, partition, start, stop)
+    _check_there(settings, partition, log, (start, stop), (first, behind_last))
+    start, stop = (min(max(offset, first), end) for offset in (start, stop))
+    return start, stop
+
+
+def _resolved(settings: Settings, limit: Limit, partition: TopicPartition, log: Log, first: int, end: int) -> int:
+    if limit.kind == "earliest":
+        return first
+    if limit.kind == "latest":
+        return end
+    number: int = limit.value if limit.kind == "timestamp" else limit.value[partition]
+    if limit.kind == "offsets":
+        return {EARLIEST: first, LATEST: end}.get(number, number)
+    found = log.offset_for_timestamp(number, isolation_level=settings.isolation_level)
+    if found is not None:
+        return found.offset
+    if limit is settings.start and settings.no_record == "error":
+        name = f"{partition.topic}-{partition.partition}"
+        refuse(
+            limit.option,
+            number,
+            f"{name} has no record at or after {number} ms; startingOffsetsByTimestampStrategy = latest reads nothing of such a partition",
+        )
+    return end
+
+
+def _check_there(
+    settings: Settings, partition: TopicPartition, log: Log, wanted: tuple[int, int], there: tuple[int, int]
+) -> None:
+    """Refuse offsets that the log does not hold, or say what is left out."""
+    for limit, offset in zip((settings.start, settings.end), wanted, strict=True):
+        if limit.kind == "offsets" and not there[0] <= offset <= there[1]:
+            name = f"{partition.topic}-{partition.partition}"
+            reason = f"option {limit.option}: {name} holds offsets {there[0]} to {there[1]}, found {offset}"
+            if settings.fail_on_data_loss:
+                message = f"{reason}; records may be lost (failOnDataLoss = false reads what is left)"
+                raise OffsetOutOfRangeError(
+                    message, requested=offset, log_start_offset=there[0], log_end_offset=there[1], path=log.path
+                )
+            logger.warning("%s; what is left is read, as failOnDataLoss is false", reason)
+
+
+def _pieces(found: list[Range], settings: Settings, slots: int) -> list[Split]:
+    """Cut ranges as the options ask: by records and number as Spark's Kafka source does, by bytes where batches begin."""
+    if settings.min_partitions is None and settings.max_records is None:
+        size_bytes = sum(map(_size_bytes, found))
+        most = max(MIN_TASK_BYTES, min(MAX_TASK_BYTES, -(-size_bytes // (2 * slots))))
+        return _cut(found, min(most, settings.max_bytes or most))
+    spans = [Range(log, *part) for log, start, stop in found for part in _equal(start, stop, settings.max_records)]
+    if settings.min_partitions is not None and settings.min_partitions > len(spans):
+        spans = list(_shared(spans, settings.min_partitions, by_bytes=settings.max_records is None))
+    return _cut(spans, settings.max_bytes)
+
+
+def _cut(spans: Iterable[Range], most: int | None) -> list[Split]:
+    """Cut where batches begin, into parts of about `most` bytes."""
+    pieces = []
+    for log, start, stop in spans:
+        size_bytes = _size_bytes(Range(log, start, stop))
+        if most is None or size_bytes <= most:
+            pieces.append(Split(os.path.abspath(log.path), log.topic, log.partition, start, stop, size_bytes))
+        else:
+            pieces.extend(log.splits(start, stop, max_bytes=most))
+    return pieces
+
+
+def _size_bytes(span: Range) -> int:
+    """Return about how many bytes a range takes on disk."""
+    if (span.start, span.stop) == (span.log.log_start_offset, span.log.log_end_offset):
+        return span.log.size_bytes
+    return sum(split.size_bytes for split in span.log.splits(span.start, span.stop, max_bytes=LONG_MAX))
+
+
+def _equal(start: int, stop: int, most: int | None) -> Iterator[tuple[int, int]]:
+    """Yield near-equal parts of at most `most` offsets."""
+    return _parts(start, stop, 1 if most is None else -(-(stop - start) // most))
+
+
+def _parts(start: int, stop: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield `count` parts by integer division, the last with the remainder; fewer where there are fewer offsets."""
+    count = max(1, min(count, stop - start))
+    size = (stop - start) // count
+    for slot in range(count):
+        yield start + slot * size, stop if slot == count - 1 else start + (slot + 1) * size
+
+
+def _shared(spans: list[Range], count: int, *, by_bytes: bool) -> Iterator[Range]:
+    """Cut into about `count` parts as Spark does: small ranges stay whole, the rest is shared out by size.
+
+    Where `by_bytes` allows it and there are batches enough, the cuts of one range fall where batches begin, so that no batch is
+    decoded twice; else by offsets, as Spark cuts.
+    """
+    total = sum(stop - start for _, start, stop in spans)
+    whole = {slot for slot, (_, start, stop) in enumerate(spans) if _rounded((stop - start) * count, total) <= 1}
+    rest = sum(stop - start for slot, (_, start, stop) in enumerate(spans) if slot not in whole)
+    left = count - len(whole)
+    for slot, (log, start, stop) in enumerate(spans):
+        parts = 1 if slot in whole else max(1, _rounded((stop - start) * left, rest))
+        cuts = log.splits(start, stop, count=parts) if by_bytes and parts > 1 else []
+        if parts <= len(cuts) <= 2 * parts:
+            yield from (Range(log, cut.start, cut.stop) for cut in cuts)
+        else:
+            yield from (Range(log, *part) for part in _parts(start, stop, parts))
+
+
+def _rounded(numerator: int, denominator: int) -> int:
+    """Round half up, as Java does."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[Split, ...]]:
+    """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full."""
+    size_bytes = sum(piece.size_bytes for piece in pieces)
+    count = max(slots, min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES), settings.min_partitions or 1)
+    tasks = [_Task() for _ in range(min(count, len(pieces)))]
+    queue = [(0, slot) for slot in range(len(tasks))]
+    for piece in sorted(pieces, key=lambda piece: piece.size_bytes, reverse=True):
+        weight, slot = queue[0]
+        if tasks[slot].has_room(piece, settings):
+            heapq.heapreplace(queue, (weight + piece.size_bytes + OPEN_COST_BYTES, slot))
+        else:
+            slot = len(tasks)
+            tasks.append(_Task())
+            heapq.heappush(queue, (piece.size_bytes + OPEN_COST_BYTES, slot))
+        tasks[slot].add(piece)
+    return sorted(tuple(_joined(sorted(task.pieces))) for task in tasks)
+
+
+class _Task:
+    """What one task will read."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Split] = []
+        self.records = 0
+        self.size_bytes = 0
+
+    def has_room(self, piece: Split, settings: Settings) -> bool:
+        if not self.pieces:
+            return True
+        records, size_bytes = self.records + piece.stop - piece.start, self.size_bytes + piece.size_bytes
+        return (settings.max_records is None or records <= settings.max_records) and (
+            settings.max_bytes is None or size_bytes <= settings.max_bytes
+        )
+
+    def add(self, piece: Split) -> None:
+        self.pieces.append(piece)
+        self.records += piece.stop - piece.start
+        self.size_bytes += piece.size_bytes
+
+
+def _joined(splits: Iterable[Split]) -> Iterator[Split]:
+    """Join ranges that touch: one scan instead of two."""
+    last: Split | None = None
+    for split in splits:
+        if last is not None and last.path == split.path and last.stop == split.start:
+            last = last._replace(stop=split.stop, size_bytes=last.size_bytes + split.size_bytes)
+            continue
+        if last is not None:
+            yield last
+        last = split
+    if last is not None:
+        yield last
+
+
+def _names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
+    ordered = sorted(partitions)
+    shown = ", ".join(f"{topic}-{partition}" for topic, partition in ordered[:most])
+    return shown if len(ordered) <= most else f"{shown} and {len(ordered) - most} more"
+
+
+def _cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

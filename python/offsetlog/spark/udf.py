@@ -1,0 +1,137 @@
+"""A UDF that fetches records by their offsets, through logs that stay open in each worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql.functions import udf
+from pyspark.sql.types import StructField, StructType
+
+from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
+from offsetlog.spark.options import refuse
+from offsetlog.spark.planning import is_partition_directory
+from offsetlog.spark.schema import COLUMNS, HEADERS, KAFKA_COLUMNS, column_names
+
+if TYPE_CHECKING:
+    from pyspark.sql.udf import UserDefinedFunction
+
+    from offsetlog import Record
+
+__all__ = ["lookup"]
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+RECORD = "record"
+_ATTRIBUTES = {
+    "timestamp": "datetime",
+    "timestampType": "timestamp_type",
+    "leaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+}
+
+
+def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error"] = "null") -> UserDefinedFunction:
+    """Return a UDF of (topic, partition, offset) that gives a record, or one column of it.
+
+    Each Python worker opens a partition once and keeps it open (:func:`offsetlog.open_cached`), so a look-up costs a search in the
+    indexes and the decoding of one batch. Sort or cluster the rows by topic and partition when there are many partitions.
+
+    Parameters
+    ----------
+    paths
+        One log dir or several, which every worker sees. For a single partition directory the UDF takes the offset alone.
+    what
+        A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), or ``"record"`` for a struct of the columns of
+        Spark's Kafka source with the headers.
+    missing
+        What an offset without a record gives (compacted away, a commit or abort marker, outside the log): null, or an error that
+        fails the task. A partition that is not there is always an error; null arguments always give null.
+
+    Raises
+    ------
+    ConfigError
+        `what` or `missing` is not one of the above.
+
+    Examples
+    --------
+    >>> value = lookup("tests/data/kafka-4.3.0/clean/log-dir-1")
+    >>> wanted = spark.createDataFrame([("g-many-entries", 0, 1000)], "topic string, partition int, offset long")
+    >>> wanted.select(value("topic", "partition", "offset").alias("value")).first().value is None
+    False
+    """
+    if missing not in ("null", "error"):
+        refuse("missing", missing, f"must be 'null' or 'error', found {missing!r}")
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    absolute = tuple(os.path.abspath(os.fspath(path)) for path in listed)
+    columns = (*KAFKA_COLUMNS, HEADERS) if what == RECORD else column_names([what])
+    record_type = StructType([StructField(name, COLUMNS[name]) for name in columns])
+    returned = record_type if what == RECORD else COLUMNS[columns[0]]
+    kind = _LookUpOffset if len(absolute) == 1 and is_partition_directory(absolute[0]) else _LookUp
+    return udf(kind(absolute, columns, whole=what == RECORD, missing=missing), returned)
+
+
+class _Fetch:
+    """Fetches from logs by path; pickles as plain values."""
+
+    def __init__(self, paths: tuple[str, ...], columns: tuple[str, ...], *, whole: bool, missing: str) -> None:
+        self._paths = paths
+        self._columns = columns
+        self._whole = whole
+        self._missing = missing
+
+    def _fetched(self, path: str, offset: int) -> Any:  # noqa: ANN401  # the value of a column of any type
+        try:
+            record = open_cached(path).get(offset)
+        except OffsetOutOfRangeError:
+            if self._missing == "error":
+                raise
+            return None
+        if record is None:
+            if self._missing == "error":
+                message = f"offset {offset} holds no record: compacted away, or a marker; {os.path.basename(path)}"
+                raise OffsetOutOfRangeError(message, requested=offset, path=path, offset=offset)
+            return None
+        values = tuple(_value(record, column) for column in self._columns)
+        return values if self._whole else values[0]
+
+
+class _LookUp(_Fetch):
+    """By topic, partition and offset."""
+
+    __name__ = "lookup"
+
+    def __call__(self, topic: str | None, partition: int | None, offset: int | None) -> Any:  # noqa: ANN401
+        if topic is None or partition is None or offset is None:
+            return None
+        return self._fetched(_path(self._paths, topic, partition), offset)
+
+
+class _LookUpOffset(_Fetch):
+    """By offset, in one partition directory."""
+
+    __name__ = "lookup"
+
+    def __call__(self, offset: int | None) -> Any:  # noqa: ANN401
+        return None if offset is None else self._fetched(self._paths[0], offset)
+
+
+_directories: dict[tuple[int, tuple[str, ...], str, int], str] = {}
+"""Where a partition was found, in this process: a forked worker looks for itself."""
+
+
+def _path(paths: tuple[str, ...], topic: str, partition: int) -> str:
+    key = (os.getpid(), paths, topic, partition)
+    path = _directories.get(key)
+    if path is None:
+        with LogDir.open(paths) as log_dir:
+            path = _directories[key] = log_dir.log(topic, partition).path
+    return path
+
+
+def _value(record: Record, column: str) -> Any:  # noqa: ANN401
+    if column == HEADERS:
+        return list(record.headers) or None
+    return getattr(record, _ATTRIBUTES.get(column, column))

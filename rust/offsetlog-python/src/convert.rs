@@ -1,0 +1,87 @@
+//! Plain conversions between the engine's values and Python's.
+
+use crate::raise::OrRaise;
+use offsetlog::format::TimestampType;
+use offsetlog::{BatchInfo, Isolation};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+use std::path::Path;
+
+/// Bytes of a key or value that a repr shows.
+const REPR_BYTES_MAX: usize = 48;
+
+/// A header's name: UTF-8, with lone surrogates for bytes that are not.
+pub(crate) fn header_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    match std::str::from_utf8(key) {
+        Ok(key) => Ok(PyString::new(py, key)),
+        Err(_) => Ok(PyBytes::new(py, key)
+            .call_method1("decode", ("utf-8", "surrogateescape"))?
+            .cast_into::<PyString>()?),
+    }
+}
+
+/// A path as Python's file functions give it: what is not UTF-8 in lone surrogates.
+pub(crate) fn path_text<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyString>> {
+    Ok(path.as_os_str().into_pyobject(py)?)
+}
+
+/// Python's repr of `bytes`, cut: `b'abc'...(9000 bytes)`.
+pub(crate) fn short_repr(py: Python<'_>, bytes: &[u8]) -> PyResult<String> {
+    let (shown, rest) = bytes.split_at(bytes.len().min(REPR_BYTES_MAX));
+    let text = PyBytes::new(py, shown).repr()?.to_string();
+    Ok(if rest.is_empty() {
+        text
+    } else {
+        format!("{text}...({} bytes)", bytes.len())
+    })
+}
+
+/// Kafka's word for an isolation level.
+pub(crate) fn isolation(py: Python<'_>, level: &str) -> PyResult<Isolation> {
+    level.parse().or_raise(py)
+}
+
+/// Kafka's number for a timestamp type.
+pub(crate) const fn timestamp_type(kind: TimestampType) -> i8 {
+    kind as i8
+}
+
+/// An iterator has one user at a time.
+pub(crate) fn shared_iterator() -> PyErr {
+    PyValueError::new_err("this iterator is in use by another thread; give each thread its own")
+}
+
+/// The fields of `offsetlog.BatchInfo`, in its order.
+pub(crate) struct BatchRow<'a>(pub(crate) &'a BatchInfo);
+
+impl<'py> IntoPyObject<'py> for BatchRow<'_> {
+    type Target = PyTuple;
+    type Output = Bound<'py, PyTuple>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let batch = self.0;
+        let fields = [
+            batch.base_offset.into_bound_py_any(py)?,
+            batch.last_offset.into_bound_py_any(py)?,
+            batch.position.into_bound_py_any(py)?,
+            batch.size_bytes.into_bound_py_any(py)?,
+            batch.magic.into_bound_py_any(py)?,
+            PyString::intern(py, batch.codec.name()).into_any(),
+            timestamp_type(batch.timestamp_type).into_bound_py_any(py)?,
+            batch.base_timestamp.into_bound_py_any(py)?,
+            batch.max_timestamp.into_bound_py_any(py)?,
+            batch.leader_epoch.into_bound_py_any(py)?,
+            batch.producer_id.into_bound_py_any(py)?,
+            batch.producer_epoch.into_bound_py_any(py)?,
+            batch.base_sequence.into_bound_py_any(py)?,
+            batch.record_count.into_bound_py_any(py)?,
+            batch.is_transactional.into_bound_py_any(py)?,
+            batch.is_control.into_bound_py_any(py)?,
+            batch.segment.into_bound_py_any(py)?,
+        ];
+        PyTuple::new(py, fields)
+    }
+}

@@ -1,0 +1,35 @@
+//! The compiled half of the Python package `offsetlog`: converts arguments, releases the interpreter, calls the engine, converts
+//! results and errors. It decides nothing, and nothing outside the package uses it.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "PyO3 hands over what it extracted by value"
+)]
+
+mod arrow;
+mod command;
+mod convert;
+mod interrupt;
+mod log;
+mod log_dir;
+mod raise;
+mod record;
+mod records;
+mod requested;
+mod scan;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = true)]
+fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("COLUMNS", scan::column_names(module.py())?)?;
+    module.add_class::<arrow::Batches>()?;
+    module.add_class::<log::BatchIterator>()?;
+    module.add_class::<log::Log>()?;
+    module.add_class::<log_dir::LogDir>()?;
+    module.add_class::<record::Record>()?;
+    module.add_class::<records::RecordIterator>()?;
+    module.add_class::<scan::Scan>()?;
+    module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run_cli, module)?)
+}

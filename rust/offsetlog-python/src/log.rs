@@ -1,0 +1,274 @@
+//! `Log`: a partition. Converts, detaches, calls, converts back.
+
+use crate::convert::{self, BatchRow, isolation, path_text};
+use crate::interrupt::{detached, interrupt};
+use crate::raise::OrRaise;
+use crate::record::Record;
+use offsetlog::{FetchOptions, Limits, OpenOptions};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+use std::path::PathBuf;
+use std::sync::{Mutex, TryLockError};
+
+/// How logs are opened from Python.
+pub(crate) fn open_options(
+    mapped: bool,
+    max_batch_bytes: u64,
+    max_decompressed_bytes: u64,
+    max_open_files: usize,
+) -> OpenOptions {
+    OpenOptions {
+        limits: Limits {
+            max_batch_bytes,
+            max_decompressed_bytes,
+            max_open_files,
+            ..Limits::default()
+        },
+        mapped,
+        interrupt: Some(interrupt()),
+        ..OpenOptions::default()
+    }
+}
+
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct Log(pub(crate) offsetlog::Log);
+
+type SegmentRow = (i64, Py<PyString>, u64, usize, bool);
+type EntryRow = (usize, i64, u64);
+type LocationRow<'py> = (
+    (
+        String,
+        i32,
+        i64,
+        i64,
+        Bound<'py, PyString>,
+        usize,
+        usize,
+        &'static str,
+    ),
+    Option<EntryRow>,
+    (usize, u64, u64),
+    Option<Bound<'py, PyTuple>>,
+    String,
+);
+type FetchRow<'py> = (Bound<'py, PyBytes>, i64, i64, i64, Vec<(i64, i64)>);
+
+#[pymethods]
+impl Log {
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        mapped: bool,
+        max_batch_bytes: u64,
+        max_decompressed_bytes: u64,
+        max_open_files: usize,
+    ) -> PyResult<Self> {
+        let options = open_options(
+            mapped,
+            max_batch_bytes,
+            max_decompressed_bytes,
+            max_open_files,
+        );
+        detached(py, || offsetlog::Log::open(&path, &options))
+            .or_raise(py)
+            .map(Self)
+    }
+
+    #[getter]
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        path_text(py, self.0.path())
+    }
+
+    #[getter]
+    fn topic(&self) -> &str {
+        self.0.topic()
+    }
+
+    #[getter]
+    fn partition(&self) -> i32 {
+        self.0.partition()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings().to_vec()
+    }
+
+    fn topic_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let id = detached(py, || self.0.topic_id()).or_raise(py)?;
+        Ok(id.map(|id| id.to_string()))
+    }
+
+    fn log_start_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.0.log_start_offset()).or_raise(py)
+    }
+
+    fn log_end_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.0.log_end_offset()).or_raise(py)
+    }
+
+    fn high_watermark(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.0.high_watermark()).or_raise(py)
+    }
+
+    fn last_stable_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.0.last_stable_offset()).or_raise(py)
+    }
+
+    fn leader_epoch(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        detached(py, || self.0.leader_epoch()).or_raise(py)
+    }
+
+    fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        detached(py, || self.0.size_bytes()).or_raise(py)
+    }
+
+    fn segments(&self, py: Python<'_>) -> PyResult<Vec<SegmentRow>> {
+        let segments = detached(py, || self.0.segments()).or_raise(py)?;
+        segments
+            .into_iter()
+            .map(|segment| {
+                let path = path_text(py, &segment.path)?.unbind();
+                Ok((
+                    segment.base_offset,
+                    path,
+                    segment.size_bytes,
+                    segment.index_entries,
+                    segment.is_active,
+                ))
+            })
+            .collect()
+    }
+
+    fn get(&self, py: Python<'_>, offset: i64) -> PyResult<Option<Record>> {
+        let record = detached(py, || self.0.get(offset)).or_raise(py)?;
+        Ok(record.map(|record| {
+            let topic = PyString::intern(py, self.0.topic()).unbind();
+            Record::owned(py, topic, self.0.partition(), &record)
+        }))
+    }
+
+    fn locate<'py>(&self, py: Python<'py>, offset: i64) -> PyResult<LocationRow<'py>> {
+        let location = detached(py, || self.0.locate(offset)).or_raise(py)?;
+        let text = location.to_string();
+        let state = location.index_state_name();
+        let batch = location.batch.as_ref().map(BatchRow);
+        let batch = batch.map(|batch| batch.into_pyobject(py)).transpose()?;
+        Ok((
+            (
+                location.topic,
+                location.partition,
+                location.offset,
+                location.segment,
+                path_text(py, &location.segment_path)?,
+                location.segment_slot,
+                location.segment_count,
+                state,
+            ),
+            location
+                .entry
+                .map(|entry| (entry.slot, entry.offset, entry.position)),
+            (
+                location.index_entries,
+                location.scanned_batches,
+                location.scanned_bytes,
+            ),
+            batch,
+            text,
+        ))
+    }
+
+    #[pyo3(signature = (start, stop))]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        start: Option<i64>,
+        stop: Option<i64>,
+    ) -> PyResult<BatchIterator> {
+        let batches = detached(py, || self.0.batches(start, stop)).or_raise(py)?;
+        Ok(BatchIterator(Mutex::new(Some(batches))))
+    }
+
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        offset: i64,
+        max_bytes: u64,
+        isolation_level: &str,
+    ) -> PyResult<FetchRow<'py>> {
+        let options = FetchOptions {
+            max_bytes,
+            isolation: isolation(py, isolation_level)?,
+        };
+        let result = detached(py, || self.0.fetch(offset, &options)).or_raise(py)?;
+        let aborted = result
+            .aborted
+            .iter()
+            .map(|aborted| (aborted.producer_id, aborted.first_offset));
+        Ok((
+            PyBytes::new(py, &result.records),
+            result.high_watermark,
+            result.last_stable_offset,
+            result.log_start_offset,
+            aborted.collect(),
+        ))
+    }
+
+    fn offset_for_timestamp(
+        &self,
+        py: Python<'_>,
+        timestamp: i64,
+        isolation_level: &str,
+    ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
+        let isolation = isolation(py, isolation_level)?;
+        let found =
+            detached(py, || self.0.offset_for_timestamp(timestamp, isolation)).or_raise(py)?;
+        Ok(found.map(|found| (found.offset, found.timestamp, found.leader_epoch)))
+    }
+
+    #[pyo3(signature = (start, stop, max_bytes))]
+    fn splits(
+        &self,
+        py: Python<'_>,
+        start: Option<i64>,
+        stop: Option<i64>,
+        max_bytes: u64,
+    ) -> PyResult<Vec<(i64, i64, u64)>> {
+        let splits = detached(py, || self.0.splits(start, stop, max_bytes)).or_raise(py)?;
+        Ok(splits
+            .into_iter()
+            .map(|split| (split.start, split.stop, split.size_bytes))
+            .collect())
+    }
+}
+
+/// Batch headers one by one.
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct BatchIterator(Mutex<Option<offsetlog::Batches>>);
+
+#[pymethods]
+impl BatchIterator {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let mut guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(convert::shared_iterator()),
+        };
+        let Some(batches) = guard.as_mut() else {
+            return Ok(None);
+        };
+        match detached(py, || batches.next()) {
+            Some(Ok(batch)) => BatchRow(&batch).into_pyobject(py).map(Some),
+            ended => {
+                // After its end or an error it stays at its end, as generators do.
+                *guard = None;
+                ended.transpose().or_raise(py).map(|_| None)
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The engine's errors as Python exceptions: one match.
+
+use crate::interrupt;
+use offsetlog::{Error, ErrorKind};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyModule};
+use std::io;
+use std::path::Path;
+
+/// Longest text of a value in an exception's attribute.
+const TEXT_CHARS_MAX: usize = 200;
+
+/// What functions of this crate return from the engine to Python.
+pub(crate) trait OrRaise<T> {
+    /// Turns the engine's error into its Python exception.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T, Error> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}
+
+/// The Python exception for `error`: its class by kind, its attributes, its text.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let arguments = PyDict::new(py);
+    let built = match error.kind() {
+        ErrorKind::Interrupted => return interrupt::raised(),
+        ErrorKind::Io { source, .. } => return os_error(py, source, error.path()),
+        ErrorKind::OffsetOutOfRange {
+            requested,
+            log_start_offset,
+            log_end_offset,
+        } => arguments
+            .set_item("requested", requested)
+            .and_then(|()| arguments.set_item("log_start_offset", log_start_offset))
+            .and_then(|()| arguments.set_item("log_end_offset", log_end_offset))
+            .and_then(|()| arguments.set_item("offset", requested)),
+        ErrorKind::Limit { name, limit, seen } => arguments
+            .set_item("name", name)
+            .and_then(|()| arguments.set_item("limit", limit))
+            .and_then(|()| arguments.set_item("seen", seen)),
+        ErrorKind::Argument { name, .. } => arguments.set_item("key", name),
+        _ => Ok(()),
+    };
+    built
+        .and_then(|()| typed(py, error, &arguments))
+        .unwrap_or_else(|failure| failure)
+}
+
+fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+    static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let errors = ERRORS
+        .get_or_try_init(py, || {
+            PyModule::import(py, "offsetlog.errors").map(Bound::unbind)
+        })?
+        .bind(py);
+    if let Some(path) = error.path() {
+        arguments.set_item("path", path.as_os_str())?;
+    }
+    if let Some(position) = error.position() {
+        arguments.set_item("position", position)?;
+    }
+    if let Some(offset) = error.offset() {
+        arguments.set_item("offset", offset)?;
+    }
+    if let Some(found) = error.found() {
+        arguments.set_item("found", cut(&found))?;
+    }
+    if let Some(expected) = error.expected() {
+        arguments.set_item("expected", cut(&expected))?;
+    }
+    let class = errors.getattr(error.kind().name())?;
+    Ok(PyErr::from_value(
+        class.call((error.to_string(),), Some(arguments))?,
+    ))
+}
+
+/// `OSError(errno, strerror, filename)`, which makes Python choose the subclass. `PyO3`'s own conversion loses errno and filename.
+fn os_error(py: Python<'_>, source: &io::Error, path: Option<&Path>) -> PyErr {
+    let path = path.map(Path::as_os_str);
+    let Some(errno) = source.raw_os_error() else {
+        // Refused by us, in the system's terms: not a regular file, too large, shorter than it was.
+        let errno = match source.kind() {
+            io::ErrorKind::InvalidInput => 22,
+            io::ErrorKind::FileTooLarge => 27,
+            _ => 5,
+        };
+        return PyOSError::new_err((errno, source.to_string(), path.map(ToOwned::to_owned)));
+    };
+    let strerror = PyModule::import(py, "os")
+        .and_then(|os| os.call_method1("strerror", (errno,)))
+        .and_then(|text| text.extract::<String>())
+        .unwrap_or_else(|_| source.to_string());
+    PyOSError::new_err((errno, strerror, path.map(ToOwned::to_owned)))
+}
+
+fn cut(text: &str) -> &str {
+    text.char_indices()
+        .nth(TEXT_CHARS_MAX)
+        .map_or(text, |(end, _)| text.split_at(end).0)
+}

@@ -1,0 +1,148 @@
+//! `Scan`: what is to be read, kept as plain options; every reading of it begins a scan of its own.
+
+use crate::arrow::{self, Batches};
+use crate::convert::isolation;
+use crate::interrupt::{detached, interrupt};
+use crate::log::Log;
+use crate::raise::OrRaise;
+use crate::records::RecordIterator;
+use crate::requested;
+use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
+use offsetlog::{Error, ScanOptions, ScanRange};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+/// The names that `columns=` may hold, in their order.
+pub(crate) fn column_names(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+    PyTuple::new(py, Column::ALL.iter().map(|column| column.name()))
+}
+
+/// A capsule of the schema that a scan with these columns has.
+#[pyfunction]
+#[pyo3(signature = (columns))]
+pub(crate) fn arrow_schema(
+    py: Python<'_>,
+    columns: Option<Vec<String>>,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    let columns = chosen(columns.as_deref()).or_raise(py)?;
+    arrow::schema_capsule(py, &offsetlog::arrow::schema(&columns))
+}
+
+fn chosen(columns: Option<&[String]>) -> Result<Vec<Column>, Error> {
+    match columns {
+        None => Ok(Column::DEFAULT.to_vec()),
+        Some(names) => names.iter().map(|name| name.parse()).collect(),
+    }
+}
+
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct Scan {
+    ranges: Vec<ScanRange>,
+    options: ScanOptions,
+    /// Offsets to take, in this order, from the only range's log.
+    offsets: Option<Vec<i64>>,
+    columns: Vec<Column>,
+    arrow: ArrowOptions,
+}
+
+impl Scan {
+    fn begin(&self) -> Result<offsetlog::Scan, Error> {
+        match (&self.offsets, self.ranges.as_slice()) {
+            (Some(offsets), [range]) => range.log.take(offsets, &self.options),
+            _ => offsetlog::Scan::over(self.ranges.clone(), &self.options),
+        }
+    }
+
+    fn begin_arrow(&self, columns: &[Column]) -> Result<ArrowScan, Error> {
+        ArrowScan::new(self.begin()?, columns, &self.arrow)
+    }
+}
+
+#[pymethods]
+impl Scan {
+    #[new]
+    #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows,
+                        verify_checksums, threads, offsets))]
+    #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
+    fn new(
+        py: Python<'_>,
+        ranges: Vec<(Bound<'_, Log>, Option<i64>, Option<i64>)>,
+        start_timestamp: Option<i64>,
+        stop_timestamp: Option<i64>,
+        columns: Option<Vec<String>>,
+        keys: Option<Vec<Vec<u8>>>,
+        isolation_level: &str,
+        limit: Option<u64>,
+        batch_rows: Option<usize>,
+        verify_checksums: bool,
+        threads: usize,
+        offsets: Option<Vec<i64>>,
+    ) -> PyResult<Self> {
+        let ranges = ranges
+            .iter()
+            .map(|(log, start, stop)| ScanRange {
+                log: log.get().0.clone(),
+                start: *start,
+                stop: *stop,
+            })
+            .collect();
+        let options = ScanOptions {
+            start_timestamp,
+            stop_timestamp,
+            isolation: isolation(py, isolation_level)?,
+            keys,
+            limit,
+            verify_checksums,
+            ..ScanOptions::default()
+        };
+        let defaults = ArrowOptions::default();
+        let arrow = ArrowOptions {
+            batch_rows: batch_rows.unwrap_or(defaults.batch_rows),
+            threads,
+            ..defaults
+        };
+        Ok(Self {
+            ranges,
+            options,
+            offsets,
+            columns: chosen(columns.as_deref()).or_raise(py)?,
+            arrow,
+        })
+    }
+
+    fn records(&self, py: Python<'_>) -> PyResult<RecordIterator> {
+        let scan = detached(py, || self.begin()).or_raise(py)?;
+        Ok(RecordIterator::new(scan, interrupt()))
+    }
+
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        detached(py, || self.begin()?.count_records()).or_raise(py)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn arrow_stream<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let own = offsetlog::arrow::schema(&self.columns);
+        let asked = requested_schema
+            .map(|capsule| requested::from_capsule(&capsule))
+            .transpose()?
+            .flatten();
+        let (columns, schema) = match asked.and_then(|asked| requested::serve(&asked, &own)) {
+            Some((names, schema)) => (chosen(Some(&names)).or_raise(py)?, schema),
+            None => (self.columns.clone(), own),
+        };
+        let scan = detached(py, || self.begin_arrow(&columns)).or_raise(py)?;
+        arrow::stream_capsule(py, Box::new(scan), schema)
+    }
+
+    fn read_all(&self, py: Python<'_>) -> PyResult<Batches> {
+        let batches: Result<_, Error> = detached(py, || self.begin_arrow(&self.columns)?.collect());
+        Ok(Batches {
+            batches: batches.or_raise(py)?,
+            schema: offsetlog::arrow::schema(&self.columns),
+        })
+    }
+}
