@@ -1,0 +1,133 @@
+//! What the benches share: where their data lies, seeded draws, and a partition directory that they write themselves.
+//!
+//! Directories that Kafka's own code wrote are made by `make bench` in `build/bench/ours`; criterion's benches use them where they
+//! are, and otherwise only what [`uncompressed_log`] writes.
+
+use offsetlog_format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// First timestamp of every log of the benches; the record at offset `n` has the timestamp `FIRST_TIMESTAMP + n`.
+pub const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;
+/// Kafka's default of `index.interval.bytes`.
+const INDEX_INTERVAL_BYTES: usize = 4096;
+
+/// splitmix64, as the Kafka peer draws its look-ups.
+#[derive(Debug, Clone)]
+pub struct Draws(u64);
+
+impl Draws {
+    /// Draws of one seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn draw(&mut self) -> u64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        // Twice the step: the peer's generator adds it before its finaliser and the finaliser adds it again.
+        self.0 = self.0.wrapping_add(STEP);
+        let mut z = self.0.wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// An offset from 0 up to `end`, which it does not reach.
+    pub const fn offset_below(&mut self, end: i64) -> i64 {
+        (self.draw() >> 1) as i64 % end
+    }
+}
+
+fn build_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/bench")
+}
+
+/// A directory that `make bench` made, if it is there.
+#[must_use]
+pub fn kafka_log(name: &str) -> Option<PathBuf> {
+    let path = build_directory().join("ours").join(format!("{name}-0"));
+    path.is_dir().then_some(path)
+}
+
+/// A partition directory of `segments` segments of `batches` uncompressed batches with `records` records of `value_bytes` bytes,
+/// each segment with its offset index. Written anew: it takes less time than asking whether the old one is right.
+///
+/// # Errors
+/// The system's.
+pub fn uncompressed_log(
+    name: &str,
+    segments: usize,
+    batches: usize,
+    records: usize,
+    value_bytes: usize,
+) -> io::Result<PathBuf> {
+    let directory = build_directory()
+        .join("criterion")
+        .join(format!("{name}-0"));
+    if directory.is_dir() {
+        fs::remove_dir_all(&directory)?;
+    }
+    fs::create_dir_all(&directory)?;
+    let mut draws = Draws::new(7);
+    let (mut offset, mut scratch) = (0, Vec::new());
+    for _ in 0..segments {
+        let base_offset = offset;
+        let (mut log, mut index, mut indexed) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..batches {
+            if log.len() - indexed > INDEX_INTERVAL_BYTES {
+                index.extend_from_slice(&((offset - base_offset) as i32).to_be_bytes());
+                index.extend_from_slice(&(log.len() as i32).to_be_bytes());
+                indexed = log.len();
+            }
+            offset = append_batch(
+                &mut log,
+                offset,
+                records,
+                value_bytes,
+                &mut draws,
+                &mut scratch,
+            );
+        }
+        fs::write(directory.join(format!("{base_offset:020}.log")), log)?;
+        fs::write(directory.join(format!("{base_offset:020}.index")), index)?;
+    }
+    Ok(directory)
+}
+
+/// Appends a batch and gives the offset behind it.
+fn append_batch(
+    log: &mut Vec<u8>,
+    base_offset: i64,
+    records: usize,
+    value_bytes: usize,
+    draws: &mut Draws,
+    scratch: &mut Vec<u8>,
+) -> i64 {
+    let bodies: Vec<(Vec<u8>, Vec<u8>)> = (0..records)
+        .map(|_| {
+            let key = format!("user-{:08}", draws.draw() % 1_000_000).into_bytes();
+            let value = (0..value_bytes.div_ceil(8)).flat_map(|_| draws.draw().to_be_bytes());
+            (key, value.take(value_bytes).collect())
+        })
+        .collect();
+    let new: Vec<NewRecord<'_>> = (base_offset..)
+        .zip(&bodies)
+        .map(|(offset, (key, value))| NewRecord {
+            offset,
+            timestamp: FIRST_TIMESTAMP + offset,
+            key: Some(key),
+            value: Some(value),
+            headers: &[],
+        })
+        .collect();
+    let fields = BatchFields {
+        base_offset,
+        leader_epoch: 0,
+        ..BatchFields::default()
+    };
+    let Ok(()) = write_batch(log, &fields, &new, &mut Uncompressed, scratch);
+    base_offset + records as i64
+}

@@ -1,0 +1,137 @@
+"""What a measured row is, how its figures are compared, and the table that shows them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+def gigabytes(count: int, raw_bytes: int) -> Callable[[float], str]:
+    """Seconds of one round as GB/s."""
+    del count
+    return lambda seconds: f"{raw_bytes / seconds / 1e9:.2f} GB/s"
+
+
+def per_second(count: int, unit: str) -> Callable[[float], str]:
+    """Seconds of one round as things a second."""
+
+    def shown(seconds: float) -> str:
+        rate = count / seconds
+        return f"{rate / 1e6:.2f} M {unit}/s" if rate >= 1e6 else f"{rate / 1e3:.0f} k {unit}/s"
+
+    return shown
+
+
+def each(count: int, unit: str) -> Callable[[float], str]:
+    """Seconds of one round as the time of one thing."""
+    return lambda seconds: f"{seconds / count * 1e9:.0f} ns/{unit}"
+
+
+def microseconds(seconds: float) -> str:
+    """Seconds as microseconds."""
+    return f"{seconds * 1e6:.2f} us"
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds."""
+    return f"{seconds * 1e3:.1f} ms"
+
+
+def wall_seconds(seconds: float) -> str:
+    """Seconds."""
+    return f"{seconds:.2f} s"
+
+
+@dataclass
+class Row:
+    """One line of the table: costs (seconds, less is better) of the same work by a peer and by offsetlog.
+
+    Attributes
+    ----------
+    number
+        Row of the list of figures; several lines may belong to one row.
+    goal
+        "times": the ratio says how many times less ours costs, and shall be at least floor. "share": the ratio is ours over
+        the peer's, and shall be at most floor.
+    limit
+        What the machine itself takes for the bytes, measured in the same rounds: no program that does the work can be below.
+    """
+
+    number: int
+    work: str
+    peer_name: str
+    peer: list[float]
+    ours: list[float]
+    show: Callable[[float], str]
+    goal: Literal["times", "share"] = "times"
+    floor: float | None = None
+    target: float | None = None
+    limit: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """Median over median."""
+        peer, ours = statistics.median(self.peer), statistics.median(self.ours)
+        return ours / peer if self.goal == "share" else peer / ours
+
+    def reaches(self, bound: float | None) -> bool | None:
+        """Whether the ratio keeps to a bound."""
+        if bound is None:
+            return None
+        return self.ratio <= bound if self.goal == "share" else self.ratio >= bound
+
+    @property
+    def verdict(self) -> str:
+        """How far the row got."""
+        if self.floor is None:
+            return ""
+        if self.reaches(self.target):
+            return "target"
+        if self.reaches(self.floor):
+            return "floor"
+        short = self.ratio / self.floor if self.goal == "times" else self.floor / self.ratio
+        return f"NO ({short:.0%} of floor)"
+
+
+def with_spread(costs: Sequence[float], show: Callable[[float], str]) -> str:
+    """Median, and the worst deviation of a round from it."""
+    middle = statistics.median(costs)
+    spread = max(abs(cost - middle) for cost in costs) / middle
+    return f"{show(middle)} ±{spread:.0%}"
+
+
+def bound(value: float | None, goal: str) -> str:
+    """A floor or target as text."""
+    if value is None:
+        return ""
+    return f"{'<=' if goal == 'share' else '>='} {value:g}x"
+
+
+HEADINGS = ("row", "work", "peer", "peer's figure", "offsetlog", "ratio", "floor", "target", "reached", "limit here")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The texts of one line."""
+    return (
+        str(row.number),
+        row.work,
+        row.peer_name,
+        with_spread(row.peer, row.show),
+        with_spread(row.ours, row.show),
+        f"{row.ratio:.2f}x",
+        bound(row.floor, row.goal),
+        bound(row.target, row.goal),
+        row.verdict,
+        f"{statistics.median(row.peer) / statistics.median(row.limit):.2f}x" if row.limit else "",
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """All lines, in columns."""
+    lines = [HEADINGS, *(cells(row) for row in sorted(rows, key=lambda row: row.number))]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(text)

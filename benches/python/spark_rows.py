@@ -1,0 +1,286 @@
+"""Rows 29 to 34, in a process of its own: one Spark session in which the peers and offsetlog read the same rows in turn.
+
+With `--broker`, the peer is Spark's Kafka connector (the interpreter must hold the PySpark that the connector was built for).
+Without, the peers are a Python DataSource of constants and the same rows as Parquet. Prints one line of JSON per figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+# A log dir's Kafka jars that PySpark brings itself; a second copy on the class path would shadow it.
+IN_PYSPARK = ("scala-", "slf4j-", "hadoop-client", "lz4-java", "snappy-java", "jsr305", "spark-tags")
+BATCH_ROWS = 10_000
+FIVE_COLUMNS = "key,value,partition,offset,timestamp"
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+
+
+class Constants(DataSource):
+    """Rows whose making costs nothing: what Spark itself can take from a Python source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "constants"
+
+    def schema(self) -> str:
+        return ", ".join(f"{name} {TYPES[name]}" for name in self.options["columns"].split(","))
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark calls it so
+        return ConstantsReader(dict(self.options))
+
+
+class ConstantsReader(DataSourceReader):
+    """Two tasks, each of which makes one Arrow batch and gives it again and again."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._columns = options["columns"].split(",")
+        self._value_bytes = int(options["valuebytes"])
+        self._rows = int(options["rows"])
+
+    def partitions(self) -> list[InputPartition]:
+        half = self._rows // 2
+        return [InputPartition(half), InputPartition(self._rows - half)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        def column(name: str) -> pa.Array:
+            rows = range(BATCH_ROWS)
+            if name == "key":
+                return pa.array([b"user-%08d" % row for row in rows], pa.binary())
+            if name == "value":
+                return pa.array([(b"%010d" % row).ljust(self._value_bytes, b"x") for row in rows], pa.binary())
+            if name == "topic":
+                return pa.array(["constants"] * BATCH_ROWS, pa.string())
+            if name == "offset":
+                return pa.array(rows, pa.int64())
+            if name == "timestamp":
+                return pa.array(rows, pa.timestamp("us", "UTC"))
+            return pa.array([0] * BATCH_ROWS, pa.int32())
+
+        batch = pa.RecordBatch.from_arrays([column(name) for name in self._columns], names=self._columns)
+        left = partition.value
+        while left > 0:
+            yield batch if left >= BATCH_ROWS else batch.slice(0, left)
+            left -= BATCH_ROWS
+
+
+def session(jars: Path | None) -> SparkSession:
+    """Two task slots, all on this machine."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+    )
+    if jars is not None:
+        paths = [str(path) for path in sorted(jars.glob("*.jar")) if not path.name.startswith(IN_PYSPARK)]
+        builder = builder.config("spark.jars", ",".join(paths)).config("spark.driver.extraClassPath", ":".join(paths))
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def count(frame: DataFrame) -> int:
+    """Rows."""
+    return frame.count()
+
+
+def sum_of_lengths(frame: DataFrame) -> int:
+    """Bytes of all values."""
+    return int(frame.selectExpr("sum(length(value))").collect()[0][0])
+
+
+def to_noop(frame: DataFrame) -> int:
+    """Every column of every row, to nowhere."""
+    frame.write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def timed(work: Callable[[DataFrame], int], frame: DataFrame) -> tuple[float, int]:
+    """Wall seconds and what the work gave."""
+    start = time.perf_counter()
+    result = work(frame)
+    return time.perf_counter() - start, result
+
+
+def compare(
+    row: int, what: str, work: Callable[[DataFrame], int], ours: DataFrame, peers: dict[str, DataFrame], rows: int, rounds: int
+) -> None:
+    """Warms all sides, then lets them take turns; one line per peer."""
+    sides = {**peers, "ours": ours}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds + 1):
+        results = {}
+        for name, frame in sides.items():
+            took, results[name] = timed(work, frame)
+            if turn > 0:
+                seconds[name].append(took)
+        if len(set(results.values())) != 1:
+            raise SystemExit(f"row {row}, {what}: the sides differ: {results}")
+    for name in peers:
+        figure = {"row": row, "work": what, "peer_name": name, "rows": rows, "peer": seconds[name], "ours": seconds["ours"]}
+        print(json.dumps(figure), flush=True)
+
+
+def worker_peak_bytes() -> int:
+    """Largest peak memory of the Python workers below this process (Linux; 0 elsewhere)."""
+    parents: dict[int, int] = {}
+    peaks: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            command = (status.parent / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        pid = int(status.parent.name)
+        parents[pid] = int(fields["PPid"])
+        if b"pyspark.daemon" in command or b"pyspark/daemon" in command:
+            peaks[pid] = int(fields.get("VmHWM", "0 kB").split()[0]) * 1024
+
+    def below(pid: int) -> bool:
+        while pid > 1:
+            if pid == os.getpid():
+                return True
+            pid = parents.get(pid, 0)
+        return False
+
+    return max((peak for pid, peak in peaks.items() if below(pid)), default=0)
+
+
+class SparkRows:
+    """The rows of one session."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._logs = str(arguments.logs)
+        self._rounds: int = arguments.rounds
+        self._rows: list[int] = arguments.rows
+        self._arguments = arguments
+        self._spark = session(arguments.jars)
+
+    def _ours(self, topic: str, **options: str) -> DataFrame:
+        reader = self._spark.read.format("offsetlog").option("subscribe", topic).option("startingOffsets", "earliest")
+        return reader.options(**options).load(self._logs)
+
+    def _connector(self, topic: str) -> DataFrame:
+        reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._arguments.broker)
+        return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+
+    def _constants(self, columns: str, value_bytes: int, rows: int) -> DataFrame:
+        reader = self._spark.read.format("constants").option("columns", columns)
+        return reader.option("valueBytes", value_bytes).option("rows", rows).load()
+
+    def against_connector(self) -> None:
+        """Rows 29 to 31 against Spark's own connector."""
+        for codec in ("none", "lz4"):
+            topic = f"bench-{codec}-1000"
+            peer = {"Spark's Kafka connector": self._connector(topic)}
+            rows = peer["Spark's Kafka connector"].count()
+            if 29 in self._rows:
+                compare(29, f"count(), {codec} 1 KB, columns=offset", count, self._ours(topic, columns="offset"), peer, rows,
+                        self._rounds)  # fmt: skip
+            if 30 in self._rows:
+                compare(30, f"sum(length(value)), {codec} 1 KB, 5 columns", sum_of_lengths,
+                        self._ours(topic, columns=FIVE_COLUMNS), peer, rows, self._rounds)  # fmt: skip
+            if 31 in self._rows:
+                compare(31, f"all columns to noop, {codec} 1 KB", to_noop, self._ours(topic), peer, rows, self._rounds)
+
+    def against_constants(self) -> None:
+        """Rows 30 to 32 against constants and Parquet."""
+        self._spark.dataSource.register(Constants)
+        for row, size, what, work, columns in (
+            (30, 1000, "sum(length(value)), none 1 KB, 5 columns", sum_of_lengths, FIVE_COLUMNS),
+            (31, 1000, "all columns to noop, none 1 KB", to_noop, ",".join(TYPES)),
+            (32, 100, "sum(length(value)), none 100 B, 5 columns", sum_of_lengths, FIVE_COLUMNS),
+            (32, 100, "5 columns to noop, none 100 B", to_noop, FIVE_COLUMNS),
+        ):
+            if row not in self._rows:
+                continue
+            topic = f"bench-none-{size}"
+            ours = self._ours(topic, columns=columns)
+            rows = self._ours(topic, columns="offset").count()
+            peers = {"constants": self._constants(columns, size, rows)}
+            if size == 1000:
+                peers["Parquet"] = self._spark.read.parquet(str(self._parquet(topic, columns)))
+            compare(row, what, work, ours, peers, rows, self._rounds)
+
+    def _parquet(self, topic: str, columns: str) -> Path:
+        target: Path = self._arguments.scratch / f"{topic}-{columns.count(',') + 1}-columns.parquet"
+        shutil.rmtree(target, ignore_errors=True)
+        self._ours(topic, columns=columns).write.option("compression", "lz4_raw").parquet(str(target))
+        return target
+
+    def many_partitions(self) -> None:
+        """Row 34: 200 partitions of one row against two of them."""
+        reader = self._spark.read.format("offsetlog")
+        tiny = str(self._arguments.tiny)
+        many = reader.option("subscribe", "tiny").load(tiny)
+        two = self._spark.read.format("offsetlog").option("assign", '{"tiny":[0,1]}').load(tiny)
+        if (many.count(), two.count()) != (200, 2):
+            raise SystemExit("row 34: the tiny partitions do not hold one record each")
+        peer: list[float] = []
+        ours: list[float] = []
+        for _ in range(self._rounds):
+            peer.append(timed(count, two)[0])
+            ours.append(timed(count, many)[0])
+        figure = {"row": 34, "work": "count() of 200 partitions of one row", "peer_name": "ours, 2 partitions", "rows": 200}
+        print(json.dumps({**figure, "peer": peer, "ours": ours}), flush=True)
+
+    def memory(self) -> None:
+        """Peak memory of a worker; first of all, while nothing else has run in it."""
+        to_noop(self._ours("bench-none-1000"))
+        print(json.dumps({"memory": worker_peak_bytes(), "pyspark": pyspark.__version__}), flush=True)
+
+    def run(self) -> None:
+        """All that is asked for."""
+        try:
+            if self._arguments.broker:
+                self.against_connector()
+                return
+            if {30, 31, 32} & set(self._rows):
+                self.memory()
+                self.against_constants()
+            if 34 in self._rows:
+                self.many_partitions()
+        finally:
+            self._spark.stop()
+
+
+def main() -> None:
+    """Measures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--tiny", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--rows", type=int, nargs="+", required=True)
+    parser.add_argument("--broker")
+    parser.add_argument("--jars", type=Path)
+    SparkRows(parser.parse_args()).run()
+
+
+if __name__ == "__main__":
+    main()
