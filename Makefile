@@ -1,0 +1,123 @@
+# `make` alone prints what there is. Everything is set up in the tree: .venv*, target/, build/, dist/.
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+DURATION ?= 30m
+FUZZ_SECONDS ?= 60
+PYTEST ?= -n 2
+
+python = $(shell .ci/python)
+say = @printf '\n==> %s\n'
+bin = .venv/bin
+skips = build/skips
+# pyo3 asks the interpreter it is told about, not the first `python` on a fresh machine's path.
+export PYO3_PYTHON = $(python)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
+
+.PHONY: help demo test lint bench soak fuzz docs wheel clean
+.PHONY: need-test need-lint test-rust test-python test-spark test-spark40 lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv-demo/installed ## read a real broker's directories with Spark (under five minutes the first time)
+	$(say) "examples/demo.py"
+	@mkdir -p build/demo
+	@.venv-demo/bin/python examples/demo.py
+
+test: need-test test-rust test-python test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+	@.ci/summary "make test"
+
+lint: need-lint $(bin)/installed ## formatting, lints, types, layers, features, shape of the tree
+	@.ci/lint
+
+bench: $(bin)/installed .venv-spark40/installed ## figures beside Kafka's, in one table (ROWS=1-5,20 for some of them)
+	$(say) "benches/python/run.py"
+	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+soak: need-test $(bin)/installed ## the random tests at length: DURATION=30m
+	@.ci/soak $(DURATION)
+
+fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly)
+	@.ci/fuzz $(FUZZ_SECONDS)
+
+docs: .venv-docs/ready ## the site, into site/
+	$(say) "mkdocs build"
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+wheel: build/wheel.stamp ## one abi3 wheel for Python 3.11 and later, into dist/
+	@ls dist/*.whl
+
+clean: ## remove all that make made
+	rm -rf .venv .venv-* target build dist site fuzz/target fuzz/corpus fuzz/artifacts
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	rm -f python/offsetlog/*.so
+	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +
+
+need-test:
+	@.ci/need rust cc python java
+	@mkdir -p $(skips)
+	@rm -f $(skips)/test-*
+
+need-lint:
+	@.ci/need rust rustfmt cc python java
+
+test-rust: need-test
+	$(say) "cargo test"
+	@cargo test --locked --quiet
+
+test-python: need-test $(bin)/installed
+	$(say) "pytest tests/tidy tests/python"
+	@OFFSETLOG_SKIPS=$(skips)/test-python $(bin)/python -m pytest -q $(PYTEST) tests/tidy tests/python
+
+test-spark: need-test $(bin)/installed
+	$(say) "pytest tests/spark, PySpark $$($(bin)/python -c 'import pyspark; print(pyspark.__version__)')"
+	@OFFSETLOG_SKIPS=$(skips)/test-spark $(bin)/python -m pytest -q tests/spark
+
+test-spark40: need-test .venv-spark40/installed
+	$(say) "pytest tests/spark, PySpark $$(.venv-spark40/bin/python -c 'import pyspark; print(pyspark.__version__)')"
+	@OFFSETLOG_SKIPS=$(skips)/test-spark40 .venv-spark40/bin/python -m pytest -q tests/spark
+
+environments := .venv .venv-spark40 .venv-demo .venv-build .venv-docs
+
+# Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
+.venv/ready: requirements/dev.txt
+.venv-spark40/ready: requirements/spark40.txt
+.venv-demo/ready: requirements/demo.txt
+.venv-build/ready: requirements/build.txt
+.venv-docs/ready: requirements/docs.txt
+
+$(environments:%=%/ready):
+	@.ci/need python
+	$(say) "$(@D): packages of $<"
+	@[ -x $(@D)/bin/python ] || $(python) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
+
+$(environments:%=%/installed): %/installed: %/ready build/wheel.stamp
+	$(say) "$(@D): the wheel"
+	@$(@D)/bin/python -m pip install --quiet --no-deps --no-index --force-reinstall dist/*.whl
+	@touch $@
+
+build/wheel.stamp: $(rust_sources) $(python_sources) | .venv-build/ready
+	@.ci/need rust cc python
+	$(say) "release wheel (one to four minutes from nothing)"
+	@rm -rf dist
+	@mkdir -p build
+	@.venv-build/bin/maturin build --quiet --release --locked --interpreter $(abspath .venv-build/bin/python) --out dist
+	@touch $@
+
+# Needs uv; run by whoever changes a file of requirements/*.in.
+lock:
+	@for name in build dev spark40 demo docs; do \
+		echo "requirements/$$name.txt"; \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \
+	done

@@ -1,0 +1,130 @@
+"""One partition in several log dirs: the longest valid replica is the one that is read."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from golden import OLD_LOG_DIRS, named, rows
+from make_log import batch, segment
+
+from offsetlog import LogDir, TopicPartition
+
+
+def batches_of(count: int, mark: bytes) -> list[bytes]:
+    """So many batches of two records, which tell from which replica they come."""
+    return [batch(2 * n, [(b"a", mark), (b"b", mark)]) for n in range(count)]
+
+
+def check_taken(log_dirs: Sequence[Path], mark: bytes, end: int) -> None:
+    """Whatever the order of the log dirs."""
+    for order in itertools.permutations(log_dirs):
+        with LogDir.open(order) as log_dir:
+            assert log_dir.partitions() == [TopicPartition("orders", 0)]
+            assert log_dir.topics() == {"orders": [0]}
+            assert log_dir.end_offsets() == {TopicPartition("orders", 0): end}
+            with log_dir.log("orders", 0) as log:
+                assert log.log_end_offset == end
+                records = list(log.scan())
+            assert [record.offset for record in records] == list(range(end))
+            assert {record.value for record in records} == ({mark} if end else set())
+            assert list(log_dir.scan()) == records
+
+
+@pytest.fixture
+def log_dirs(tmp_path: Path) -> list[Path]:
+    """Three empty log dirs."""
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    return folders
+
+
+def test_longest_of_three_replicas_is_read(log_dirs: list[Path]) -> None:
+    """One behind, one empty."""
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(3, b"short"))
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(5, b"long"))
+    segment(log_dirs[2] / "orders-0", 0)
+    check_taken(log_dirs, b"long", 10)
+
+
+def test_length_counts_over_all_segments(log_dirs: list[Path]) -> None:
+    """A replica that rolled more often has shorter files and may still be the longer one."""
+    every = batches_of(6, b"rolled")
+    for first in (0, 2, 4):
+        segment(log_dirs[0] / "orders-0", 2 * first, *every[first : first + 2])
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(5, b"one file"))
+    check_taken(log_dirs[:2], b"rolled", 12)
+
+
+def test_torn_tail_does_not_make_a_replica_longer(log_dirs: list[Path]) -> None:
+    """More bytes, fewer whole batches."""
+    *whole, last = batches_of(4, b"torn")
+    segment(log_dirs[0] / "orders-0", 0, *whole, last[:-1])
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(4, b"whole"))
+    check_taken(log_dirs[:2], b"whole", 8)
+
+
+def test_zeros_do_not_make_a_replica_longer(log_dirs: list[Path]) -> None:
+    """Preallocated space is no data."""
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(2, b"zeros"), bytes(100_000))
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(3, b"data"))
+    check_taken(log_dirs[:2], b"data", 6)
+
+
+def test_damaged_last_batch_does_not_make_a_replica_longer(log_dirs: list[Path]) -> None:
+    """A batch whose checksum is wrong is not valid, whatever its header says."""
+    *whole, last = batches_of(5, b"flipped")
+    segment(log_dirs[0] / "orders-0", 0, *whole[:3], whole[3][:-1] + bytes([whole[3][-1] ^ 1]), last)
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(4, b"good"))
+    check_taken(log_dirs[:2], b"good", 8)
+
+
+def test_damage_in_the_middle_does_not_make_a_replica_longer(log_dirs: list[Path]) -> None:
+    """Valid is valid from the start on, also in segments that were closed long ago."""
+    every = batches_of(6, b"flipped")
+    segment(log_dirs[0] / "orders-0", 0, every[0], every[1][:-1] + bytes([every[1][-1] ^ 1]))
+    segment(log_dirs[0] / "orders-0", 4, *every[2:])
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(4, b"good"))
+    check_taken(log_dirs[:2], b"good", 8)
+
+
+def test_of_equal_replicas_the_first_log_dir_is_read(log_dirs: list[Path]) -> None:
+    """The order of the arguments decides, so that the answer is the same every time."""
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(3, b"one"))
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(3, b"two"))
+    for order, mark in ((log_dirs[:2], b"one"), (log_dirs[1::-1], b"two")):
+        with LogDir.open(order) as log_dir:
+            assert {record.value for record in log_dir.scan()} == {mark}
+
+
+def test_second_replica_is_told_of(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """A broker refuses to start on this; a reader says which one it left."""
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(1, b"short"))
+    segment(log_dirs[1] / "orders-0", 0, *batches_of(2, b"long"))
+    with caplog.at_level(logging.WARNING, logger="offsetlog"), LogDir.open(log_dirs[:2]) as log_dir:
+        log_dir.log("orders", 0).close()
+    assert any("orders-0" in record.getMessage() for record in caplog.records)
+
+
+def test_lagging_broker_of_three_is_made_up_for_by_the_others(tmp_path: Path) -> None:
+    """The disks of a real cluster, one of which lost the end of everything it holds."""
+    folders = []
+    for broker in OLD_LOG_DIRS:
+        for golden in named("first-0", "first-1", "first-2"):
+            replica = golden._replace(directory=broker / golden.name)
+            if not replica.directory.exists():
+                continue
+            copied = replica.copy(tmp_path / broker.name)
+            if broker.name == "broker-3":
+                last = max(copied.glob("*.log"))
+                last.write_bytes(last.read_bytes()[:-1])
+        folders.append(tmp_path / broker.name)
+    for order in itertools.permutations(folders):
+        with LogDir.open(order) as log_dir:
+            for golden in named("first-0", "first-1", "first-2"):
+                with log_dir.log(golden.topic, golden.partition) as log:
+                    assert rows(log.scan()) == golden.rows

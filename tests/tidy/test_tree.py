@@ -1,0 +1,139 @@
+"""The rules of ``rules.py`` over every file of the repository, and checks that need the installed package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import rules
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPPED = {".git", "target", "build", "dist", "site", "data", "corpus", "artifacts", "__pycache__", "spark-warehouse", "metastore_db"}
+TEXT = {".rs", ".py", ".pyi", ".md", ".toml", ".yml", ".java", ".in", ".xml", ".sh"}
+
+Rule = Callable[[str, str], Iterator[str]]
+
+
+def texts(*suffixes: str, below: str = "") -> Iterator[tuple[str, str]]:
+    """Every file of ours with one of these suffixes: path from the root, text."""
+    for folder, folders, files in os.walk(ROOT / below):
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED and not name.startswith((".venv", ".mypy", ".ruff", ".pytest"))
+        )
+        for name in sorted(files):
+            path = Path(folder) / name
+            if path.suffix in suffixes:
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def found(rule: Rule, files: Iterator[tuple[str, str]]) -> list[str]:
+    """All that a rule finds in these files."""
+    every = list(files)
+    assert every, "the rule saw no file"
+    return [finding for path, text in every for finding in rule(path, text)]
+
+
+def test_files_are_short() -> None:
+    assert not found(rules.too_long, texts(".rs", ".py", ".pyi", ".java"))
+
+
+def test_layers_of_the_engine_point_down() -> None:
+    assert not found(rules.upward_use, texts(".rs", below="rust/offsetlog/src"))
+
+
+def test_every_layer_of_the_rule_exists() -> None:
+    """A renamed module must not leave its rule behind."""
+    source = ROOT / "rust/offsetlog/src"
+    missing = [layer for layer in rules.ENGINE_LAYERS if not (source / f"{layer}.rs").exists() and not (source / layer).is_dir()]
+    assert not missing
+
+
+def test_only_disk_opens_files() -> None:
+    assert not found(rules.files_outside_disk, texts(".rs", below="rust"))
+
+
+def test_unsafe_stays_where_it_is() -> None:
+    assert not found(rules.unsafe_elsewhere, texts(".rs", below="rust"))
+
+
+def test_classes_are_frozen() -> None:
+    assert not found(rules.unfrozen_class, texts(".rs", below="rust/offsetlog-python"))
+
+
+def test_no_paths_of_one_machine() -> None:
+    assert not found(rules.machine_paths, ((path, text) for path, text in texts(*TEXT) if not path.startswith("tests/tidy/")))
+
+
+def test_nothing_is_marked_unfinished() -> None:
+    assert not found(rules.left_marks, texts(*TEXT))
+
+
+def test_only_the_facade_knows_the_compiled_module() -> None:
+    assert not found(rules.native_use, texts(".py", below="python"))
+
+
+def test_sections_of_the_format_exist() -> None:
+    headings = (ROOT / "docs/FORMAT.md").read_text(encoding="utf-8").splitlines()
+    sections = {line.lstrip("#").strip() for line in headings if line.startswith("#")}
+
+    def rule(path: str, text: str) -> Iterator[str]:
+        return rules.unknown_sections(path, text, sections)
+
+    assert not found(rule, ((path, text) for path, text in texts(".rs", ".py", ".pyi", ".md") if not path.startswith("tests/tidy/")))
+    assert sum(text.count("FORMAT.md «") for _, text in texts(".rs")) > 5
+
+
+def locks() -> Iterator[tuple[str, str]]:
+    """The lock files of Python."""
+    return texts(".txt", below="requirements")
+
+
+def test_locks_name_no_host() -> None:
+    assert not found(rules.host_names, locks())
+
+
+def test_locks_are_exact() -> None:
+    assert not found(rules.unpinned, locks())
+
+
+def test_the_rust_lock_names_only_the_public_registry() -> None:
+    sources = {line for line in (ROOT / "Cargo.lock").read_text().splitlines() if line.startswith("source = ")}
+    assert sources == {'source = "registry+https://github.com/rust-lang/crates.io-index"'}
+
+
+def test_names_are_listed_and_sorted() -> None:
+    private = ("python/offsetlog/_offsetlog.pyi",)
+    files = [(path, text) for path, text in texts(".py", below="python") if path not in private]
+    assert not found(rules.unsorted_names, iter(files))
+
+
+def test_listed_names_are_the_public_ones() -> None:
+    import offsetlog
+
+    modules = {name for name, value in vars(offsetlog).items() if type(value) is type(offsetlog)}
+    public = {name for name in vars(offsetlog) if not name.startswith("_")} - modules
+    assert public | {"__version__"} == set(offsetlog.__all__)
+    for name in offsetlog.__all__:
+        assert hasattr(offsetlog, name)
+
+
+@pytest.mark.parametrize("module", ["offsetlog", "offsetlog._cli", "offsetlog.errors"])
+def test_base_package_pulls_in_nothing_big(module: str) -> None:
+    """Importing takes milliseconds, and works where none of these is installed."""
+    import offsetlog
+
+    heavy = {"pyarrow", "pyspark", "pandas", "polars", "duckdb", "numpy", "py4j"}
+    code = f"import sys, {module}; print(*(name for name in sys.modules if '.' not in name))"
+    here = Path(offsetlog.__file__).resolve().parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=here)
+    assert not heavy & set(done.stdout.split())
+
+
+def test_every_target_is_in_help() -> None:
+    done = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=ROOT)
+    named = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
+    assert named == {"help", "demo", "test", "lint", "bench", "soak", "fuzz", "docs", "wheel", "clean"}
