@@ -34,14 +34,14 @@ demo: .venv-demo/installed ## read a real broker's directories with Spark (under
 test: need-test test-rust test-python test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
 	@.ci/summary "make test"
 
-lint: need-lint $(bin)/installed ## formatting, lints, types, layers, features, shape of the tree
+lint: need-lint .venv/installed ## formatting, lints, types, layers, features, shape of the tree
 	@.ci/lint
 
-bench: $(bin)/installed .venv-spark40/installed ## figures beside Kafka's, in one table (ROWS=1-5,20 for some of them)
+bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one table (ROWS=1-5,20 for some of them)
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-soak: need-test $(bin)/installed ## the random tests at length: DURATION=30m
+soak: need-test .venv/installed ## the random tests at length: DURATION=30m
 	@.ci/soak $(DURATION)
 
 fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly)
@@ -73,11 +73,11 @@ test-rust: need-test
 	$(say) "cargo test"
 	@cargo test --locked --quiet
 
-test-python: need-test $(bin)/installed
+test-python: need-test .venv/installed
 	$(say) "pytest tests/tidy tests/python"
 	@OFFSETLOG_SKIPS=$(skips)/test-python $(bin)/python -m pytest -q $(PYTEST) tests/tidy tests/python
 
-test-spark: need-test $(bin)/installed
+test-spark: need-test .venv/installed
 	$(say) "pytest tests/spark, PySpark $$($(bin)/python -c 'import pyspark; print(pyspark.__version__)')"
 	@OFFSETLOG_SKIPS=$(skips)/test-spark $(bin)/python -m pytest -q tests/spark
 

@@ -348,6 +348,7 @@ class Log:
         isolation_level: IsolationLevel = "read_uncommitted",
         limit: int | None = None,
         batch_rows: int | None = None,
+        batch_bytes: int | None = None,
         verify_checksums: bool = True,
         threads: int = 1,
     ) -> Scan:
@@ -374,7 +375,10 @@ class Log:
         limit
             At most so many records, after all filters.
         batch_rows
-            At most so many rows in one Arrow batch; ``None`` lets their bytes decide.
+            At most so many rows in one Arrow batch; by default 32,768.
+        batch_bytes
+            Bytes of keys, values and headers beyond which an Arrow batch is full; by default 512 KiB, which stays in the
+            processor's cache. Consumers that pay for each batch want more.
         verify_checksums
             ``False`` trusts the bytes: frames and bounds are still checked.
         threads
@@ -401,6 +405,7 @@ class Log:
             isolation_level=isolation_level,
             limit=limit,
             batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
             verify_checksums=verify_checksums,
             threads=threads,
         )

@@ -185,6 +185,7 @@ class Scan:
         isolation_level: str,
         limit: int | None,
         batch_rows: int | None,
+        batch_bytes: int | None,
         verify_checksums: bool,
         threads: int,
         offsets: Sequence[int] | None,

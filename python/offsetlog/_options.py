@@ -45,6 +45,7 @@ class ScanOptions(TypedDict, total=False):
     isolation_level: IsolationLevel
     limit: int | None
     batch_rows: int | None
+    batch_bytes: int | None
     verify_checksums: bool
     threads: int
 
@@ -59,6 +60,7 @@ class CheckedScan(NamedTuple):
     isolation_level: IsolationLevel = "read_uncommitted"
     limit: int | None = None
     batch_rows: int | None = None
+    batch_bytes: int | None = None
     verify_checksums: bool = True
     threads: int = 1
     offsets: tuple[int, ...] | None = None
@@ -174,6 +176,7 @@ def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list 
     isolation_level: IsolationLevel = "read_uncommitted",
     limit: int | None = None,
     batch_rows: int | None = None,
+    batch_bytes: int | None = None,
     verify_checksums: bool = True,
     threads: int = 1,
     offsets: Iterable[int] | None = None,
@@ -187,6 +190,7 @@ def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list 
         isolation_level=_isolation_level(isolation_level),
         limit=None if limit is None else integer("limit", limit, minimum=0),
         batch_rows=None if batch_rows is None else integer("batch_rows", batch_rows, minimum=1),
+        batch_bytes=None if batch_bytes is None else integer("batch_bytes", batch_bytes, minimum=1),
         verify_checksums=bool(verify_checksums),
         threads=integer("threads", threads, minimum=1),
         offsets=None if offsets is None else tuple(integer("offsets", offset, minimum=0) for offset in offsets),

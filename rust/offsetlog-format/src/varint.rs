@@ -25,11 +25,15 @@ pub fn read_varint(bytes: &[u8], position: &mut usize) -> Result<i32, FormatErro
             *position += 1;
             Ok(i32::from(byte >> 1) ^ -i32::from(byte & 1))
         }
-        _ => {
-            let raw = read_raw(bytes, position, MAX_VARINT_BYTES, u64::from(u32::MAX))?;
-            let raw = raw as u32;
-            Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
-        }
+        Some(&low) => match bytes.get(*position + 1) {
+            Some(&high) if high < 0x80 => {
+                *position += 2;
+                let raw = u32::from(low & 0x7f) | u32::from(high) << 7;
+                Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
+            }
+            _ => read_long_varint(bytes, position),
+        },
+        None => read_long_varint(bytes, position),
     }
 }
 
@@ -48,11 +52,30 @@ pub fn read_varlong(bytes: &[u8], position: &mut usize) -> Result<i64, FormatErr
             *position += 1;
             Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
         }
-        _ => {
-            let raw = read_raw(bytes, position, MAX_VARLONG_BYTES, u64::MAX)?;
-            Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
-        }
+        Some(&low) => match bytes.get(*position + 1) {
+            Some(&high) if high < 0x80 => {
+                *position += 2;
+                let raw = u64::from(low & 0x7f) | u64::from(high) << 7;
+                Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
+            }
+            _ => read_long_varlong(bytes, position),
+        },
+        None => read_long_varlong(bytes, position),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn read_long_varint(bytes: &[u8], position: &mut usize) -> Result<i32, FormatError> {
+    let raw = read_raw(bytes, position, MAX_VARINT_BYTES, u64::from(u32::MAX))? as u32;
+    Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
+}
+
+#[cold]
+#[inline(never)]
+fn read_long_varlong(bytes: &[u8], position: &mut usize) -> Result<i64, FormatError> {
+    let raw = read_raw(bytes, position, MAX_VARLONG_BYTES, u64::MAX)?;
+    Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
 }
 
 fn read_raw(

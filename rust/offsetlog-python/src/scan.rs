@@ -61,7 +61,7 @@ impl Scan {
 #[pymethods]
 impl Scan {
     #[new]
-    #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows,
+    #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows, batch_bytes,
                         verify_checksums, threads, offsets))]
     #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
     fn new(
@@ -74,6 +74,7 @@ impl Scan {
         isolation_level: &str,
         limit: Option<u64>,
         batch_rows: Option<usize>,
+        batch_bytes: Option<usize>,
         verify_checksums: bool,
         threads: usize,
         offsets: Option<Vec<i64>>,
@@ -98,8 +99,8 @@ impl Scan {
         let defaults = ArrowOptions::default();
         let arrow = ArrowOptions {
             batch_rows: batch_rows.unwrap_or(defaults.batch_rows),
+            batch_bytes: batch_bytes.unwrap_or(defaults.batch_bytes),
             threads,
-            ..defaults
         };
         Ok(Self {
             ranges,

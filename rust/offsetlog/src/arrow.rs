@@ -158,7 +158,8 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
 pub struct ArrowOptions {
     /// Most rows of a record batch.
     pub batch_rows: usize,
-    /// Bytes of keys, values and headers beyond which a record batch is full.
+    /// Bytes of keys, values and headers beyond which a record batch is full. Half a MiB by default: what stays in the cache
+    /// between being written and being read is worth more than fewer batches.
     pub batch_bytes: usize,
     /// Threads that decompress and decode. With one, that is the thread which asks for batches; with more, that one only reads.
     pub threads: usize,
@@ -168,7 +169,7 @@ impl Default for ArrowOptions {
     fn default() -> Self {
         Self {
             batch_rows: 32_768,
-            batch_bytes: 2 << 20,
+            batch_bytes: 512 << 10,
             threads: 1,
         }
     }
