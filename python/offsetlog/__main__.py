@@ -4,6 +4,4 @@ import sys
 
 from offsetlog._cli import main
 
-__all__: list[str] = []
-
 sys.exit(main())
