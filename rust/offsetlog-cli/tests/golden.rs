@@ -72,8 +72,17 @@ fn cat(dirs: &[&str], topic: &str, partition: &str, level: &str) -> Vec<Value> {
         "{topic}-{partition}: {}",
         outcome.err
     );
-    assert_eq!(outcome.err, "", "{topic}-{partition}");
+    check_told(dirs, &outcome.err);
     lines
+}
+
+/// Nothing is said but that the three partitions of the older brokers' topic stand on two of them.
+fn check_told(dirs: &[&str], err: &str) {
+    let (replicas, others): (Vec<_>, Vec<_>) = err.lines().partition(|line| {
+        line.ends_with("stands in 2 log dirs: the longest valid replica is read")
+    });
+    let expected = if dirs[0].contains("2.8.2") { 3 } else { 0 };
+    assert_eq!((replicas.len(), others), (expected, vec![]));
 }
 
 #[test]
@@ -110,7 +119,8 @@ fn cat_prints_what_a_consumer_read() {
 fn ls_shows_the_offsets_that_the_broker_gave() {
     for (dirs, expected) in SETS {
         let outcome = offsetlog(&[vec!["ls".to_owned(), "--json".into()], paths(dirs)].concat());
-        assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
+        assert_eq!(outcome.code, 0);
+        check_told(dirs, &outcome.err);
         let lines = outcome.lines();
         let lookups = lookups(expected);
         assert_eq!(lines.len(), lookups.len());

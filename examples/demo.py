@@ -1,0 +1,163 @@
+"""Watch Spark read directories that a real Kafka broker wrote. Run by ``make demo``.
+
+    python examples/demo.py [--log-dirs DIR ...] [--out DIR]
+
+Without arguments it reads a broker's two log dirs that lie in this repository. Nothing in them is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Spark's workers would else run whichever `python3` comes first on PATH.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+from pyspark.sql import DataFrame, SparkSession, functions as fn
+
+import offsetlog
+import offsetlog.spark
+from offsetlog import LogDir
+
+HERE = Path(__file__).resolve().parent.parent
+CLEAN = HERE / "tests" / "data" / "kafka-4.3.0" / "clean"
+STEPS = 5
+NAME_WIDTH = 32
+
+
+@contextmanager
+def step(number: int, what: str) -> Iterator[None]:
+    """Say what comes, and how long it took."""
+    print(f"\n[{number}/{STEPS}] {what}", flush=True)
+    begin = time.perf_counter()
+    yield
+    print(f"    ({time.perf_counter() - begin:.1f} s)", flush=True)
+
+
+def list_topics(log_dir: LogDir) -> None:
+    """Names, offsets and sizes: from file names, checkpoints and the end of the last segment alone."""
+    print(f"    {'topic':<{NAME_WIDTH}} {'partitions':>10} {'offsets':>8} {'segments':>8} {'bytes':>9}")
+    for topic, partitions in log_dir.topics().items():
+        logs = [log_dir.log(topic, partition) for partition in partitions]
+        offsets = sum(log.log_end_offset - log.log_start_offset for log in logs)
+        segments = sum(len(log.segments) for log in logs)
+        size = sum(log.size_bytes for log in logs)
+        shown = topic if len(topic) <= NAME_WIDTH else f"{topic[: NAME_WIDTH - 3]}..."
+        print(f"    {shown:<{NAME_WIDTH}} {len(partitions):>10} {offsets:>8,} {segments:>8} {size:>9,}")
+
+
+def explain_one_lookup(log_dir: LogDir) -> None:
+    """One look-up by offset, step by step, in the partition with the most segments."""
+    logs = [log_dir.log(*partition) for partition in log_dir.partitions() if not partition.topic.startswith("__")]
+    log = max(logs, key=lambda log: (len(log.segments), log.size_bytes))
+    offset = (log.log_start_offset + log.log_end_offset) // 2
+    for line in str(log.locate(offset)).splitlines():
+        print(f"    {line}")
+    record = log.get(offset)
+    print(f"    -> {record!r}" if record is not None else "    -> no record there: compacted away, or a marker")
+
+
+def read_with_spark(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """Every record of every topic but Kafka's internal ones, as Spark's Kafka source would show it."""
+    records = (
+        spark.read.format("offsetlog")
+        .option("subscribePattern", ".*")
+        .option("includeHeaders", "true")
+        .option("isolationLevel", "read_committed")
+        .load(",".join(paths))
+    )
+    for field in records.schema:
+        print(f"    {field.name:<14} {field.dataType.simpleString()}")
+    print(f"    {records.count():,} committed records, {records.rdd.getNumPartitions()} tasks")
+    return records
+
+
+def aggregate(records: DataFrame, into: Path) -> DataFrame:
+    """Count by topic and hour, into Parquet."""
+    hours = (
+        records.groupBy("topic", fn.date_trunc("hour", "timestamp").alias("hour"))
+        .agg(
+            fn.count("*").alias("records"),
+            fn.sum(fn.octet_length("value")).alias("value_bytes"),
+            fn.count_distinct("key").alias("keys"),
+            fn.sum(fn.when(fn.col("value").isNull(), 1).otherwise(0)).alias("tombstones"),
+        )
+        .orderBy("topic", "hour")
+    )
+    hours.coalesce(1).write.mode("overwrite").parquet(str(into))
+    files = sorted(into.glob("*.parquet"))
+    print(f"    {sum(file.stat().st_size for file in files):,} bytes in {len(files)} Parquet file{'s' * (len(files) != 1)}")
+    return records.sparkSession.read.parquet(str(into))
+
+
+def look_up(spark: SparkSession, log_dir: LogDir, paths: list[str]) -> None:
+    """Fetch single records by offset in a UDF; each worker opens a partition once and keeps it open."""
+    partitions = [partition for partition in log_dir.partitions() if not partition.topic.startswith("__")]
+    largest = sorted(partitions, key=lambda partition: log_dir.log(*partition).log_end_offset, reverse=True)[:3]
+    wanted = [
+        (topic, partition, log.log_start_offset + (log.log_end_offset - log.log_start_offset) * part // 4)
+        for topic, partition in largest
+        for log in [log_dir.log(topic, partition)]
+        for part in (1, 3)
+    ]
+    record = offsetlog.spark.lookup(paths, "record")
+    frame = spark.createDataFrame(wanted, "topic string, partition int, offset long")
+    frame = frame.withColumn("record", record("topic", "partition", "offset"))
+    frame.select(
+        "topic",
+        "partition",
+        "offset",
+        fn.col("record.timestamp"),
+        fn.decode("record.key", "UTF-8").alias("key"),
+        fn.octet_length("record.value").alias("value_bytes"),
+    ).show(truncate=24)
+    print("    (no timestamp: no record at that offset any more; compaction removed it, or it was a marker)")
+
+
+def main() -> None:
+    """Run all steps."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--log-dirs", nargs="+", type=Path, default=[CLEAN / "log-dir-1", CLEAN / "log-dir-2"], metavar="DIR")
+    parser.add_argument("--out", type=Path, default=HERE / "build" / "demo", metavar="DIR", help="where the Parquet goes")
+    arguments = parser.parse_args()
+    paths = [str(path) for path in arguments.log_dirs]
+    parquet = arguments.out / "records-by-hour.parquet"
+    begin = time.perf_counter()
+    print(f"offsetlog {offsetlog.__version__} reads, without a broker:")
+    for path in paths:
+        print(f"    {path}")
+
+    with LogDir.open(paths) as log_dir:
+        with step(1, "the topics"):
+            list_topics(log_dir)
+        with step(2, "one look-up, step by step"):
+            explain_one_lookup(log_dir)
+        with step(3, "every topic with Spark (the JVM starts first; its own lines are not ours)"):
+            builder = SparkSession.builder.master("local[2]").appName("offsetlog demo")
+            builder = builder.config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
+            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.session.timeZone", "UTC")
+            builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "2")
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel("ERROR")
+            print(f"    Spark {spark.version}, found the format by its name")
+            records = read_with_spark(spark, paths)
+        with step(4, "records by topic and hour, into Parquet"):
+            hours = aggregate(records, parquet)
+        with step(5, "a few records by their offsets, in a UDF"):
+            look_up(spark, log_dir, paths)
+
+    print("\nThe busiest hours:\n")
+    hours.orderBy(fn.desc("records"), "topic").show(12, truncate=32)
+    print(f"Parquet: {parquet}")
+    print(f"All in {time.perf_counter() - begin:.1f} s.")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
