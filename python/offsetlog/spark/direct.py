@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from offsetlog import Split
 from offsetlog.spark.filters import Pushed, millis
-from offsetlog.spark.options import Settings, refuse, settings_from
+from offsetlog.spark.options import Paths, Settings, folders, refuse, settings_from
 from offsetlog.spark.planning import plan
 from offsetlog.spark.reader import batches
 from offsetlog.spark.schema import spark_schema
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["scan", "splits"]
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def scan(
@@ -47,7 +44,7 @@ def scan(
     spark
         The session.
     paths
-        One log dir, several, or a partition directory; every worker must see them.
+        One log dir, several (a list, or commas between them), or a partition directory; every worker must see them.
     keys
         Only records with one of these keys.
     start_timestamp, stop_timestamp
@@ -86,7 +83,7 @@ def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list
     Parameters
     ----------
     paths
-        One log dir, several, or a partition directory; every worker must see them.
+        One log dir, several (a list, or commas between them), or a partition directory; every worker must see them.
     slots
         How many tasks run at once, as ``spark.sparkContext.defaultParallelism``: large partitions are cut so that each gets its
         share. ``None`` takes the CPUs of this machine.
@@ -125,12 +122,11 @@ def _read(
 
 
 def _settings(paths: Paths, options: Mapping[str, object]) -> Settings:
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     texts = {name.replace("_", "").lower(): _text(name, value) for name, value in options.items() if value is not None}
     for name in ("path", "paths"):
         if name in texts:
             refuse(name, texts[name], "is the argument paths here")
-    texts["paths"] = json.dumps([os.fspath(path) for path in listed])
+    texts["paths"] = json.dumps(folders(paths))
     return settings_from(texts)
 
 

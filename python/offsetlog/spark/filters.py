@@ -82,13 +82,13 @@ def push(filters: Iterable[Any], keys: tuple[bytes, ...] | None = None) -> tuple
     return pushed, refused
 
 
-def _taken(pushed: Pushed, wanted: Any) -> tuple[Pushed, bool]:  # noqa: ANN401  # a filter of any class
+def _taken(pushed: Pushed, wanted: Any) -> tuple[Pushed, bool]:  # noqa: ANN401, PLR0911  # a filter of any class; one line a column
     test = type(wanted).__name__
     must_fail = test == "Not"
     if must_fail:
         wanted = wanted.child
         test = type(wanted).__name__
-    path = getattr(wanted, "attribute", ())
+    path: tuple[str, ...] = getattr(wanted, "attribute", ())
     if len(path) != 1:
         return pushed, False
     column = path[0]

@@ -8,8 +8,9 @@ topics there are, which offsets) is in :mod:`offsetlog.spark.planning`.
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -19,7 +20,20 @@ from offsetlog.errors import ConfigError
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.schema import HEADERS, KAFKA_COLUMNS, column_names
 
-__all__ = ["EARLIEST", "LATEST", "LONG_MAX", "OPTIONS", "Limit", "Option", "Settings", "Topics", "refuse", "settings_from"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "LONG_MAX",
+    "OPTIONS",
+    "Limit",
+    "Option",
+    "Paths",
+    "Settings",
+    "Topics",
+    "folders",
+    "refuse",
+    "settings_from",
+]
 
 EARLIEST = -2
 LATEST = -1
@@ -27,6 +41,7 @@ INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 _TEXT_MAX = 200
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 
@@ -181,7 +196,7 @@ def _offsets(name: str, text: str) -> Limit:
     if word in ("earliest", "latest"):
         return Limit(name, word)  # type: ignore[arg-type]  # one of the two words
     if not text.strip().startswith("{"):
-        refuse(name, text, f"must be 'earliest', 'latest' or JSON as {{\"topic\":{{\"0\":23,\"1\":-2}}}}, found {text[:_TEXT_MAX]!r}")
+        refuse(name, text, f'must be \'earliest\', \'latest\' or JSON as {{"topic":{{"0":23,"1":-2}}}}, found {text[:_TEXT_MAX]!r}')
     offsets = _by_partition(name, text)
     for (topic, partition), offset in offsets.items():
         if offset == wrong_offset:
@@ -240,12 +255,20 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             listed = None
         if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
             refuse("paths", given["paths"], "is made by load([...]); use path, with commas between several log dirs")
+        return folders(listed)
+    return folders(given.get("path", ""))
+
+
+def folders(paths: Paths) -> tuple[str, ...]:
+    """Return the folders that `paths` names: a text holds one, or several with commas between them; a list one in each item."""
+    if isinstance(paths, str):
+        listed = [path.strip() for path in paths.split(",")]
     else:
-        listed = given.get("path", "").split(",")
-    paths = tuple(_local(path.strip()) for path in listed if path.strip())
-    if not paths:
-        refuse("path", given.get("path", ""), "must name a log dir, several with commas between them, or a partition directory")
-    return paths
+        listed = [os.fspath(path) for path in ([paths] if isinstance(paths, os.PathLike) else paths)]
+    named = tuple(_local(path) for path in listed if path)
+    if not named:
+        refuse("path", "", "must name a log dir, several with commas between them, or a partition directory")
+    return named
 
 
 def _local(path: str) -> str:
@@ -260,7 +283,11 @@ def _local(path: str) -> str:
 def _topics(values: Mapping[str, Any]) -> Topics | None:
     named = [name for name in ("assign", "subscribe", "subscribePattern") if name in values]
     if len(named) > 1:
-        refuse(named[0], values[named[0]], f"exactly one of assign, subscribe and subscribePattern can be given, found {' and '.join(named)}")
+        refuse(
+            named[0],
+            values[named[0]],
+            f"exactly one of assign, subscribe and subscribePattern can be given, found {' and '.join(named)}",
+        )
     return Topics(named[0], values[named[0]]) if named else None
 
 

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from offsetlog import Log, LogDir, Split, TopicPartition
-from offsetlog.errors import ConfigError, OffsetOutOfRangeError
+from offsetlog.errors import OffsetOutOfRangeError
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, refuse
 from offsetlog.spark.pattern import java_pattern
@@ -50,7 +50,10 @@ class Range(NamedTuple):
 
 
 def is_partition_directory(path: str) -> bool:
-    """Whether `path` is one partition: named ``topic-number``, with segments in it. (A log dir may be named ``log-dir-1``.)"""
+    """Whether `path` is one partition: named ``topic-number``, with segments in it.
+
+    The name alone does not tell: a log dir may be named ``log-dir-1``.
+    """
     if _PARTITION_DIRECTORY.fullmatch(os.path.basename(os.path.abspath(path))) is None:
         return False
     with os.scandir(path) as entries:
@@ -248,14 +251,12 @@ def _resolved(settings: Settings, limit: Limit, partition: TopicPartition, log: 
         refuse(
             limit.option,
             number,
-            f"{name} has no record at or after {number} ms; startingOffsetsByTimestampStrategy = latest reads nothing of such a partition",
+            f"{name} has no record at or after {number} ms (startingOffsetsByTimestampStrategy = latest reads nothing of it)",
         )
     return end
 
 
-def _check_there(
-    settings: Settings, partition: TopicPartition, log: Log, wanted: tuple[int, int], there: tuple[int, int]
-) -> None:
+def _check_there(settings: Settings, partition: TopicPartition, log: Log, wanted: tuple[int, int], there: tuple[int, int]) -> None:
     """Refuse offsets that the log does not hold, or say what is left out."""
     for limit, offset in zip((settings.start, settings.end), wanted, strict=True):
         if limit.kind == "offsets" and not there[0] <= offset <= there[1]:
@@ -340,7 +341,8 @@ def _rounded(numerator: int, denominator: int) -> int:
 def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[Split, ...]]:
     """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full."""
     size_bytes = sum(piece.size_bytes for piece in pieces)
-    count = max(slots, min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES), settings.min_partitions or 1)
+    by_size = max(min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES))
+    count = max(slots, by_size, settings.min_partitions or 1)
     tasks = [_Task() for _ in range(min(count, len(pieces)))]
     queue = [(0, slot) for slot in range(len(tasks))]
     for piece in sorted(pieces, key=lambda piece: piece.size_bytes, reverse=True):

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StructField, StructType
 
 from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
-from offsetlog.spark.options import refuse
+from offsetlog.spark.options import Paths, folders, refuse
 from offsetlog.spark.planning import is_partition_directory
 from offsetlog.spark.schema import COLUMNS, HEADERS, KAFKA_COLUMNS, column_names
 
 if TYPE_CHECKING:
-    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
     from offsetlog import Record
 
 __all__ = ["lookup"]
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 RECORD = "record"
 _ATTRIBUTES = {
@@ -33,7 +30,7 @@ _ATTRIBUTES = {
 }
 
 
-def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error"] = "null") -> UserDefinedFunction:
+def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error"] = "null") -> UserDefinedFunctionLike:
     """Return a UDF of (topic, partition, offset) that gives a record, or one column of it.
 
     Each Python worker opens a partition once and keeps it open (:func:`offsetlog.open_cached`), so a look-up costs a search in the
@@ -42,7 +39,8 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
     Parameters
     ----------
     paths
-        One log dir or several, which every worker sees. For a single partition directory the UDF takes the offset alone.
+        One log dir or several (a list, or commas between them), which every worker sees. For a single partition directory the UDF
+        takes the offset alone.
     what
         A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), or ``"record"`` for a struct of the columns of
         Spark's Kafka source with the headers.
@@ -64,13 +62,13 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
     """
     if missing not in ("null", "error"):
         refuse("missing", missing, f"must be 'null' or 'error', found {missing!r}")
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    absolute = tuple(os.path.abspath(os.fspath(path)) for path in listed)
+    absolute = tuple(os.path.abspath(path) for path in folders(paths))
     columns = (*KAFKA_COLUMNS, HEADERS) if what == RECORD else column_names([what])
     record_type = StructType([StructField(name, COLUMNS[name]) for name in columns])
     returned = record_type if what == RECORD else COLUMNS[columns[0]]
     kind = _LookUpOffset if len(absolute) == 1 and is_partition_directory(absolute[0]) else _LookUp
-    return udf(kind(absolute, columns, whole=what == RECORD, missing=missing), returned)
+    # Rows of single records: Arrow between the JVM and the worker would gain little, and needs pandas.
+    return udf(kind(absolute, columns, whole=what == RECORD, missing=missing), returned, useArrow=False)
 
 
 class _Fetch:

@@ -1,0 +1,146 @@
+"""Splits: they tile what was asked for exactly, and they are few."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from golden import CLEAN_PARTITIONS, named
+from pyspark.sql import SparkSession
+
+from offsetlog import Scan, Split
+from offsetlog.spark.options import settings_from
+from offsetlog.spark.planning import plan
+from spark_rows import CLEAN_PATH, load
+
+EVERYTHING = {"path": CLEAN_PATH, "subscribe": ",".join(sorted({golden.topic for golden in CLEAN_PARTITIONS}))}
+MANY = {"path": CLEAN_PATH, "subscribe": "g-many-entries"}
+
+
+def planned(options: dict[str, str], slots: int = 2, **more: object) -> list[tuple[Split, ...]]:
+    return plan(settings_from({**options, **{name: str(value) for name, value in more.items()}}), slots=slots)
+
+
+def check_tiling(tasks: Sequence[Sequence[Split]], expected: dict[str, tuple[int, int]]) -> None:
+    """The ranges of each partition, put in order, cover it from start to stop: no gap, nothing twice."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for split in (split for task in tasks for split in task):
+        assert split.start < split.stop
+        assert Path(split.path).is_absolute()
+        found.setdefault(f"{split.topic}-{split.partition}", []).append((split.start, split.stop))
+    for name, ranges in found.items():
+        ranges.sort()
+        assert [stop for _, stop in ranges[:-1]] == [start for start, _ in ranges[1:]], name
+    assert {name: (ranges[0][0], ranges[-1][1]) for name, ranges in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"maxBytesPerPartition": 1},
+        {"maxBytesPerPartition": 3000},
+        {"maxRecordsPerPartition": 1},
+        {"maxRecordsPerPartition": 7},
+        {"minPartitions": 2},
+        {"minPartitions": 97},
+        {"minPartitions": 60, "maxRecordsPerPartition": 50, "maxBytesPerPartition": 4000},
+    ],
+    ids=str,
+)
+def test_splits_tile_every_partition_exactly(options: dict[str, int]) -> None:
+    """Also compacted ones, with batches that no longer exist at the cuts."""
+    tasks = planned(EVERYTHING, **options)
+    check_tiling(tasks, {golden.name: (golden.start, golden.end) for golden in CLEAN_PARTITIONS if golden.start < golden.end})
+    if options:
+        rows = sum(Scan.over(task, columns=["offset"]).count() for task in tasks)
+        assert rows == sum(golden.counts[0] for golden in CLEAN_PARTITIONS)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 8])
+def test_by_default_there_are_at_most_two_tasks_a_slot(slots: int) -> None:
+    tasks = planned(EVERYTHING, slots)
+    assert 1 <= len(tasks) <= 2 * slots
+
+
+def test_small_data_still_uses_every_slot() -> None:
+    assert len(planned(EVERYTHING, 2)) == 2
+    assert len(planned(EVERYTHING, 8)) == 8
+
+
+def test_tasks_have_about_the_same_to_do() -> None:
+    sizes = [sum(split.size_bytes for split in task) for task in planned(EVERYTHING, 2)]
+    assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_task_slots_wins_over_what_is_found() -> None:
+    assert len(planned(EVERYTHING, 2, taskSlots=5)) == 5
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1500), (100, 15), (400, 4), (1499, 2), (1500, 1), (10**12, 1)])
+def test_max_records_cuts_into_near_equal_parts(most: int, count: int) -> None:
+    """Spark's arithmetic: ceil(size / most) parts, the last with the remainder."""
+    tasks = planned(MANY, maxRecordsPerPartition=most)
+    sizes = [split.stop - split.start for task in tasks for split in task]
+    assert len(tasks) == count
+    assert max(sizes) <= most
+    assert sizes[:-1] == [1500 // count] * (count - 1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 10, 1500, 5000])
+def test_min_partitions_gives_at_least_about_so_many_tasks(count: int) -> None:
+    tasks = planned(MANY, minPartitions=count)
+    assert min(count, 1500) <= len(tasks) <= max(2 * count, 4)
+    check_tiling(tasks, {"g-many-entries-0": (0, 1500)})
+
+
+def test_min_partitions_cuts_large_ranges_and_leaves_small_ones() -> None:
+    """As Spark shares them out: by size, small ones whole."""
+    tasks = planned({"path": CLEAN_PATH, "subscribe": "g-many-entries,g-roll-ms,g-recreated"}, minPartitions=10)
+    ranges = [split for task in tasks for split in task]
+    assert sum(split.topic != "g-many-entries" for split in ranges) == 2
+    assert len(tasks) >= 10
+
+
+def test_min_partitions_can_cut_within_a_batch() -> None:
+    """One batch, several tasks: then cuts by offset are the only ones there are."""
+    (golden,) = named("g-codec-zstd-0")
+    tasks = planned({"path": str(golden.directory)}, minPartitions=500)
+    assert len(tasks) >= 500
+    assert sorted(record.offset for task in tasks for record in Scan.over(task)) == [row.offset for row in golden.rows]
+
+
+def test_max_bytes_holds_but_for_single_batches() -> None:
+    (golden,) = named("g-many-entries-0")
+    largest = golden.directory.joinpath("0" * 20 + ".log").stat().st_size
+    tasks = planned({"path": str(golden.directory)}, maxBytesPerPartition=8192)
+    # Cuts are found through the index, whose entries lie up to 4 KiB apart.
+    assert len(tasks) >= largest // (8192 + 4096)
+    assert all(sum(split.size_bytes for split in task) <= 8192 + 4096 for task in tasks)
+
+
+def test_a_short_range_of_a_long_log_weighs_what_it_holds() -> None:
+    (golden,) = named("g-many-entries-0")
+    starting = '{"g-many-entries":{"0":1490}}'
+    ((split,),) = planned({"path": CLEAN_PATH, "assign": '{"g-many-entries":[0]}', "startingOffsets": starting})
+    assert (split.start, split.stop) == (1490, 1500)
+    assert split.size_bytes < golden.directory.joinpath("0" * 20 + ".log").stat().st_size / 10
+
+
+def test_two_hundred_partitions_are_read_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """A task costs tens of milliseconds; a partition should not."""
+    (golden,) = named("g-roll-ms-0")
+    for number in range(200):
+        shutil.copytree(golden.directory, tmp_path / f"tiny-{number}")
+    frame = load(spark, str(tmp_path), subscribe="tiny", taskSlots=2, columns="partition,offset")
+    assert frame.rdd.getNumPartitions() <= 4
+    rows = frame.groupBy("partition").count().collect()
+    assert len(rows) == 200
+    assert {row["count"] for row in rows} == {len(golden.rows)}
+
+
+def test_spark_runs_as_many_tasks_as_planned(spark: SparkSession) -> None:
+    assert load(spark, subscribe="g-many-entries", maxRecordsPerPartition=100).rdd.getNumPartitions() == 15
+    assert load(spark, subscribe="g-many-entries", minPartitions=3).rdd.getNumPartitions() >= 3
