@@ -29,14 +29,13 @@ def load(spark: SparkSession, path: str = CLEAN_PATH, **options: object) -> Data
 def collected(frame: DataFrame) -> PartitionRows:
     """All rows by partition, in order of offsets. The frame holds ``ALL_COLUMNS``."""
     table = frame.toArrow()
-    millis = [None if micros is None else exact(micros) for micros in table["timestamp"].cast("int64").to_pylist()]
+    millis = [exact(micros) for micros in table["timestamp"].cast("int64").to_pylist()]
     partitions: PartitionRows = {}
     for fields, timestamp in zip(table.drop_columns(["timestamp"]).to_pylist(), millis, strict=True):
         partitions.setdefault((fields["topic"], fields["partition"]), []).append(
             Row(
                 fields["offset"],
-                # Magic 0 has no timestamps: null here, -1 with the Java consumer.
-                -1 if timestamp is None else timestamp,
+                timestamp,
                 fields["timestampType"],
                 fields["leaderEpoch"],
                 fields["key"],

@@ -37,7 +37,7 @@ def test_registering_is_fine_before_and_after_it_was_found(spark: SparkSession) 
     register(session)
     assert load(session, subscribe="g-plain").where("partition = 0 and offset < 7").count() == 7
     register(session)
-    register(spark, pushdown=False)
+    register(spark)
     assert load(spark, subscribe="g-plain").count() == 600
 
 

@@ -18,7 +18,7 @@ from spark_rows import CLEAN_PATH, load, offsets, only
 PLAIN = named("g-plain-0", "g-plain-1", "g-plain-2")
 
 
-def span(**options: Any) -> dict[str, tuple[int, int]]:  # noqa: ANN401  # options of any kind
+def span(**options: Any) -> dict[str, tuple[int, int]]:  # noqa: ANN401  # options of every kind  # noqa: ANN401  # options of any kind
     """First and behind-last offset of each partition that is planned."""
     found: dict[str, tuple[int, int]] = {}
     for split in splits(CLEAN_PATH, **options):

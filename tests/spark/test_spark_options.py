@@ -11,7 +11,6 @@ import pytest
 from golden import CLEAN_LOG_DIRS
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from offsetlog import ConfigError, LogDir, OffsetOutOfRangeError
@@ -293,7 +292,7 @@ def test_source_and_reader_pickle_as_plain_values() -> None:
     options = {"path": CLEAN_PATH, "subscribe": "g-plain", "startingoffsets": json.dumps({"g-plain": {"0": 3, "1": -2, "2": 0}})}
     source = pickle.loads(pickle.dumps(OffsetLogSource(options)))
     first = pickle.loads(pickle.dumps(source.reader(source.schema())))
-    assert isinstance(first, PushdownReader)
+    assert type(first) is OffsetLogReader
     partitions = pickle.loads(pickle.dumps(first.partitions()))
 
     def plain(value: object) -> bool:
@@ -317,12 +316,12 @@ def test_without_partitions_a_task_reads_nothing() -> None:
     assert list(found.read(InputPartition(None))) == []
 
 
-def test_pushdown_false_takes_a_reader_without_the_method() -> None:
-    source = OffsetLogSource({"path": CLEAN_PATH, "subscribe": "g-empty", "pushdown": "false"})
-    found = source.reader(source.schema())
-    assert type(found) is OffsetLogReader
-    if hasattr(DataSourceReader, "pushFilters"):
-        assert "pushFilters" not in OffsetLogReader.__dict__
+def test_filters_are_taken_only_when_asked_for() -> None:
+    options = {"path": CLEAN_PATH, "subscribe": "g-empty"}
+    source = OffsetLogSource(options)
+    assert type(source.reader(source.schema())) is OffsetLogReader
+    source = OffsetLogSource({**options, "pushdown": "true"})
+    assert type(source.reader(source.schema())) is PushdownReader
 
 
 def test_records_removed_since_planning_are_an_error_or_left_out(tmp_path: Path) -> None:
@@ -352,3 +351,10 @@ def test_records_removed_since_planning_are_an_error_or_left_out(tmp_path: Path)
     with pytest.raises(FileNotFoundError):
         list(strict.read(partition))
     assert list(lenient.read(partition)) == []
+
+
+def test_the_documentation_lists_every_option_as_it_is() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `") and line.count("|") == 5]
+    shown = [option for option in OPTIONS if option.name != "paths"]
+    assert rows == [f"| `{option.name}` | {option.kind} | {option.default} | {option.doc} |" for option in shown]

@@ -1,7 +1,7 @@
 """Filters that Spark hands down, turned into what a scan can use: partitions, offsets, times, keys.
 
-Spark hands down conjunctions of simple comparisons only. What is taken in full is answered exactly here and needs no second look;
-what helps but is not the whole answer (times, sets of offsets) is used and handed back, so that Spark looks again.
+Spark hands down conjunctions of simple comparisons only. Whatever is used here is handed back too, so that Spark looks at every row
+again: what is read may be more than the filters let pass, never less.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": operator.contains,
 }
+_FROM = frozenset({"EqualTo", "EqualNullSafe", "In", "GreaterThanOrEqual"})
+_UP_TO = frozenset({"EqualTo", "EqualNullSafe", "In", "LessThanOrEqual"})
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "timestampType"})
 
 
@@ -57,8 +59,8 @@ class Pushed(NamedTuple):
         )
 
 
-def push(filters: Iterable[Any], keys: tuple[bytes, ...] | None = None) -> tuple[Pushed, list[Any]]:
-    """Take what can be used of `filters`.
+def push(filters: Iterable[Any], keys: tuple[bytes, ...] | None = None) -> Pushed:
+    """Return what `filters` leave to be read.
 
     Parameters
     ----------
@@ -67,81 +69,57 @@ def push(filters: Iterable[Any], keys: tuple[bytes, ...] | None = None) -> tuple
         have yet.
     keys
         The only keys wanted so far.
-
-    Returns
-    -------
-    tuple
-        What is left to be read, and the filters (the same objects) that Spark has to apply itself.
     """
     pushed = Pushed(keys=keys)
-    refused = []
     for wanted in filters:
-        pushed, whole = _taken(pushed, wanted)
-        if not whole:
-            refused.append(wanted)
-    return pushed, refused
+        must_fail = type(wanted).__name__ == "Not"
+        pushed = _taken(pushed, wanted.child if must_fail else wanted, must_fail=must_fail)
+    return pushed
 
 
-def _taken(pushed: Pushed, wanted: Any) -> tuple[Pushed, bool]:  # noqa: ANN401, PLR0911  # a filter of any class; one line a column
+def _taken(pushed: Pushed, wanted: Any, *, must_fail: bool) -> Pushed:  # noqa: ANN401  # a filter of any class
     test = type(wanted).__name__
-    must_fail = test == "Not"
-    if must_fail:
-        wanted = wanted.child
-        test = type(wanted).__name__
     path: tuple[str, ...] = getattr(wanted, "attribute", ())
     if len(path) != 1:
-        return pushed, False
+        return pushed
     column = path[0]
-    if test in ("IsNull", "IsNotNull"):
-        return _null_test(pushed, column, is_null=(test == "IsNull") is not must_fail)
     value = getattr(wanted, "value", None)
+    if test == "IsNull" and column in _NEVER_NULL and not must_fail:
+        return pushed._replace(nothing=True)
     if test not in _TESTS or value is None:
-        return pushed, False
+        return pushed
     if column in ("topic", "partition"):
         return _partition_test(pushed, column, test, value, must_fail=must_fail)
-    if must_fail:
-        return pushed, False
-    if column == "offset":
-        return _offset_test(pushed, test, value)
-    if column == "timestamp":
-        return _time_test(pushed, test, value), False
-    if column == "key":
-        return _key_test(pushed, test, value)
-    return pushed, False
+    by_column = {"offset": _offset_test, "timestamp": _time_test, "key": _key_test}
+    return pushed if must_fail or column not in by_column else by_column[column](pushed, test, value)
 
 
-def _null_test(pushed: Pushed, column: str, *, is_null: bool) -> tuple[Pushed, bool]:
-    if column not in _NEVER_NULL:
-        return pushed, False
-    return (pushed._replace(nothing=True) if is_null else pushed), True
-
-
-def _partition_test(pushed: Pushed, column: str, test: str, value: Any, *, must_fail: bool) -> tuple[Pushed, bool]:  # noqa: ANN401
+def _partition_test(pushed: Pushed, column: str, test: str, value: Any, *, must_fail: bool) -> Pushed:  # noqa: ANN401
     kind = str if column == "topic" else int
     values = value if test == "In" else [value]
     if not all(isinstance(item, kind) for item in values):
         # A null in a list: never true, never false. Spark knows what follows from that.
-        return pushed, False
+        return pushed
     plain = tuple(value) if test == "In" else value
-    return pushed._replace(conditions=(*pushed.conditions, (column, test, plain, must_fail))), True
+    return pushed._replace(conditions=(*pushed.conditions, (column, test, plain, must_fail)))
 
 
-def _offset_test(pushed: Pushed, test: str, value: Any) -> tuple[Pushed, bool]:  # noqa: ANN401
+def _offset_test(pushed: Pushed, test: str, value: Any) -> Pushed:  # noqa: ANN401
     values = [item for item in value if item is not None] if test == "In" else [value]
     if not all(isinstance(item, int) for item in values):
-        return pushed, False
+        return pushed
     if not values:
-        return pushed._replace(nothing=True), True
+        return pushed._replace(nothing=True)
     start, stop = pushed.start, pushed.stop
-    if test in ("EqualTo", "EqualNullSafe", "In", "GreaterThanOrEqual"):
+    if test in _FROM:
         start = max(start, min(values))
     elif test == "GreaterThan":
         start = max(start, value + 1)
-    if test in ("EqualTo", "EqualNullSafe", "In", "LessThanOrEqual"):
+    if test in _UP_TO:
         stop = _lower(stop, max(values) + 1)
     elif test == "LessThan":
         stop = _lower(stop, value)
-    return pushed._replace(start=start, stop=stop), test != "In"
+    return pushed._replace(start=start, stop=stop)
 
 
 def _time_test(pushed: Pushed, test: str, value: Any) -> Pushed:  # noqa: ANN401
@@ -151,27 +129,25 @@ def _time_test(pushed: Pushed, test: str, value: Any) -> Pushed:  # noqa: ANN401
     start, stop = pushed.start_timestamp, pushed.stop_timestamp
     # Records have whole ms, Spark's literals have us.
     floor, ceiling = (max(values) - _EPOCH) // _MILLISECOND, millis(min(values))
-    if test in ("EqualTo", "EqualNullSafe", "In", "GreaterThanOrEqual"):
+    if test in _FROM:
         start = _higher(start, ceiling)
     elif test == "GreaterThan":
         start = _higher(start, floor + 1)
-    if test in ("EqualTo", "EqualNullSafe", "In", "LessThanOrEqual"):
+    if test in _UP_TO:
         stop = _lower(stop, floor + 1)
     elif test == "LessThan":
         stop = _lower(stop, ceiling)
     return pushed._replace(start_timestamp=start, stop_timestamp=stop)
 
 
-def _key_test(pushed: Pushed, test: str, value: Any) -> tuple[Pushed, bool]:  # noqa: ANN401
-    if test not in ("EqualTo", "EqualNullSafe", "In"):
-        return pushed, False
+def _key_test(pushed: Pushed, test: str, value: Any) -> Pushed:  # noqa: ANN401
     values = [item for item in value if item is not None] if test == "In" else [value]
-    if not all(isinstance(item, (bytes, bytearray)) for item in values):
-        return pushed, False
+    if test not in ("EqualTo", "EqualNullSafe", "In") or not all(isinstance(item, (bytes, bytearray)) for item in values):
+        return pushed
     keys = tuple(dict.fromkeys(bytes(item) for item in values))
     if pushed.keys is not None:
         keys = tuple(key for key in pushed.keys if key in keys)
-    return pushed._replace(keys=keys, nothing=pushed.nothing or not keys), True
+    return pushed._replace(keys=keys, nothing=pushed.nothing or not keys)
 
 
 def millis(when: datetime) -> int:

@@ -81,7 +81,7 @@ class Settings(NamedTuple):
     max_records: int | None = None  # maxRecordsPerPartition
     max_bytes: int | None = None  # maxBytesPerPartition
     task_slots: int | None = None
-    pushdown: bool = True
+    pushdown: bool = False
     verify_checksums: bool = True  # verifyCrc
     mapped: bool = False
     max_batch_bytes: int | None = None
@@ -158,7 +158,7 @@ def settings_from(options: Mapping[str, str]) -> Settings:
         max_records=values.get("maxRecordsPerPartition"),
         max_bytes=values.get("maxBytesPerPartition"),
         task_slots=values.get("taskSlots"),
-        pushdown=values.get("pushdown", True),
+        pushdown=values.get("pushdown", False),
         verify_checksums=values.get("verifyCrc", True),
         mapped=values.get("mapped", False),
         max_batch_bytes=values.get("maxBatchBytes"),
@@ -435,7 +435,7 @@ OPTIONS = (
     Option("maxRecordsPerPartition", "long", "", _long, "At most so many offsets in a task, as in Spark's Kafka source."),
     Option("maxBytesPerPartition", "bytes", "", _long, "At most about so many bytes on disk in a task; a single batch may be larger."),
     Option("taskSlots", "int", "CPUs of the driver", _int, "How many tasks the cluster runs at once. Without the options above, a query gets at most twice as many tasks, and more only so that none reads over 512 MiB."),
-    Option("pushdown", "boolean", "true", _boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records."),
+    Option("pushdown", "boolean", "false", _boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records. Only for a frame that is used in one place: see [Filters](#filters)."),
     Option("verifyCrc", "boolean", "true", _boolean, "Check the checksum of every batch."),
     Option("mapped", "boolean", "false", _boolean, "Read through memory maps: faster, only for copies that nobody writes to."),
     Option("maxBatchBytes", "bytes", "64 MiB", _long, "Largest batch on disk that is accepted."),

@@ -33,7 +33,6 @@ __all__ = ["OffsetLogReader", "OffsetLogSource", "PushdownReader", "batches", "r
 logger = logging.getLogger("offsetlog")
 
 FORMAT = "offsetlog"
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 class OffsetLogSource(DataSource):
@@ -157,16 +156,23 @@ class OffsetLogReader(DataSourceReader):
 
 
 class PushdownReader(OffsetLogReader):
-    """The same, with Spark's filters where Spark hands them down (4.1 and later, when the session's conf says so)."""
+    """The same, with Spark's filters where Spark hands them down (4.1 and later, when the session's conf says so).
+
+    Taken only with the option ``pushdown``. PySpark (up to 4.3 at least) keeps what a reader planned under filters for the loaded
+    frame and uses it for *every* scan of that frame: after ``frame.where("offset < 5").count()``, ``frame.count()`` reads as if it
+    had the filter too, and of two filtered branches in one query both read what the last one asked for. No reader can see that,
+    whatever it hands back; so filters are used only for frames whose maker says that they are used in one place.
+    """
 
     @property
     def pushFilters(self) -> _PushFilters:  # noqa: N802  # PySpark's name; see _PushFilters
         """What Spark calls with the filters of the query, on the driver, before :meth:`partitions`."""
         return _PushFilters(self)
 
-    def _push(self, filters: Iterable[Any]) -> list[Any]:
-        self._pushed, refused = push(filters, self._settings.keys)
-        return refused
+    def _push(self, filters: list[Any]) -> Iterable[Any]:
+        self._pushed = push(filters, self._settings.keys)
+        # All go back: Spark looks at the rows again, which costs little beside reading them.
+        return filters
 
 
 class _PushFilters:
@@ -243,18 +249,16 @@ def _still_there(splits: Sequence[Split], settings: Settings) -> list[Split]:
     return left
 
 
-def register(spark: SparkSession, *, pushdown: bool = True) -> None:
-    """Register the format with a session, and let Spark hand filters down to it.
+def register(spark: SparkSession) -> None:
+    """Register the format with a session.
 
     The format is found by its name without this, wherever ``offsetlog`` is installed. Registering makes the first use faster, as
-    Spark need not look for it, and switches on ``spark.sql.python.filterPushdown.enabled`` (PySpark 4.1 and later).
+    Spark need not look for it.
 
     Parameters
     ----------
     spark
         The session.
-    pushdown
-        Whether to set that conf. It holds for all Python sources of the session.
     """
     try:
         spark.dataSource.register(OffsetLogSource)
@@ -262,5 +266,3 @@ def register(spark: SparkSession, *, pushdown: bool = True) -> None:
         # PySpark 4.0 refuses a name that it has found by itself before; it is the same class.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
-    if pushdown and hasattr(DataSourceReader, "pushFilters"):
-        spark.conf.set(PUSHDOWN_CONF, "true")
