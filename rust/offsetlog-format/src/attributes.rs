@@ -77,6 +77,18 @@ impl Attributes {
         )
     }
 
+    /// The bits that Kafka knows, with another timestamp type: what a leader writes when it changes the type.
+    #[must_use]
+    pub const fn with_timestamp_type(self, log_append_time: bool) -> Self {
+        let known = Self::CODEC | Self::TRANSACTIONAL | Self::CONTROL | Self::DELETE_HORIZON;
+        let kind = if log_append_time {
+            Self::LOG_APPEND_TIME
+        } else {
+            0
+        };
+        Self(self.0 & known | kind)
+    }
+
     /// The same with the transactional bit.
     #[must_use]
     pub const fn transactional(self) -> Self {

@@ -314,20 +314,37 @@ impl BatchHeader {
 
     /// Appends the 61 bytes of a magic 2 header; the checksum is written as it stands in `crc`.
     pub fn write_v2(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; BATCH_HEADER_V2_BYTES];
+        self.write_v2_at(&mut bytes);
+        out.extend_from_slice(&bytes);
+    }
+
+    /// The same into an array.
+    pub fn write_v2_at(&self, out: &mut [u8; BATCH_HEADER_V2_BYTES]) {
         let base_offset = self.base_offset.unwrap_or(self.last_offset);
-        out.extend_from_slice(&base_offset.to_be_bytes());
-        out.extend_from_slice(&((self.size_bytes - LOG_OVERHEAD_BYTES) as i32).to_be_bytes());
-        out.extend_from_slice(&self.leader_epoch.to_be_bytes());
-        out.push(2);
-        out.extend_from_slice(&self.crc.to_be_bytes());
-        out.extend_from_slice(&self.attributes.0.to_be_bytes());
-        out.extend_from_slice(&((self.last_offset - base_offset) as i32).to_be_bytes());
-        out.extend_from_slice(&self.base_timestamp.to_be_bytes());
-        out.extend_from_slice(&self.max_timestamp.to_be_bytes());
-        out.extend_from_slice(&self.producer_id.to_be_bytes());
-        out.extend_from_slice(&self.producer_epoch.to_be_bytes());
-        out.extend_from_slice(&self.base_sequence.to_be_bytes());
-        out.extend_from_slice(&self.record_count.to_be_bytes());
+        let mut rest = out.as_mut_slice();
+        let mut put = |bytes: &[u8]| {
+            // The fields are 61 bytes together, as the array is.
+            if let Some((field, behind)) =
+                core::mem::take(&mut rest).split_at_mut_checked(bytes.len())
+            {
+                field.copy_from_slice(bytes);
+                rest = behind;
+            }
+        };
+        put(&base_offset.to_be_bytes());
+        put(&((self.size_bytes - LOG_OVERHEAD_BYTES) as i32).to_be_bytes());
+        put(&self.leader_epoch.to_be_bytes());
+        put(&[2]);
+        put(&self.crc.to_be_bytes());
+        put(&self.attributes.0.to_be_bytes());
+        put(&((self.last_offset - base_offset) as i32).to_be_bytes());
+        put(&self.base_timestamp.to_be_bytes());
+        put(&self.max_timestamp.to_be_bytes());
+        put(&self.producer_id.to_be_bytes());
+        put(&self.producer_epoch.to_be_bytes());
+        put(&self.base_sequence.to_be_bytes());
+        put(&self.record_count.to_be_bytes());
     }
 }
 

@@ -9,6 +9,16 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
+/// CRC-32C of `parts` one behind the other.
+#[must_use]
+pub fn crc32c_of(parts: &[&[u8]]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    for part in parts {
+        digest.update(part);
+    }
+    digest.finalize() as u32
+}
+
 /// CRC-32 as in zlib of `bytes`: messages of magic 0 and 1, from `magic` to the end.
 #[inline]
 #[must_use]
@@ -55,6 +65,7 @@ mod tests {
     #[test]
     fn check_values() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c_of(&[b"1234", b"", b"56789"]), 0xe306_9283);
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 }

@@ -40,6 +40,8 @@ pub enum Part {
     MetaProperties,
     /// A `.kafka_cleanshutdown` file.
     CleanShutdown,
+    /// The file of ours that keeps a topic's settings beside its data.
+    Settings,
     /// The name of a file in a partition directory.
     FileName,
     /// The name of a partition directory.
@@ -71,6 +73,7 @@ impl Part {
             Self::PartitionMetadata => "partition metadata",
             Self::MetaProperties => "meta.properties",
             Self::CleanShutdown => "clean shutdown marker",
+            Self::Settings => "settings file",
             Self::FileName => "file name",
             Self::DirectoryName => "directory name",
             Self::TopicName => "topic name",

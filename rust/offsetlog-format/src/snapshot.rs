@@ -151,27 +151,47 @@ const BUCKET_MAXIMUM: usize = 8;
 /// `HashMap` would write them. Gives the map's table size.
 ///
 /// `table_size` is what an earlier call gave for the same map, or [`HASH_TABLE_MINIMUM`]: the table never shrinks, also when
-/// producers expire. Buckets of more than eight in a table of 64 or more are kept in order of insertion, where Java makes a
+/// producers expire. Who has the map itself follows its table with [`hash_table_after`] and sorts with [`sort_by_bucket`].
+/// Buckets of more than eight in a table of 64 or more are kept in order of insertion, where Java makes a
 /// tree; ids that collide so often are rare, and readers take any order.
 pub fn sort_as_hash_map(entries: &mut [ProducerSnapshotEntry], table_size: usize) -> usize {
     let mut table = table_size
         .clamp(HASH_TABLE_MINIMUM, HASH_TABLE_MAXIMUM)
         .next_power_of_two();
     for (count, entry) in entries.iter().enumerate() {
-        if table < TREE_TABLE_MINIMUM {
-            let bucket = bucket_of(entry.producer_id, table);
-            let earlier = entries.iter().take(count);
-            let same = earlier.filter(|other| bucket_of(other.producer_id, table) == bucket);
-            if same.count() >= BUCKET_MAXIMUM {
-                table *= 2;
-            }
-        }
-        if count + 1 > table / 4 * 3 && table < HASH_TABLE_MAXIMUM {
+        let earlier = entries.iter().take(count).map(|other| other.producer_id);
+        table = hash_table_after(table, entry.producer_id, count, earlier);
+    }
+    sort_by_bucket(entries, table);
+    table
+}
+
+/// Table size of a Java `HashMap` of size `table` after `producer_id` was put into it, new, beside the `count` ids of `earlier`
+/// in any order. These are looked at only while the table is small.
+#[must_use]
+pub fn hash_table_after(
+    mut table: usize,
+    producer_id: i64,
+    count: usize,
+    earlier: impl Iterator<Item = i64>,
+) -> usize {
+    if table < TREE_TABLE_MINIMUM {
+        let bucket = bucket_of(producer_id, table);
+        let same = earlier.filter(|&other| bucket_of(other, table) == bucket);
+        if same.count() >= BUCKET_MAXIMUM {
             table *= 2;
         }
     }
-    entries.sort_by_key(|entry| bucket_of(entry.producer_id, table));
+    if count + 1 > table / 4 * 3 && table < HASH_TABLE_MAXIMUM {
+        table *= 2;
+    }
     table
+}
+
+/// Sorts entries, given in the order in which their producers were first seen, by their buckets in a Java `HashMap` of this
+/// table size, a power of two.
+pub fn sort_by_bucket(entries: &mut [ProducerSnapshotEntry], table: usize) {
+    entries.sort_by_key(|entry| bucket_of(entry.producer_id, table));
 }
 
 /// The bucket of a boxed Java `long` in a table of a power of two.
