@@ -1,15 +1,22 @@
 //! The four codecs, one-shot into a buffer that is kept from batch to batch.
 //!
 //! Each module reads every framing that Kafka's own clients and librdkafka write, and refuses what Kafka refuses
-//! (FORMAT.md «Compression»). None of them believes a length it has not seen the bytes for.
+//! (FORMAT.md «Compression»). None of them believes a length it has not seen the bytes for. Each writes what
+//! Kafka's Java code writes, byte for byte; zstd does where the library has the version of Kafka's.
 
+mod compressor;
 mod gzip;
 mod lz4;
 mod snappy;
+mod snappy_block;
 mod zstd;
 
 #[cfg(test)]
+mod compressor_tests;
+#[cfg(test)]
 mod tests;
+
+pub(crate) use compressor::Compressor;
 
 use crate::error::{Error, ErrorKind};
 use offsetlog_format::Codec;

@@ -2,6 +2,7 @@
 //!
 //! Nothing above this module names `std::fs`. It knows files and directories, not what is in them.
 
+mod lock;
 mod map;
 mod real;
 
@@ -10,8 +11,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use lock::Lock;
 pub use map::Map;
-pub use real::RealDisk;
+pub use real::{RealDisk, wall_clock};
 
 /// A directory's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,19 @@ pub enum Access {
     Write,
     /// For reading and writing; the file must not be there yet.
     Create,
+    /// For reading and writing; made if it is not there, otherwise as it is.
+    WriteOrCreate,
+    /// For reading and writing; made if it is not there, otherwise emptied.
+    Replace,
+}
+
+/// How a file is locked against other processes and other openings of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// Many may hold it; keeps exclusive ones out.
+    Shared,
+    /// One may hold it.
+    Exclusive,
 }
 
 /// A file system.
@@ -101,8 +116,15 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The process that holds a lock which would keep an exclusive POSIX lock on the whole file away: a broker holds one on the
-    /// log dir's `.lock`. `Some(None)` when it is held but the holder is not known; `None` when it is free or there is no file.
+    /// Locks a file, made if it is not there, without waiting. The lock ends when the value is dropped or the process ends; a
+    /// child process does not hold it against its parent. `None` when somebody else holds one that conflicts.
+    ///
+    /// # Errors
+    /// The system's.
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>>;
+
+    /// The process that holds a lock which would keep a shared one on the whole file away: a broker holds one on the log dir's
+    /// `.lock`, a writer of ours on its partition's. `Some(None)` when it is held but the holder is not known; `None` when it is free or there is no file.
     ///
     /// # Errors
     /// The system's.
@@ -128,6 +150,19 @@ pub trait DiskFile: Debug + Send + Sync {
     /// # Errors
     /// The system's; a part may have been written.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+
+    /// Writes `parts` one behind the other from `position` on, in one call where the system can.
+    ///
+    /// # Errors
+    /// The system's; a part may have been written.
+    fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {
+        let mut position = position;
+        for part in parts {
+            self.write_at(part, position)?;
+            position += part.len() as u64;
+        }
+        Ok(())
+    }
 
     /// Cuts or extends the file.
     ///
@@ -168,4 +203,41 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
     Ok(bytes)
+}
+
+/// Puts a new file in the place of an old one, whose readers keep what they have open or mapped. Not synced.
+///
+/// # Errors
+/// The system's. The old file is then still there.
+pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary(path);
+    let file = disk.open(&temporary, Access::Replace)?;
+    if !bytes.is_empty() {
+        file.write_at(bytes, 0)?;
+    }
+    disk.rename(&temporary, path)
+}
+
+fn temporary(path: &Path) -> std::path::PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(offsetlog_format::name::TEMPORARY_SUFFIX);
+    temporary.into()
+}
+
+/// Writes a small file so that after a crash the old or the new one is there, never a mixture: a `.tmp` beside it, synced and
+/// renamed over it, then the directory synced. A `.tmp` that an earlier crash left is overwritten.
+///
+/// # Errors
+/// The system's. The old file is then still there.
+pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary(path);
+    let file = disk.open(&temporary, Access::Replace)?;
+    file.write_at(bytes, 0)?;
+    file.sync_all()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    match path.parent() {
+        Some(parent) => disk.sync_directory(parent),
+        None => Ok(()),
+    }
 }

@@ -3,6 +3,8 @@
 //! An error starts as a [`FormatError`] or an [`io::Error`] and gains its path, position and offset as it climbs. The texts say
 //! what is wrong, then found and expected, then where; the last words, if any, are what to do.
 
+mod text;
+
 use offsetlog_format::{Codec, Fault, FormatError, Part};
 use std::fmt;
 use std::io;
@@ -19,6 +21,7 @@ struct Inner {
     path: Option<PathBuf>,
     position: Option<u64>,
     offset: Option<i64>,
+    advice: Option<&'static str>,
 }
 
 /// What is wrong.
@@ -91,6 +94,109 @@ pub enum ErrorKind {
         /// What was met.
         seen: u64,
     },
+    /// A batch of an idempotent producer that does not follow its last one.
+    OutOfOrderSequence {
+        /// The producer.
+        producer_id: i64,
+        /// Epoch of the batch.
+        producer_epoch: i16,
+        /// Sequence of the batch's first record.
+        found: i32,
+        /// The sequence that would follow.
+        expected: i32,
+    },
+    /// A batch or marker whose producer epoch is behind.
+    ProducerFenced {
+        /// The producer.
+        producer_id: i64,
+        /// Epoch of the batch.
+        found: i16,
+        /// Lowest epoch that would do.
+        minimum: i16,
+    },
+    /// A marker of a transaction coordinator that another one has replaced.
+    TransactionCoordinatorFenced {
+        /// The producer.
+        producer_id: i64,
+        /// Coordinator epoch of the marker.
+        found: i32,
+        /// Coordinator epoch of the producer's last marker.
+        minimum: i32,
+    },
+    /// A batch that is not transactional while a transaction of its producer is open.
+    InvalidTxnState {
+        /// The producer.
+        producer_id: i64,
+        /// First offset of the open transaction.
+        first_offset: i64,
+    },
+    /// An append that is refused for what a record or the batch itself is.
+    RecordRefused {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A record's timestamp too far from now, or of the wrong kind.
+    InvalidTimestamp {
+        /// Number of the record in its batch, -1 where it is not known.
+        slot: i64,
+        /// Its timestamp in milliseconds since 1970.
+        timestamp: i64,
+        /// The time of the append.
+        now: i64,
+        /// `message.timestamp.before.max.ms`.
+        before: i64,
+        /// `message.timestamp.after.max.ms`.
+        after: i64,
+    },
+    /// A batch above `max.message.bytes`.
+    RecordTooLarge {
+        /// Its size in bytes, header included.
+        size: u64,
+        /// The setting.
+        maximum: i64,
+    },
+    /// An append above `segment.bytes`.
+    RecordBatchTooLarge {
+        /// Its size in bytes.
+        size: u64,
+        /// The setting.
+        maximum: i64,
+    },
+    /// The batches of a follower's append do not ascend.
+    OffsetsOutOfOrder,
+    /// A follower's append begins below the log end offset.
+    UnexpectedAppendOffset {
+        /// First offset of the append.
+        found: i64,
+        /// Where the log ends.
+        log_end_offset: i64,
+    },
+    /// An append whose offsets are further apart than a segment is wide.
+    AppendTooWide {
+        /// Base offset of the segment.
+        base_offset: i64,
+        /// Last offset of the append.
+        last_offset: i64,
+    },
+    /// Somebody else writes.
+    Locked {
+        /// The process that holds the lock, where it is known.
+        pid: Option<i32>,
+    },
+    /// The log was closed.
+    Closed,
+    /// An earlier failure left the files in a state that is not known.
+    Poisoned {
+        /// That failure.
+        first: String,
+    },
+    /// A codec refused to compress.
+    Compression {
+        /// The codec.
+        codec: Codec,
+        /// What it said.
+        reason: String,
+    },
     /// An argument that makes no sense.
     Argument {
         /// Its name.
@@ -109,13 +215,13 @@ impl ErrorKind {
         match self {
             Self::Io { .. } => "OSError",
             Self::CorruptBatch(_) => "CorruptBatchError",
-            Self::InvalidRecord(_) => "InvalidRecordError",
+            Self::InvalidRecord(_) | Self::RecordRefused { .. } => "InvalidRecordError",
             Self::UnsupportedMagic(_) => "UnsupportedMagicError",
             Self::UnsupportedCodec(_) => "UnsupportedCodecError",
             Self::UnsupportedVersion(_) => "UnsupportedVersionError",
             Self::Decompression { .. } => "DecompressionError",
             Self::OffsetOrder(_) => "OffsetOrderError",
-            Self::OffsetOverflow(_) => "OffsetOverflowError",
+            Self::OffsetOverflow(_) | Self::AppendTooWide { .. } => "OffsetOverflowError",
             Self::CorruptIndex(_) => "CorruptIndexError",
             Self::CorruptTxnIndex(_) => "CorruptTxnIndexError",
             Self::CorruptSnapshot(_) => "CorruptSnapshotError",
@@ -131,6 +237,19 @@ impl ErrorKind {
                     "LimitExceededError"
                 }
             }
+            Self::OutOfOrderSequence { .. } => "OutOfOrderSequenceError",
+            Self::ProducerFenced { .. } => "ProducerFencedError",
+            Self::TransactionCoordinatorFenced { .. } => "TransactionCoordinatorFencedError",
+            Self::InvalidTxnState { .. } => "InvalidTxnStateError",
+            Self::InvalidTimestamp { .. } => "InvalidTimestampError",
+            Self::RecordTooLarge { .. } => "RecordTooLargeError",
+            Self::RecordBatchTooLarge { .. } => "RecordBatchTooLargeError",
+            Self::OffsetsOutOfOrder => "OffsetsOutOfOrderError",
+            Self::UnexpectedAppendOffset { .. } => "UnexpectedAppendOffsetError",
+            Self::Locked { .. } => "LogLockedError",
+            Self::Closed => "LogClosedError",
+            Self::Poisoned { .. } => "LogPoisonedError",
+            Self::Compression { .. } => "CompressionError",
             Self::Argument { .. } => "ConfigError",
             Self::Interrupted => "KeyboardInterrupt",
         }
@@ -192,6 +311,7 @@ impl Error {
             path: None,
             position: None,
             offset: None,
+            advice: None,
         }))
     }
 
@@ -228,6 +348,12 @@ impl Error {
     /// Adds the base offset of the batch, unless one is known.
     pub(crate) fn at_offset(mut self, offset: i64) -> Self {
         self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Adds what to do.
+    pub(crate) fn advise(mut self, advice: &'static str) -> Self {
+        self.0.advice.get_or_insert(advice);
         self
     }
 
@@ -275,122 +401,6 @@ impl Error {
                 self.0.kind,
                 ErrorKind::Decompression { .. } | ErrorKind::SegmentTooLarge { .. }
             )
-    }
-
-    fn found_and_expected(&self) -> Option<(String, String)> {
-        if let ErrorKind::SegmentTooLarge { size } = &self.0.kind {
-            return Some((
-                format!("{size} bytes"),
-                format!("at most {} bytes", i32::MAX),
-            ));
-        }
-        Some(match self.0.kind.fault()?.fault {
-            Fault::Truncated { needed, available } => {
-                (format!("{available} bytes"), format!("{needed} bytes"))
-            }
-            Fault::UnknownMagic { found } => (found.to_string(), "0, 1 or 2".into()),
-            Fault::Length {
-                found,
-                minimum,
-                maximum,
-            }
-            | Fault::OffsetOrder {
-                found,
-                minimum,
-                maximum,
-            } => (found.to_string(), format!("{minimum} to {maximum}")),
-            Fault::Checksum {
-                stored, computed, ..
-            } => (format!("{stored:#010x}"), format!("{computed:#010x}")),
-            Fault::Count { found, expected } => (found.to_string(), expected.to_string()),
-            Fault::Codec { found } => (found.to_string(), "0 to 4".into()),
-            Fault::Version { found, maximum } => (found.to_string(), format!("up to {maximum}")),
-            _ => return None,
-        })
-    }
-
-    fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lead = "; ";
-        if let Some(path) = &self.0.path {
-            write!(f, "{lead}{}", short_path(path))?;
-            lead = " ";
-        }
-        if let Some(position) = self.0.position {
-            write!(f, "{lead}position {position}")?;
-            lead = ", ";
-        }
-        if let Some(offset) = self.0.offset {
-            write!(
-                f,
-                "{}base offset {offset}",
-                if lead == " " { ", " } else { lead }
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// The last two names of a path, escaped: which partition and which file. The whole path is an attribute.
-fn short_path(path: &Path) -> String {
-    let names: Vec<_> = path.components().rev().take(2).collect();
-    let short: PathBuf = names.into_iter().rev().collect();
-    short
-        .to_string_lossy()
-        .chars()
-        .flat_map(|c| {
-            let safe =
-                !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if safe {
-                vec![c]
-            } else {
-                c.escape_default().collect()
-            }
-        })
-        .collect()
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.kind {
-            ErrorKind::Io { source, operation } => write!(f, "cannot {operation}: {source}")?,
-            ErrorKind::Decompression { codec, reason } => {
-                write!(f, "{codec} decompression failed: {reason}")?;
-            }
-            ErrorKind::LogDir { reason } => f.write_str(reason)?,
-            ErrorKind::SegmentTooLarge { size } => write!(
-                f,
-                "segment of {size} bytes found, at most {} bytes expected",
-                i32::MAX
-            )?,
-            ErrorKind::OffsetOutOfRange {
-                requested,
-                log_start_offset,
-                log_end_offset,
-            } => {
-                write!(f, "offset {requested} is out of range: ")?;
-                if log_start_offset >= log_end_offset {
-                    write!(f, "the log is empty at {log_end_offset}")?;
-                } else {
-                    write!(
-                        f,
-                        "readable offsets are {log_start_offset} to {}",
-                        log_end_offset - 1
-                    )?;
-                }
-            }
-            ErrorKind::Limit { name, limit, seen } => write!(
-                f,
-                "limit {name} reached: {seen} met, {limit} allowed; open with a higher {name} to read on"
-            )?,
-            ErrorKind::Argument { name, reason } => write!(f, "{name}: {reason}")?,
-            ErrorKind::Interrupted => f.write_str("interrupted")?,
-            kind => {
-                if let Some(error) = kind.fault() {
-                    write!(f, "{error}")?;
-                }
-            }
-        }
-        self.write_place(f)
     }
 }
 

@@ -35,7 +35,9 @@
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
+mod batch_builder;
 mod codec;
+mod config;
 pub mod disk;
 mod error;
 mod limits;
@@ -44,12 +46,18 @@ mod log_dir;
 mod records;
 mod segment;
 
+pub use batch_builder::{BatchBuilder, Producer};
+pub use config::{
+    CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas, nearest_setting,
+    settings,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use log::{
-    AbortedTransaction, Batch, BatchInfo, Batches, FetchOptions, FetchResult, IndexEntry,
-    Interrupt, Isolation, Location, Log, OffsetAndTimestamp, OpenOptions, Record, Scan,
-    ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, sequence_of,
+    AbortedTransaction, AppendInfo, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches, Clock,
+    Cut, FetchOptions, FetchResult, IndexEntry, Interrupt, Isolation, Location, Log, MarkerOptions,
+    OffsetAndTimestamp, OpenOptions, Record, RecoverOptions, RecoveryReport, Scan, ScanOptions,
+    ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
 };
 pub use log_dir::{LogDir, TopicPartition};
 pub use offsetlog_format as format;

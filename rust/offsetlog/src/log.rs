@@ -3,17 +3,20 @@
 //! A [`Log`] is opened from a directory `topic-partition` and takes no lock, makes no file and writes nothing. It works on a view:
 //! the segments and sizes at one moment. A new view is taken when somebody asks beyond the known end or for the end itself.
 
+mod appender;
 mod batches;
 mod filter;
 mod look_up;
 mod named_offsets;
 mod open;
+mod producers;
 mod scan;
 mod split;
 mod time;
 mod transactions;
 mod values;
 mod view;
+mod write;
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,6 +25,10 @@ use crate::segment::Directory;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use appender::{
+    AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, RecoverOptions, RecoveryReport,
+    WriteOptions, recover,
+};
 pub use batches::Batches;
 pub use look_up::{FetchOptions, FetchResult};
 pub use scan::{Batch, Scan, ScanOptions, ScanRange, ScanStatistics};
@@ -31,6 +38,7 @@ pub use values::{
     SegmentInfo, sequence_of,
 };
 
+pub(crate) use crate::segment::ends::Ends;
 #[cfg(feature = "arrow")]
 pub(crate) use filter::{Filter, Selection, Verdict};
 pub(crate) use look_up::Scratch;
@@ -38,6 +46,9 @@ pub(crate) use view::View;
 
 /// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Milliseconds since 1970: every decision about time comes from here.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// How a log is opened.
 #[derive(Clone)]
@@ -51,6 +62,8 @@ pub struct OpenOptions {
     pub interrupt: Option<Interrupt>,
     /// The file system.
     pub disk: Arc<dyn Disk>,
+    /// The time, asked by whoever appends.
+    pub clock: Clock,
 }
 
 impl Default for OpenOptions {
@@ -60,6 +73,7 @@ impl Default for OpenOptions {
             mapped: false,
             interrupt: None,
             disk: Arc::new(crate::disk::RealDisk),
+            clock: Arc::new(crate::disk::wall_clock),
         }
     }
 }
@@ -103,6 +117,8 @@ struct Inner {
     warnings: Vec<String>,
     view: RwLock<Arc<View>>,
     scratch: Mutex<Vec<Scratch>>,
+    /// The writer, in a log that was opened for appending.
+    appender: Option<Mutex<appender::Appender>>,
 }
 
 impl Log {

@@ -3,7 +3,11 @@
 //! A segment knows its own files and nothing of its neighbours but the offset at which the next one begins. Files are opened on
 //! first use; [`Segment::close`] forgets them, so that a log of any length needs few descriptors.
 
+pub(crate) mod active;
+pub(crate) mod ends;
 pub(crate) mod find;
+pub(crate) mod index_file;
+pub(crate) mod indexing;
 pub(crate) mod offset_index;
 pub(crate) mod time_index;
 pub(crate) mod walk;
@@ -11,6 +15,7 @@ pub(crate) mod walk;
 use crate::disk::{Access, Disk, DiskFile, FileStat, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+use ends::Ends;
 use offset_index::OffsetIndex;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -26,6 +31,8 @@ pub(crate) struct Directory {
     pub(crate) map_indexes: bool,
     /// Whether `.log` files may be mapped: the caller said that nobody writes them.
     pub(crate) map_logs: bool,
+    /// Where the log begins and ends while this process writes it.
+    pub(crate) ends: Option<Arc<Ends>>,
 }
 
 /// A segment of a log, opened on first use.
@@ -140,9 +147,16 @@ impl OpenSegment {
             .disk
             .open(&path, Access::Read)
             .map_err(|error| Error::io("open", &path, error))?;
-        let stat = file
+        let mut stat = file
             .stat()
             .map_err(|error| Error::io("look at", &path, error))?;
+        // What a writer of this process has not finished, or has preallocated, is no part of the log.
+        let written = directory
+            .ends
+            .as_ref()
+            .filter(|_| segment.is_active())
+            .and_then(|ends| ends.written(segment.base_offset));
+        stat.size = stat.size.min(written.unwrap_or(u64::MAX));
         if stat.size > i32::MAX as u64 {
             return Err(Error::new(ErrorKind::SegmentTooLarge { size: stat.size }).at_path(&path));
         }
@@ -179,6 +193,6 @@ impl OpenSegment {
     }
 }
 
-fn segment_path(directory: &Path, base_offset: i64, suffix: &str) -> PathBuf {
+pub(crate) fn segment_path(directory: &Path, base_offset: i64, suffix: &str) -> PathBuf {
     directory.join(format!("{base_offset:020}{suffix}"))
 }

@@ -2,9 +2,19 @@
 //! the header checksum of magic 0 is wrong by history, content checksums are not looked at, and only the first frame counts.
 
 use super::{CodecError, Output};
+use lz4::block::CompressionMode;
 use twox_hash::XxHash32;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// What Kafka writes: version 1 with independent blocks, no checksums, no content size; blocks of 64 KiB.
+const DESCRIPTOR: [u8; 2] = [0x60, 0x40];
+const BLOCK_BYTES: usize = 64 * 1024;
+/// A block may become longer by a byte for each 255 and 16 more.
+const BLOCK_BOUND: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
+/// The high bit of a block's size.
+const STORED: u32 = 1 << 31;
+/// The level that is no level of the high compressor but the fast one; Kafka kept its old default so.
+pub(super) const FAST_LEVEL: i32 = 9;
 
 /// The flags of a frame descriptor.
 struct Flags(u8);
@@ -124,4 +134,42 @@ fn decompress_block(
             CodecError::bad(error)
         }
     })
+}
+
+/// Appends the frame that Kafka writes. `block` is kept between calls.
+///
+/// `magic` 0 gets the historic header checksum, which covers the frame's magic number too.
+pub(super) fn compress(
+    level: i32,
+    magic: i8,
+    input: &[u8],
+    block: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let mut header = [0; 6];
+    for (place, byte) in header.iter_mut().zip(MAGIC.into_iter().chain(DESCRIPTOR)) {
+        *place = byte;
+    }
+    let covered: &[u8] = if magic == 0 { &header } else { &DESCRIPTOR };
+    let checksum = (XxHash32::oneshot(0, covered) >> 8) as u8;
+    out.extend_from_slice(&header);
+    out.push(checksum);
+    let mode = if level == FAST_LEVEL {
+        CompressionMode::DEFAULT
+    } else {
+        CompressionMode::HIGHCOMPRESSION(level)
+    };
+    block.resize(BLOCK_BOUND, 0);
+    for plain in input.chunks(BLOCK_BYTES) {
+        let length = lz4::block::compress_to_buffer(plain, Some(mode), false, block)
+            .map_err(CodecError::bad)?;
+        let (mark, bytes) = match block.get(..length) {
+            Some(compressed) if length < plain.len() => (0, compressed),
+            _ => (STORED, plain),
+        };
+        out.extend_from_slice(&(bytes.len() as u32 | mark).to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+    out.extend_from_slice(&[0; 4]);
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use super::{CodecError, Output};
 use std::io::Read;
 use zstd::bulk::Decompressor;
+use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, SafeResult, get_error_name};
 
 /// Kafka's clients write windows of at most 8 MiB; 2^27 is what the reference decoder takes without being asked.
 const WINDOW_LOG_MAX: u32 = 27;
@@ -42,4 +43,66 @@ fn stream(payload: &[u8], output: &mut Output) -> Result<(), CodecError> {
             Err(error) => return Err(CodecError::bad(error)),
         }
     }
+}
+
+/// Keeps the context with its tables, some megabytes at the usual levels.
+pub(super) struct Compressor {
+    context: CCtx<'static>,
+    level: i32,
+}
+
+/// Appends the frame that Kafka's Java writes: as a stream of unknown length, flushed, then ended. So it says no content size, has the
+/// window of its level, and ends in an empty block. One call for the whole would write other parameters and other bytes.
+pub(super) fn compress(
+    kept: &mut Option<Compressor>,
+    level: i32,
+    input: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let compressor = match kept {
+        Some(compressor) if compressor.level == level => compressor,
+        // A new context, not a parameter: the memory of a higher level is given back.
+        _ => kept.insert(Compressor::new(level)?),
+    };
+    compressor.frame(input, out).inspect_err(|_| *kept = None)
+}
+
+impl Compressor {
+    fn new(level: i32) -> Result<Self, CodecError> {
+        let mut context =
+            CCtx::try_create().ok_or_else(|| CodecError::bad("no memory for a context"))?;
+        context
+            .set_parameter(CParameter::CompressionLevel(level))
+            .map_err(bad_code)?;
+        Ok(Self { context, level })
+    }
+
+    fn frame(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let context = &mut self.context;
+        out.reserve(zstd_safe::compress_bound(input.len()));
+        let mut source = InBuffer::around(input);
+        while source.pos() < input.len() {
+            step(out, |room| context.compress_stream(room, &mut source))?;
+        }
+        // Java's stream ends an empty frame without flushing it, and only such a frame says its size.
+        if !input.is_empty() {
+            while step(out, |room| context.flush_stream(room))? > 0 {}
+        }
+        while step(out, |room| context.end_stream(room))? > 0 {}
+        Ok(())
+    }
+}
+
+/// One call that writes behind the end of `out`, with room for something.
+fn step(
+    out: &mut Vec<u8>,
+    call: impl FnOnce(&mut OutBuffer<'_, Vec<u8>>) -> SafeResult,
+) -> Result<usize, CodecError> {
+    out.reserve(1);
+    let at = out.len();
+    call(&mut OutBuffer::around_pos(out, at)).map_err(bad_code)
+}
+
+fn bad_code(code: usize) -> CodecError {
+    CodecError::bad(get_error_name(code))
 }

@@ -1,13 +1,22 @@
 //! The real disk: Linux and macOS.
 
-use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Map};
+use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map};
 use rustix::fs::OFlags;
-use rustix::process::{Flock, FlockType, fcntl_getlk};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The system's clock: milliseconds since 1970.
+#[must_use]
+pub fn wall_clock() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    }
+}
 
 /// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +48,8 @@ impl Disk for RealDisk {
             .read(true)
             .write(access != Access::Read)
             .create_new(access == Access::Create)
+            .create(matches!(access, Access::WriteOrCreate | Access::Replace))
+            .truncate(access == Access::Replace)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
         if !file.metadata()?.is_file() {
@@ -70,6 +81,17 @@ impl Disk for RealDisk {
         File::open(path)?.sync_all()
     }
 
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32)
+            .open(path)?;
+        Lock::take(file, kind)
+    }
+
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
         let file = match OpenOptions::new()
             .read(true)
@@ -80,9 +102,8 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Closing this descriptor would drop a POSIX lock of this very process, but a reader never takes one.
-        let blocking = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?;
-        Ok(blocking.map(|lock| lock.pid.map(|pid| pid.as_raw_nonzero().get())))
+        // Closing this descriptor would drop a POSIX lock of this very process, but we never take one.
+        super::lock::holder(&file)
     }
 }
 
@@ -109,6 +130,24 @@ impl DiskFile for RealFile {
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, position)
+    }
+
+    fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = slices.as_mut_slice();
+        let mut position = position;
+        while !rest.is_empty() {
+            match rustix::io::pwritev(&self.0, rest, position) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    position += count as u64;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn set_len(&self, size: u64) -> io::Result<()> {

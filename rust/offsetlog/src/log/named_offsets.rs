@@ -1,5 +1,6 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
+use super::appender::{STATE_FILE, read_state};
 use super::{Isolation, Log};
 use crate::disk::read_whole;
 use crate::error::{Error, Result};
@@ -24,6 +25,10 @@ pub(super) struct Bounds {
 /// it at start, and leaves a warning.
 pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
     let mut bounds = Bounds::default();
+    if let Some(ends) = &directory.ends {
+        bounds.log_start = Some(ends.log_start());
+        return bounds;
+    }
     let name = directory.path.file_name().and_then(|name| name.to_str());
     let (Some(parent), Some(Ok(name))) = (directory.path.parent(), name.map(DirectoryName::parse))
     else {
@@ -41,7 +46,16 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
     };
     let log_start = entry("log-start-offset-checkpoint");
     let high_watermark = entry("replication-offset-checkpoint");
-    bounds.log_start = log_start;
+    // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
+    let path = directory.path.join(STATE_FILE);
+    let own = match read_state(directory.disk.as_ref(), &path, &mut bounds.warnings) {
+        Ok(state) => state.map(|state| state.log_start),
+        Err(error) => {
+            bounds.warnings.push(format!("ignored: {error}"));
+            None
+        }
+    };
+    bounds.log_start = log_start.or(own);
     bounds.high_watermark = high_watermark;
     bounds
 }
@@ -72,6 +86,9 @@ impl Log {
     /// # Errors
     /// `Io`.
     pub fn log_start_offset(&self) -> Result<i64> {
+        if let Some(ends) = &self.0.directory.ends {
+            return Ok(ends.log_start());
+        }
         Ok(self.fresh_view()?.log_start_offset)
     }
 
@@ -82,6 +99,9 @@ impl Log {
     /// `Io`; those of damage in the active segment behind which whole batches follow; `LogDir` when the checkpointed log start
     /// offset is above it.
     pub fn log_end_offset(&self) -> Result<i64> {
+        if let Some(ends) = &self.0.directory.ends {
+            return Ok(ends.log_end());
+        }
         Ok(self.fresh_view()?.end()?.log_end_offset)
     }
 
@@ -91,6 +111,9 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn high_watermark(&self) -> Result<i64> {
+        if let Some(ends) = &self.0.directory.ends {
+            return Ok(ends.log_end());
+        }
         let view = self.fresh_view()?;
         let end = view.end()?.log_end_offset;
         let stored = view.high_watermark.unwrap_or(end);
@@ -106,6 +129,9 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn last_stable_offset(&self) -> Result<i64> {
+        if let Some(ends) = &self.0.directory.ends {
+            return Ok(ends.last_stable());
+        }
         let view = self.fresh_view()?;
         self.last_stable_offset_of(&view)
     }

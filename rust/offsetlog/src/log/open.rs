@@ -1,6 +1,7 @@
 //! Opening a partition directory for reading.
 
-use super::{Inner, Log, OpenOptions, View};
+use super::appender::{self, Appender, WriteOptions};
+use super::{Ends, Inner, Log, OpenOptions, View};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::name::{DirectoryName, LOCK};
@@ -8,6 +9,42 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
+    let (directory, topic, partition) = directory(path, options, false)?;
+    build(&directory, topic, partition, options, None)
+}
+
+pub(super) fn open_for_append(
+    path: &Path,
+    options: &OpenOptions,
+    write: &WriteOptions,
+) -> Result<Log> {
+    let disk = options.disk.as_ref();
+    if disk.stat(path).is_err() {
+        // The name is checked before anything is made.
+        let (directory, ..) = self::directory(path, options, true)?;
+        let path = &directory.path;
+        let parent = path.parent();
+        disk.create_directory(path)
+            .and_then(|()| parent.map_or(Ok(()), |parent| disk.sync_directory(parent)))
+            .map_err(|error| Error::io("make", path, error))?;
+    }
+    let (directory, topic, partition) = self::directory(path, options, true)?;
+    let appender = appender::open(&directory, &topic, partition, options, write)?;
+    let warnings = appender.report().warnings.clone();
+    let mut log = build(&directory, topic, partition, options, Some(appender))?;
+    if let Some(inner) = Arc::get_mut(&mut log.0) {
+        inner.warnings.extend(warnings);
+        inner.warnings.dedup();
+    }
+    Ok(log)
+}
+
+/// The directory behind a path, and the partition that its name says.
+pub(super) fn directory(
+    path: &Path,
+    options: &OpenOptions,
+    writes: bool,
+) -> Result<(Arc<Directory>, String, i32)> {
     // Relative paths are made whole once: the process may change its directory while the log is open.
     let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
     let name = path
@@ -24,25 +61,47 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
             ),
         )
     })?;
+    let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
     let owner = path
         .parent()
         .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
-    let directory = Arc::new(Directory {
-        path: path.clone(),
+    let has_writer = matches!(
+        options.disk.lock_holder(&path.join(appender::LOCK_FILE)),
+        Ok(Some(_))
+    );
+    let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,
-        map_indexes: !owner,
-        map_logs: options.mapped,
-    });
-    let view = View::take(&directory, None)?;
+        // Truncation shrinks indexes under a mapping, so a writer's own are read.
+        map_indexes: !owner && !writes && !has_writer,
+        map_logs: options.mapped && !writes,
+        ends: writes.then(|| Arc::new(Ends::default())),
+        path,
+    };
+    Ok((Arc::new(directory), topic, partition))
+}
+
+fn build(
+    directory: &Arc<Directory>,
+    topic: String,
+    partition: i32,
+    options: &OpenOptions,
+    appender: Option<Appender>,
+) -> Result<Log> {
+    let owner = directory
+        .path
+        .parent()
+        .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
+    let view = View::take(directory, None)?;
     Ok(Log(Arc::new(Inner {
-        topic: parsed.topic.to_owned(),
-        partition: parsed.partition,
+        topic,
+        partition,
         options: options.clone(),
-        owner,
+        owner: owner && appender.is_none(),
         warnings: view.warnings.clone(),
         view: RwLock::new(Arc::new(view)),
         scratch: Mutex::new(Vec::new()),
-        directory,
+        directory: Arc::clone(directory),
+        appender: appender.map(Mutex::new),
     })))
 }

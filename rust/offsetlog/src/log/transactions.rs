@@ -123,6 +123,9 @@ fn is_batch_of(view: &View, offset: i64, producer_id: i64, must_be_data: bool) -
 impl Log {
     /// As [`Log::last_stable_offset`], of a view.
     pub(crate) fn last_stable_offset_of(&self, view: &View) -> Result<i64> {
+        if let Some(ends) = &self.0.directory.ends {
+            return Ok(ends.last_stable());
+        }
         let end = view.end()?.log_end_offset;
         let open = if let Some(open) = view.open_transactions.get() {
             open

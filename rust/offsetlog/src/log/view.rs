@@ -17,6 +17,8 @@ pub(super) struct Stamp {
     directory: Option<FileStat>,
     active: Option<FileStat>,
     checkpoints: [Option<FileStat>; 2],
+    /// The writer's, where this process writes: log start offset, log end offset, bytes of the active segment.
+    writer: Option<(i64, i64)>,
 }
 
 /// Where a log ends.
@@ -103,7 +105,12 @@ impl View {
             Some(segment) => Some(segment.open()?.0),
             None => None,
         };
-        stamp.active = active.as_ref().map(|active| active.stat);
+        stamp.active = match (&active, &directory.ends) {
+            (Some(active), None) => Some(active.stat),
+            // A writer's own segment is cut to what is written; the file itself may be longer.
+            (Some(active), Some(_)) => directory.disk.stat(&active.path).ok(),
+            (None, _) => None,
+        };
         let bounds = super::named_offsets::read_checkpoints(directory);
         warnings.extend(bounds.warnings);
         warnings.dedup();
@@ -168,7 +175,11 @@ impl View {
         if let Some(end) = self.end.get() {
             return Ok(end);
         }
-        let end = self.find_end()?;
+        let mut end = self.find_end()?;
+        // A truncation inside a batch leaves a gap at the end that only the writer knows of.
+        if let Some((_, log_end)) = self.stamp.writer {
+            end.log_end_offset = log_end;
+        }
         Ok(self.end.get_or_init(|| end))
     }
 
@@ -250,6 +261,10 @@ impl Stamp {
             directory: stat(&directory.path),
             active: active.and_then(stat),
             checkpoints: CHECKPOINTS.map(|name| parent.and_then(|parent| stat(&parent.join(name)))),
+            writer: directory
+                .ends
+                .as_ref()
+                .map(|ends| (ends.log_start(), ends.log_end())),
         }
     }
 }

@@ -381,7 +381,7 @@ impl Walk {
 
     /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
     /// bytes are damage in the middle, not an unfinished end.
-    fn valid_batch_follows(&mut self) -> Result<bool> {
+    pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {
         let magic = self.previous_magic.max(0) as u8;
         let mut position = self.position + 1;
         while position + FRAME_BYTES as u64 <= self.end {

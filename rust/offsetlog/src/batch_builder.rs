@@ -1,0 +1,240 @@
+//! Records that are becoming one batch: each is encoded once, when it is pushed.
+
+use crate::codec::Compressor;
+use crate::error::{Error, ErrorKind, Result};
+use offsetlog_format::batch::{BATCH_HEADER_V2_BYTES, CRC_COVERS_FROM_V2};
+use offsetlog_format::builder::Compress;
+use offsetlog_format::v2::write_record;
+use offsetlog_format::{Attributes, BatchHeader, Codec, checksum};
+
+/// A batch's size is a positive 32-bit number.
+const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize - BATCH_HEADER_V2_BYTES;
+
+/// Who wrote a batch, for brokers that tell duplicates and transactions by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Producer {
+    /// The producer's id, -1 for none.
+    pub producer_id: i64,
+    /// Its epoch, -1 for none.
+    pub producer_epoch: i16,
+    /// Sequence of the batch's first record, -1 for none.
+    pub base_sequence: i32,
+    /// Whether the batch belongs to a transaction.
+    pub is_transactional: bool,
+}
+
+impl Default for Producer {
+    fn default() -> Self {
+        Self {
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            is_transactional: false,
+        }
+    }
+}
+
+/// Records of one batch, encoded. Its buffers are kept when it is appended, so one builder serves many batches.
+///
+/// ```
+/// use offsetlog::BatchBuilder;
+///
+/// let mut batch = BatchBuilder::default();
+/// batch.push(1_700_000_000_000, Some(b"order-7"), Some(b"paid"), &[])?;
+/// assert_eq!(batch.len(), 1);
+/// # Ok::<(), offsetlog::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchBuilder {
+    payload: Vec<u8>,
+    compressed: Vec<u8>,
+    count: i32,
+    base_timestamp: i64,
+    /// Of the timestamps that are not -1.
+    min_timestamp: Option<i64>,
+    max_timestamp: i64,
+    first_null_key: Option<i64>,
+    codec: Codec,
+    producer: Producer,
+}
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        Self::new(Codec::None, Producer::default())
+    }
+}
+
+impl BatchBuilder {
+    /// An empty batch. `codec` counts where the log's `compression.type` is `producer`.
+    #[must_use]
+    pub const fn new(codec: Codec, producer: Producer) -> Self {
+        Self {
+            payload: Vec::new(),
+            compressed: Vec::new(),
+            count: 0,
+            base_timestamp: -1,
+            min_timestamp: None,
+            max_timestamp: -1,
+            first_null_key: None,
+            codec,
+            producer,
+        }
+    }
+
+    /// Adds a record. `timestamp` is in milliseconds since 1970, or -1 for none.
+    ///
+    /// # Errors
+    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes. The
+    /// batch is then as before.
+    #[inline]
+    pub fn push(
+        &mut self,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<()> {
+        if timestamp < -1 {
+            return Err(negative_timestamp(timestamp));
+        }
+        let bytes: usize = key.map_or(0, <[u8]>::len)
+            + value.map_or(0, <[u8]>::len)
+            + headers
+                .iter()
+                .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
+                .sum::<usize>();
+        if self.payload.len() + bytes + 64 > PAYLOAD_BYTES_MAX || self.count == i32::MAX {
+            return Err(Error::new(ErrorKind::RecordTooLarge {
+                size: (self.payload.len() + bytes) as u64,
+                maximum: PAYLOAD_BYTES_MAX as i64,
+            }));
+        }
+        if self.count == 0 {
+            self.base_timestamp = timestamp;
+            self.max_timestamp = timestamp;
+        }
+        write_record(
+            &mut self.payload,
+            timestamp.wrapping_sub(self.base_timestamp),
+            self.count,
+            key,
+            value,
+            headers.iter().copied(),
+        );
+        if key.is_none() && self.first_null_key.is_none() {
+            self.first_null_key = Some(i64::from(self.count));
+        }
+        if timestamp >= 0 {
+            self.min_timestamp = Some(
+                self.min_timestamp
+                    .map_or(timestamp, |min| min.min(timestamp)),
+            );
+            self.max_timestamp = self.max_timestamp.max(timestamp);
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Records in the batch.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there is no record.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Size of the batch in bytes before compression, header included.
+    #[must_use]
+    pub const fn size_bytes(&self) -> usize {
+        BATCH_HEADER_V2_BYTES + self.payload.len()
+    }
+
+    /// Forgets the records and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        self.count = 0;
+        self.min_timestamp = None;
+        self.max_timestamp = -1;
+        self.first_null_key = None;
+    }
+
+    /// The codec asked for.
+    #[must_use]
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Makes the next batch that of another producer, or of the next sequence.
+    pub const fn set_producer(&mut self, producer: Producer) {
+        self.producer = producer;
+    }
+
+    pub(crate) const fn producer_id(&self) -> i64 {
+        self.producer.producer_id
+    }
+
+    pub(crate) const fn base_sequence(&self) -> i32 {
+        self.producer.base_sequence
+    }
+
+    /// Smallest and greatest timestamp, those of -1 aside.
+    pub(crate) fn timestamps(&self) -> (i64, i64) {
+        (self.min_timestamp.unwrap_or(-1), self.max_timestamp)
+    }
+
+    pub(crate) const fn first_null_key(&self) -> Option<i64> {
+        self.first_null_key
+    }
+
+    /// Header and payload of the finished batch.
+    pub(crate) fn finish(
+        &mut self,
+        base_offset: i64,
+        leader_epoch: i32,
+        append_time: Option<i64>,
+        codec: Codec,
+        compressor: &mut Compressor,
+    ) -> Result<([u8; BATCH_HEADER_V2_BYTES], &[u8], BatchHeader)> {
+        let payload = if codec == Codec::None {
+            &self.payload
+        } else {
+            self.compressed.clear();
+            compressor.compress(codec, 2, &self.payload, &mut self.compressed)?;
+            &self.compressed
+        };
+        let mut attributes = Attributes::new(codec, append_time.is_some());
+        if self.producer.is_transactional {
+            attributes = attributes.transactional();
+        }
+        let mut header = BatchHeader {
+            base_offset: Some(base_offset),
+            last_offset: base_offset.saturating_add(i64::from(self.count) - 1),
+            size_bytes: BATCH_HEADER_V2_BYTES + payload.len(),
+            magic: 2,
+            leader_epoch,
+            crc: 0,
+            attributes,
+            base_timestamp: self.base_timestamp,
+            max_timestamp: append_time.unwrap_or(self.max_timestamp),
+            producer_id: self.producer.producer_id,
+            producer_epoch: self.producer.producer_epoch,
+            base_sequence: self.producer.base_sequence,
+            record_count: self.count,
+        };
+        let mut head = [0; BATCH_HEADER_V2_BYTES];
+        header.write_v2_at(&mut head);
+        header.crc = checksum::crc32c_of(&[head.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]), payload]);
+        header.write_v2_at(&mut head);
+        Ok((head, payload, header))
+    }
+}
+
+fn negative_timestamp(timestamp: i64) -> Error {
+    Error::new(ErrorKind::RecordRefused {
+        reason: format!("timestamp {timestamp} found, 0 or more expected, or -1 for none"),
+    })
+}

@@ -1,0 +1,93 @@
+//! Locks of open files, which a broker's lock on the log dir's `.lock` conflicts with and which no other descriptor of this
+//! process can drop by being closed.
+
+use super::LockKind;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    /// The lock belongs to this open file and ends with it.
+    file: Option<File>,
+}
+
+impl Lock {
+    /// A lock that keeps nobody away, for disks that one process has for itself.
+    #[must_use]
+    pub const fn unneeded() -> Self {
+        Self { file: None }
+    }
+
+    pub(super) fn take(file: File, kind: LockKind) -> io::Result<Option<Self>> {
+        Ok(lock(&file, kind)?.then_some(Self { file: Some(file) }))
+    }
+
+    /// Writes into the locked file who holds it, for those who find it locked.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sign(&self, text: &str) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        file.set_len(0)?;
+        file.write_all_at(text.as_bytes(), 0)
+    }
+}
+
+/// Who holds a lock that keeps a shared one away: a broker, or a writer of ours on its partition. `Some(None)` where the system does
+/// not know the process, as for the locks of open files.
+#[allow(clippy::option_option, reason = "held or not, and then known or not")]
+pub(super) fn holder(file: &File) -> io::Result<Option<Option<i32>>> {
+    let mut asked = whole_file(libc::F_RDLCK);
+    fcntl(file, FcntlArg::F_GETLK(&mut asked))?;
+    let is_free = i32::from(asked.l_type) == libc::F_UNLCK;
+    Ok((!is_free).then(|| (asked.l_pid > 0).then_some(asked.l_pid)))
+}
+
+fn whole_file(kind: impl Into<i32>) -> libc::flock {
+    libc::flock {
+        l_type: kind.into() as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+/// An open-file-description lock: POSIX locks of other processes conflict with it, and it does not end when some other descriptor
+/// of the file is closed.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
+    use nix::errno::Errno;
+
+    let whole = whole_file(match kind {
+        LockKind::Shared => libc::F_RDLCK,
+        LockKind::Exclusive => libc::F_WRLCK,
+    });
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Elsewhere a `flock`, which keeps our own processes apart; that a broker runs is seen by asking for its lock.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+
+    let operation = match kind {
+        LockKind::Shared => FlockOperation::NonBlockingLockShared,
+        LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    match flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,220 @@
+//! The one writer of a log: what it knows of the partition, and the order in which files change.
+//!
+//! Reading goes on beside it through views of the same directory; [`Ends`] tells readers where the log begins and ends meanwhile.
+//! Whatever fails before the bytes of an append were handed over leaves everything as it was; what fails in the middle is taken
+//! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
+
+mod append;
+mod companions;
+mod flush;
+mod leftovers;
+mod load;
+mod load_producers;
+mod mend;
+mod owned_records;
+mod place;
+mod rebuild;
+mod recover;
+mod roll;
+mod tail;
+mod truncate;
+mod validate;
+
+use super::Clock;
+use super::Ends;
+use super::producers::ProducerStates;
+use crate::config::LogConfig;
+use crate::disk::Lock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::segment::Directory;
+use crate::segment::active::{ActiveSegment, Settings};
+use flush::Flusher;
+use offsetlog_format::LeaderEpochs;
+use place::Place;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use validate::Workshop;
+
+pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
+pub use recover::{Cut, RecoverOptions, RecoveryReport, recover};
+
+pub(super) use load::open;
+pub(super) use place::{LOCK_FILE, STATE_FILE, read_state};
+
+/// How a log is opened for appending.
+#[derive(Clone, Default)]
+pub struct WriteOptions {
+    /// Settings that replace the stored ones and are stored; `None` keeps what is stored.
+    pub config: Option<LogConfig>,
+    /// The topic's id, for a partition that has none yet. Another id than the stored one is refused.
+    pub topic_id: Option<offsetlog_format::Uuid>,
+    /// Whether the last writer's end is believed to have been clean; `None`: what its marks say.
+    pub clean: Option<bool>,
+    /// From where on an unclean end is recovered; `None`: what the checkpoint says.
+    pub recovery_point: Option<i64>,
+    /// Lowest offset that can be read; `None`: what the checkpoint says.
+    pub log_start_offset: Option<i64>,
+}
+
+/// The writer's state; one lock around it makes appends follow each other.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    directory: Arc<Directory>,
+    place: Place,
+    config: LogConfig,
+    clock: ClockHolder,
+    ends: Arc<Ends>,
+    /// Base offsets of the closed segments, ascending.
+    closed: Vec<i64>,
+    active: ActiveSegment,
+    epochs: LeaderEpochs,
+    producers: ProducerStates,
+    /// Offsets of the snapshot files.
+    snapshots: BTreeSet<i64>,
+    /// The newest snapshot that was loaded or written.
+    last_snapshot: i64,
+    workshop: Workshop,
+    /// Files renamed `.deleted`, with the time at which they go.
+    doomed: Vec<(i64, PathBuf)>,
+    flusher: Flusher,
+    last_flush: i64,
+    last_expiry: i64,
+    report: RecoveryReport,
+    poisoned: Option<String>,
+    /// The log was found as its last writer left it at a clean end.
+    started_clean: bool,
+    /// Held until the log is closed; after all else.
+    locks: Vec<Lock>,
+}
+
+/// A clock that can be printed.
+#[derive(Clone)]
+pub(super) struct ClockHolder(pub(super) Clock);
+
+impl std::fmt::Debug for ClockHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl std::fmt::Debug for WriteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteOptions")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Appender {
+    fn now(&self) -> i64 {
+        (self.clock.0)()
+    }
+
+    pub(super) const fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    pub(super) const fn report(&self) -> &RecoveryReport {
+        &self.report
+    }
+
+    /// The epoch of an append that does not name one: the newest of the log, or 0.
+    pub(super) fn epoch_for(&self, given: Option<i32>) -> i32 {
+        given.unwrap_or_else(|| self.epochs.latest().map_or(0, |entry| entry.epoch))
+    }
+
+    /// As a leader answers a follower: contract of `LeaderEpochFileCache.endOffsetFor`.
+    pub(super) fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        let entries = self.epochs.entries();
+        let latest = entries.last()?;
+        if epoch < 0 || epoch > latest.epoch {
+            return None;
+        }
+        if epoch == latest.epoch {
+            return Some((epoch, self.log_end()));
+        }
+        let next = entries.partition_point(|entry| entry.epoch <= epoch);
+        let end = entries.get(next)?.start_offset;
+        let floor = next.checked_sub(1).and_then(|slot| entries.get(slot));
+        Some((floor.map_or(epoch, |entry| entry.epoch), end))
+    }
+
+    fn log_end(&self) -> i64 {
+        self.ends.log_end()
+    }
+
+    /// Everything below is replicated: this process is the only replica, so it is the log end offset.
+    fn high_watermark(&self) -> i64 {
+        self.ends.log_end()
+    }
+
+    /// Base offset of the first segment.
+    fn first_base(&self) -> i64 {
+        self.closed
+            .first()
+            .copied()
+            .unwrap_or(self.active.base_offset)
+    }
+
+    /// Refuses when the log is closed or broken.
+    fn check_usable(&self) -> Result<()> {
+        if self.ends.is_closed() {
+            return Err(Error::new(ErrorKind::Closed).at_path(&self.directory.path));
+        }
+        match &self.poisoned {
+            Some(first) => Err(Error::new(ErrorKind::Poisoned {
+                first: first.clone(),
+            })
+            .at_path(&self.directory.path)),
+            None => self.flusher.check(&self.directory.path),
+        }
+    }
+
+    /// Ends the appending: what is on the disk is no longer what this object believes.
+    fn poison(&mut self, error: &Error) {
+        self.poisoned.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Tells readers what became of the offsets.
+    fn publish(&mut self, log_end: i64) {
+        self.ends.set_log_end(log_end);
+        self.producers.complete_until(log_end);
+        let last_stable = self.producers.first_unstable_offset().unwrap_or(log_end);
+        let last_stable = last_stable.clamp(self.ends.log_start().min(log_end), log_end);
+        self.ends.set_last_stable(last_stable);
+        self.ends
+            .set_active(self.active.base_offset, self.active.size());
+    }
+
+    fn settings(&self, now: i64) -> Settings {
+        settings(&self.config, now)
+    }
+
+    pub(super) fn set_config(&mut self, config: LogConfig) -> Result<()> {
+        self.check_usable()?;
+        place::write_config(&self.directory, &config)?;
+        self.active.set_interval(config.index_interval_bytes());
+        self.config = config;
+        Ok(())
+    }
+}
+
+fn settings(config: &LogConfig, now: i64) -> Settings {
+    let limit = config.segment_jitter_ms().min(config.segment_ms());
+    Settings {
+        index_bytes: config.segment_index_bytes(),
+        index_interval: config.index_interval_bytes(),
+        preallocate: if config.preallocate() {
+            config.segment_bytes().max(0) as u64
+        } else {
+            0
+        },
+        now,
+        jitter: if limit > 0 {
+            i64::from(roll::random_u31()) % limit
+        } else {
+            0
+        },
+    }
+}

@@ -1,0 +1,486 @@
+//! Appending: the steps of contract and order in which they may fail.
+//!
+//! Source: Kafka's `UnifiedLog.append`; FORMAT.md «Record batch, magic 2». Where Kafka changes something before its last check (leader
+//! epochs, rolls), all checks come first here.
+
+use super::Appender;
+use super::validate::{self, Incoming, Terms, refused};
+use crate::batch_builder::BatchBuilder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::producers::{Batch, Checked, Marker, Origin};
+use crate::records::Records;
+use crate::segment::indexing::Indexed;
+use offsetlog_format::{BatchHeader, Codec, EpochEntry};
+
+/// More than any control batch holds, compressed or not.
+const MARKER_BYTES_MAX: u64 = 1 << 20;
+
+/// What an append did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendInfo {
+    /// Offset of the first record; -1 where nothing was appended.
+    pub base_offset: i64,
+    /// Offset of the last record; -1 where nothing was appended.
+    pub last_offset: i64,
+    /// Greatest timestamp of the batches, -1 for none.
+    pub max_timestamp: i64,
+    /// The append time under `message.timestamp.type=LogAppendTime`, otherwise -1; of a duplicate the first append's timestamp.
+    pub log_append_time: i64,
+    /// The producer had sent this batch before; nothing was appended, and the offsets are those of the first append.
+    pub duplicate: bool,
+}
+
+/// Who sends batches to a leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AppendOrigin {
+    /// A producer.
+    #[default]
+    Client,
+    /// A group or transaction coordinator: may send control batches and any base offset; sequences are not checked.
+    Coordinator,
+}
+
+/// How records are appended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AppendOptions {
+    /// The leader's epoch; `None`: the newest one of the log, or 0.
+    pub leader_epoch: Option<i32>,
+    /// Whether the append is on the disk when it returns.
+    pub flush: bool,
+}
+
+/// How a transaction is ended.
+#[derive(Debug, Clone, Copy)]
+pub struct MarkerOptions {
+    /// The producer.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// Committed, or aborted.
+    pub commit: bool,
+    /// Epoch of the coordinator that decided.
+    pub coordinator_epoch: i32,
+    /// Milliseconds since 1970; `None`: now.
+    pub timestamp: Option<i64>,
+    /// Version of the transaction protocol, 0 to 2.
+    pub transaction_version: i16,
+}
+
+/// Batches that passed all checks of their own and have their offsets.
+struct Storing<'a> {
+    parts: &'a [&'a [u8]],
+    /// Place of each batch in the parts, counted from their first byte.
+    batches: &'a [(usize, BatchHeader)],
+    markers: &'a [Option<Marker>],
+    origin: Origin,
+    transaction_version: i16,
+    max_timestamp: i64,
+    append_time: i64,
+}
+
+impl Appender {
+    /// Appends what a client or coordinator sends to the leader: one batch, or messages of magic 0 and 1.
+    pub(crate) fn append_as_leader(
+        &mut self,
+        data: &[u8],
+        origin: AppendOrigin,
+        leader_epoch: i32,
+        transaction_version: i16,
+    ) -> Result<AppendInfo> {
+        self.check_usable()?;
+        let origin = match origin {
+            AppendOrigin::Client => Origin::Client,
+            AppendOrigin::Coordinator => Origin::Coordinator,
+        };
+        let incoming = validate::inspect(data, origin, leader_epoch, &self.config)?;
+        if incoming.batches.is_empty() {
+            return Ok(nothing(&incoming));
+        }
+        check_epoch(leader_epoch)?;
+        let now = self.now();
+        let mut workshop = std::mem::take(&mut self.workshop);
+        let stored = validate::validate(
+            &incoming,
+            origin,
+            &self.terms(now, leader_epoch),
+            &mut workshop,
+        );
+        self.workshop = workshop;
+        let stored = stored?;
+        let header = *stored.header();
+        let marker = marker_of(&incoming, &header)?;
+        self.store(&Storing {
+            parts: &stored.parts(),
+            batches: &[(0, header)],
+            markers: &[marker],
+            origin,
+            transaction_version,
+            max_timestamp: header.max_timestamp,
+            append_time: self.append_time(now),
+        })
+    }
+
+    /// Appends what a leader stored, offsets and epochs kept.
+    pub(crate) fn append_as_follower(
+        &mut self,
+        data: &[u8],
+        leader_epoch: i32,
+    ) -> Result<AppendInfo> {
+        self.check_usable()?;
+        let incoming = validate::inspect(data, Origin::Replication, leader_epoch, &self.config)?;
+        let Some((_, first)) = incoming.batches.first() else {
+            return Ok(nothing(&incoming));
+        };
+        let first_offset = first.base_offset.unwrap_or(first.last_offset);
+        if first_offset < self.log_end() {
+            return Err(Error::new(ErrorKind::UnexpectedAppendOffset {
+                found: first_offset,
+                log_end_offset: self.log_end(),
+            }));
+        }
+        let mut markers = Vec::with_capacity(incoming.batches.len());
+        for (at, header) in &incoming.batches {
+            if header.magic == 2 {
+                check_epoch(header.leader_epoch)?;
+            }
+            let bytes = incoming.bytes.get(*at..).unwrap_or(&[]);
+            markers.push(parse_marker(bytes, header)?);
+        }
+        self.store(&Storing {
+            parts: &[incoming.bytes],
+            batches: &incoming.batches,
+            markers: &markers,
+            origin: Origin::Replication,
+            transaction_version: -1,
+            max_timestamp: incoming.max_timestamp,
+            append_time: -1,
+        })
+    }
+
+    /// Appends the records of `batch` as one batch of the leader; the builder is empty afterwards unless this failed.
+    pub(crate) fn append_built(
+        &mut self,
+        batch: &mut BatchBuilder,
+        leader_epoch: i32,
+    ) -> Result<AppendInfo> {
+        self.check_usable()?;
+        check_epoch(leader_epoch)?;
+        if batch.is_empty() {
+            return Err(refused("the batch holds no record"));
+        }
+        let now = self.now();
+        let terms = self.terms(now, leader_epoch);
+        let (minimum, maximum) = batch.timestamps();
+        validate::check_times(minimum, maximum, &terms)?;
+        if let Some(slot) = batch
+            .first_null_key()
+            .filter(|_| self.config.is_compacted())
+        {
+            return Err(validate::null_key(slot));
+        }
+        if batch.producer_id() >= 0 && batch.base_sequence() < 0 {
+            return Err(refused(format!(
+                "base sequence {} found for producer id {}, 0 or more expected",
+                batch.base_sequence(),
+                batch.producer_id()
+            )));
+        }
+        let append_time = self.append_time(now);
+        let codec = self.config.codec_for(batch.codec());
+        let compressor = self
+            .workshop
+            .compressor
+            .get_or_insert_with(crate::codec::Compressor::new);
+        if codec != Codec::None {
+            compressor.set_level(codec, self.config.compression_level(codec))?;
+        }
+        let (head, payload, header) = batch.finish(
+            self.ends.log_end(),
+            leader_epoch,
+            (append_time >= 0).then_some(append_time),
+            codec,
+            compressor,
+        )?;
+        if header.size_bytes as i64 > i64::from(self.config.max_message_bytes()) {
+            return Err(Error::new(ErrorKind::RecordTooLarge {
+                size: header.size_bytes as u64,
+                maximum: i64::from(self.config.max_message_bytes()),
+            }));
+        }
+        let info = self.store(&Storing {
+            parts: &[&head, payload],
+            batches: &[(0, header)],
+            markers: &[None],
+            origin: Origin::Client,
+            transaction_version: 0,
+            max_timestamp: header.max_timestamp,
+            append_time,
+        })?;
+        batch.clear();
+        Ok(info)
+    }
+
+    /// Appends the marker that ends a producer's transaction.
+    pub(crate) fn append_marker(
+        &mut self,
+        marker: &MarkerOptions,
+        leader_epoch: i32,
+    ) -> Result<AppendInfo> {
+        let timestamp = marker.timestamp.unwrap_or_else(|| self.now());
+        let bytes = super::companions::encode_marker(marker, timestamp, leader_epoch)?;
+        self.append_as_leader(
+            &bytes,
+            AppendOrigin::Coordinator,
+            leader_epoch,
+            marker.transaction_version,
+        )
+    }
+
+    fn terms(&self, now: i64, leader_epoch: i32) -> Terms<'_> {
+        Terms {
+            config: &self.config,
+            now,
+            leader_epoch,
+            log_end_offset: self.log_end(),
+            max_decompressed_bytes: self.directory.limits.max_decompressed_bytes,
+        }
+    }
+
+    fn append_time(&self, now: i64) -> i64 {
+        match self.config.message_timestamp_type() {
+            offsetlog_format::TimestampType::LogAppend => now,
+            _ => -1,
+        }
+    }
+
+    /// All checks against the log's state, then the writes, then the state in memory.
+    fn store(&mut self, storing: &Storing<'_>) -> Result<AppendInfo> {
+        let (Some((_, first)), Some((_, last))) = (storing.batches.first(), storing.batches.last())
+        else {
+            return Err(refused("the append holds no batch"));
+        };
+        let bytes: usize = storing.parts.iter().map(|part| part.len()).sum();
+        let segment_bytes = self.config.segment_bytes();
+        if bytes as i64 > i64::from(segment_bytes) {
+            return Err(Error::new(ErrorKind::RecordBatchTooLarge {
+                size: bytes as u64,
+                maximum: i64::from(segment_bytes),
+            }));
+        }
+        let now = self.now();
+        self.expire_producers(now);
+        let changes = if storing
+            .batches
+            .iter()
+            .any(|(_, header)| header.producer_id >= 0)
+        {
+            match self.check_producers(storing)? {
+                Checked::Duplicate {
+                    first_offset,
+                    last_offset,
+                    timestamp,
+                } => {
+                    return Ok(AppendInfo {
+                        base_offset: first_offset,
+                        last_offset,
+                        max_timestamp: storing.max_timestamp,
+                        log_append_time: timestamp,
+                        duplicate: true,
+                    });
+                }
+                Checked::Update(changes) => Some(changes),
+            }
+        } else {
+            None
+        };
+        let indexed: Vec<Indexed> = storing
+            .batches
+            .iter()
+            .map(|(at, header)| Indexed {
+                last_offset: header.last_offset,
+                max_timestamp: header.max_timestamp,
+                position: *at as u64,
+                size_bytes: header.size_bytes as u64,
+            })
+            .collect();
+        self.mark_unclean()?;
+        self.roll_if_due(
+            first,
+            last.last_offset,
+            storing.max_timestamp,
+            &indexed,
+            now,
+        )?;
+        let epochs = self.assign_epochs(storing.batches)?;
+        let undo = self.active.state();
+        let written = self.active.append(storing.parts, &indexed);
+        let applied = written.and_then(|()| {
+            let Some(changes) = changes else {
+                return Ok(None);
+            };
+            // The map changes only behind the last call that can fail.
+            let aborted = self.producers.aborted_by(&changes);
+            self.active.append_aborted(&aborted)?;
+            Ok(Some(changes))
+        });
+        match applied {
+            Ok(changes) => {
+                if let Some(changes) = changes {
+                    self.producers.apply(&changes);
+                }
+            }
+            Err(error) => {
+                let undone = self
+                    .active
+                    .undo(undo)
+                    .and_then(|()| self.restore_epochs(epochs));
+                if let Err(undone) = undone {
+                    self.poison(&undone);
+                }
+                return Err(error);
+            }
+        }
+        let log_end = last.last_offset.saturating_add(1);
+        self.producers.set_end_offset(log_end);
+        self.publish(log_end);
+        self.after_append(now)?;
+        Ok(AppendInfo {
+            base_offset: match storing.origin {
+                Origin::Replication => first.base_offset.unwrap_or(-1),
+                _ => last.last_offset - (last.last_offset - first.base_offset.unwrap_or(0)),
+            },
+            last_offset: last.last_offset,
+            max_timestamp: storing.max_timestamp,
+            log_append_time: storing.append_time,
+            duplicate: false,
+        })
+    }
+
+    fn check_producers(&self, storing: &Storing<'_>) -> Result<Checked> {
+        let batches: Vec<Batch> = storing
+            .batches
+            .iter()
+            .zip(storing.markers)
+            .filter_map(|((_, header), marker)| Batch::new(header, *marker))
+            .collect();
+        self.producers
+            .check(&batches, storing.origin, storing.transaction_version)
+    }
+
+    /// Notes the epochs of new batches, on the disk before the batches. Gives the epochs before, if that changed anything.
+    fn assign_epochs(
+        &mut self,
+        batches: &[(usize, BatchHeader)],
+    ) -> Result<Option<offsetlog_format::LeaderEpochs>> {
+        // The common case: one epoch, which is known.
+        let latest = self.epochs.latest();
+        let known = batches.iter().all(|(_, header)| {
+            header.magic == 2
+                && latest.is_some_and(|latest| {
+                    latest.epoch == header.leader_epoch
+                        && header
+                            .base_offset
+                            .is_some_and(|base| latest.start_offset <= base)
+                })
+        });
+        if known {
+            return Ok(None);
+        }
+        let before = self.epochs.clone();
+        let mut changed = false;
+        for (_, header) in batches {
+            if header.magic == 2 {
+                changed |= self.epochs.assign(EpochEntry {
+                    epoch: header.leader_epoch,
+                    start_offset: header.base_offset.unwrap_or(header.last_offset),
+                });
+            } else if !self.epochs.entries().is_empty() {
+                self.epochs = offsetlog_format::LeaderEpochs::default();
+                changed = true;
+            }
+        }
+        if !changed {
+            return Ok(None);
+        }
+        if let Err(error) = self.write_epochs() {
+            self.epochs = before;
+            return Err(error);
+        }
+        Ok(Some(before))
+    }
+
+    fn restore_epochs(&mut self, before: Option<offsetlog_format::LeaderEpochs>) -> Result<()> {
+        match before {
+            Some(before) => {
+                self.epochs = before;
+                self.write_epochs()
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn expire_producers(&mut self, now: i64) {
+        const CHECK_INTERVAL_MS: i64 = 600_000;
+        if now.saturating_sub(self.last_expiry) >= CHECK_INTERVAL_MS {
+            self.last_expiry = now;
+            self.producers
+                .remove_expired(now, super::load::PRODUCER_EXPIRATION_MS);
+        }
+    }
+}
+
+fn nothing(incoming: &Incoming<'_>) -> AppendInfo {
+    AppendInfo {
+        base_offset: -1,
+        last_offset: -1,
+        max_timestamp: incoming.max_timestamp,
+        log_append_time: -1,
+        duplicate: false,
+    }
+}
+
+fn check_epoch(leader_epoch: i32) -> Result<()> {
+    if leader_epoch < 0 {
+        return Err(Error::argument(
+            "leader_epoch",
+            format!("{leader_epoch} found, 0 or more expected"),
+        ));
+    }
+    Ok(())
+}
+
+/// The marker in a control batch of an append that a leader numbers.
+fn marker_of(incoming: &Incoming<'_>, stored: &BatchHeader) -> Result<Option<Marker>> {
+    let Some((_, header)) = incoming.batches.first() else {
+        return Ok(None);
+    };
+    if !stored.attributes.is_control() {
+        return Ok(None);
+    }
+    let marker = parse_marker(incoming.bytes, header)?;
+    // Under LogAppendTime a record has the time of the append.
+    Ok(marker.map(|marker| Marker {
+        timestamp: if stored.attributes.is_log_append_time() {
+            stored.max_timestamp
+        } else {
+            marker.timestamp
+        },
+        ..marker
+    }))
+}
+
+/// The marker that a producer's control batch holds; `None` for data and for an emptied control batch.
+pub(super) fn parse_marker(bytes: &[u8], header: &BatchHeader) -> Result<Option<Marker>> {
+    let is_marker = header.attributes.is_control() && header.producer_id >= 0;
+    if !is_marker || header.record_count == 0 || header.magic < 2 {
+        return Ok(None);
+    }
+    let limit = (bytes.len() as u64).max(MARKER_BYTES_MAX);
+    let mut decompressor = crate::codec::Decompressor::new();
+    let whole = bytes.get(..header.size_bytes).unwrap_or(bytes);
+    let mut records = Records::open(header, whole, &mut decompressor, limit)?;
+    match records.next_record()? {
+        Some(record) => Marker::parse(&record).map(Some),
+        None => Ok(None),
+    }
+}

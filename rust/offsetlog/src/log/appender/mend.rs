@@ -1,0 +1,325 @@
+//! Reading a segment whole, cutting what is no batch, keeping what was cut, and writing the files beside it again.
+
+use super::leftovers;
+use super::load::{Loading, RECOVER};
+use super::rebuild::{self, Carried, Contents, Damage};
+use super::recover::Cut;
+use crate::disk::{Access, Disk, read_whole, replace_file};
+use crate::error::{Error, Result};
+use crate::segment::segment_path;
+use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use offsetlog_format::snapshot::write_producer_snapshot;
+use offsetlog_format::{Fault, SegmentFile};
+use std::path::{Path, PathBuf};
+
+/// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
+pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
+
+impl Loading<'_> {
+    /// Reads the segment in `slot` whole and mends what is beside it. Where it is cut, the segments behind it are taken out.
+    pub(super) fn read_segment(
+        &mut self,
+        bases: &mut Vec<i64>,
+        slot: usize,
+        carried: &mut Carried,
+    ) -> Result<Contents> {
+        let base = bases.get(slot).copied().unwrap_or_default();
+        let next = bases.get(slot + 1).copied();
+        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried)?;
+        self.report.segments_read += 1;
+        self.report.bytes_read += contents.file_bytes;
+        for oddity in contents.oddities.drain(..) {
+            self.report.warnings.push(oddity);
+        }
+        if let Some(damage) = contents.damage.take() {
+            let later = bases.get(slot + 1..).unwrap_or(&[]).to_vec();
+            self.cut(base, &contents, damage, &later)?;
+            bases.truncate(slot + 1);
+        }
+        self.write_beside(base, &contents)?;
+        self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+        Ok(contents)
+    }
+
+    fn cut(&mut self, base: i64, contents: &Contents, damage: Damage, later: &[i64]) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, ".log");
+        let mut had_batches = damage.batches_follow;
+        for &later in later {
+            had_batches = had_batches || self.holds_batches(later)?;
+        }
+        if had_batches && !self.terms.cut_batches {
+            return Err(damage.error.advise(RECOVER));
+        }
+        let reason = reason_of(&damage.error);
+        let bytes = contents.file_bytes - contents.valid_bytes;
+        let kept = self.keep_tail(&path, contents.valid_bytes, bytes)?;
+        if !self.terms.dry_run {
+            let disk = self.directory.disk.as_ref();
+            disk.open(&path, Access::Write)
+                .and_then(|file| file.set_len(contents.valid_bytes))
+                .map_err(|error| Error::io("cut", &path, error))?;
+        }
+        self.report.cut.push(Cut {
+            path,
+            position: contents.valid_bytes,
+            bytes,
+            reason,
+            had_batches: damage.batches_follow,
+            kept,
+        });
+        for &later in later {
+            self.take_out(later, "it stands behind bytes that are no batch")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a segment begins with a whole batch.
+    fn holds_batches(&self, base: i64) -> Result<bool> {
+        let segment = rebuild::open(self.directory, base, None)?;
+        let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new());
+        match walk.step(true) {
+            Ok(Step::Batch(_)) => Ok(true),
+            Ok(Step::End(_)) => Ok(false),
+            Err(error) if error.is_corruption() => walk.valid_batch_follows(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves a whole segment, its indexes and its snapshot out of the log.
+    pub(super) fn take_out(&mut self, base: i64, reason: &str) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, ".log");
+        let disk = self.directory.disk.as_ref();
+        let bytes = disk
+            .stat(&path)
+            .map_err(|error| Error::io("look at", &path, error))?
+            .size;
+        let had_batches = self.holds_batches(base)?;
+        let kept = self.kept_path(&path, 0);
+        if !self.terms.dry_run {
+            self.make_cut_folder()?;
+            disk.rename(&path, &kept)
+                .map_err(|error| Error::io("rename", &path, error))?;
+            for suffix in [".index", ".timeindex", ".txnindex", ".snapshot"] {
+                leftovers::remove(disk, &segment_path(&self.directory.path, base, suffix))?;
+            }
+        }
+        self.files.segments.remove(&base);
+        self.files.snapshots.remove(&base);
+        self.report.cut.push(Cut {
+            path,
+            position: 0,
+            bytes,
+            reason: reason.to_owned(),
+            had_batches,
+            kept: (bytes > 0).then_some(kept),
+        });
+        Ok(())
+    }
+
+    /// Copies the end of a file into the folder for cut bytes; zeros are not kept.
+    fn keep_tail(&self, path: &Path, position: u64, bytes: u64) -> Result<Option<PathBuf>> {
+        let failed = |error| Error::io("read", path, error);
+        let disk = self.directory.disk.as_ref();
+        let file = disk.open(path, Access::Read).map_err(failed)?;
+        let kept = self.kept_path(path, position);
+        let mut buffer = vec![0; SCAN_BYTES];
+        let mut target = None;
+        let mut done = 0;
+        while done < bytes {
+            let want = (bytes - done).min(buffer.len() as u64) as usize;
+            let room = buffer.get_mut(..want).unwrap_or_default();
+            let read = file.read_at(room, position + done).map_err(failed)?;
+            if read == 0 {
+                break;
+            }
+            let part = buffer.get(..read).unwrap_or(&[]);
+            if target.is_none() && part.iter().any(|&byte| byte != 0) {
+                if self.terms.dry_run {
+                    return Ok(Some(kept));
+                }
+                self.make_cut_folder()?;
+                let file = disk
+                    .open(&kept, Access::Replace)
+                    .map_err(|error| Error::io("make", &kept, error))?;
+                // Zeros in front of the first byte that is not: a hole of the right length.
+                file.set_len(done)
+                    .map_err(|error| Error::io("write", &kept, error))?;
+                target = Some(file);
+            }
+            if let Some(target) = &target {
+                target
+                    .write_at(part, done)
+                    .map_err(|error| Error::io("write", &kept, error))?;
+            }
+            done += read as u64;
+        }
+        let Some(target) = target else {
+            return Ok(None);
+        };
+        self.sync_kept(&*target, &kept)?;
+        Ok(Some(kept))
+    }
+
+    /// Keeps the bytes of a small file that cannot be used.
+    pub(super) fn keep_bytes(&mut self, path: &Path, position: u64, bytes: &[u8]) -> Result<()> {
+        let kept = self.kept_path(path, position);
+        if !self.terms.dry_run {
+            self.make_cut_folder()?;
+            let file = self
+                .directory
+                .disk
+                .open(&kept, Access::Replace)
+                .map_err(|error| Error::io("make", &kept, error))?;
+            file.write_at(bytes, 0)
+                .map_err(|error| Error::io("write", &kept, error))?;
+            self.sync_kept(&*file, &kept)?;
+        }
+        self.report.cut.push(Cut {
+            path: path.to_path_buf(),
+            position,
+            bytes: bytes.len() as u64,
+            reason: "it cannot be read".to_owned(),
+            had_batches: false,
+            kept: Some(kept),
+        });
+        Ok(())
+    }
+
+    /// What is kept is on the disk before it is cut.
+    fn sync_kept(&self, file: &dyn crate::disk::DiskFile, path: &Path) -> Result<()> {
+        file.sync_all()
+            .and_then(|()| match path.parent() {
+                Some(parent) => self.directory.disk.sync_directory(parent),
+                None => Ok(()),
+            })
+            .map_err(|error| Error::io("sync", path, error))
+    }
+
+    fn make_cut_folder(&self) -> Result<()> {
+        let path = self.directory.path.join(CUT_FOLDER);
+        self.directory
+            .disk
+            .create_directory(&path)
+            .map_err(|error| Error::io("make", &path, error))
+    }
+
+    /// A name that is free: file and position, numbered where an earlier recovery cut at the same place.
+    fn kept_path(&self, path: &Path, position: u64) -> PathBuf {
+        let folder = self.directory.path.join(CUT_FOLDER);
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let mut kept = folder.join(format!("{name}.{position}"));
+        let mut number = 1;
+        while self.directory.disk.stat(&kept).is_ok() {
+            number += 1;
+            kept = folder.join(format!("{name}.{position}.{number}"));
+        }
+        kept
+    }
+
+    /// Writes the indexes as the batches say, where they are not that already.
+    fn write_beside(&mut self, base: i64, contents: &Contents) -> Result<()> {
+        let present = self.files.segments.get(&base).cloned().unwrap_or_default();
+        let files = [
+            (SegmentFile::OffsetIndex, &contents.entries.offset),
+            (SegmentFile::TimeIndex, &contents.entries.time),
+            (SegmentFile::TransactionIndex, &contents.transactions),
+        ];
+        for (kind, bytes) in files {
+            let is_there = present.contains(&kind);
+            if kind == SegmentFile::TransactionIndex && bytes.is_empty() && !is_there {
+                continue;
+            }
+            let path = segment_path(&self.directory.path, base, kind.extension());
+            let before = if is_there {
+                read_whole(self.directory.disk.as_ref(), &path, u64::from(u32::MAX)).ok()
+            } else {
+                None
+            };
+            if before.as_ref() == Some(bytes) {
+                continue;
+            }
+            if !before
+                .as_ref()
+                .is_some_and(|before| is_zero_tailed(before, bytes))
+            {
+                let why = if is_there {
+                    "it did not agree with the batches"
+                } else {
+                    "it was missing"
+                };
+                self.report.rebuilt.push((path.clone(), why.to_owned()));
+            }
+            if !self.terms.dry_run {
+                write(self.directory.disk.as_ref(), &path, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The producers' state behind a segment, where a roll would have left it.
+    fn write_snapshot(
+        &mut self,
+        base: i64,
+        next: Option<i64>,
+        contents: &Contents,
+        carried: &mut Carried,
+    ) -> Result<()> {
+        let disk = self.directory.disk.as_ref();
+        // What older snapshots say of offsets inside this segment, or of a next segment that begins elsewhere, is not trusted.
+        let stale: Vec<i64> = self
+            .files
+            .snapshots
+            .range(base + 1..)
+            .copied()
+            .take_while(|&offset| next.is_none_or(|next| offset <= next))
+            .filter(|&offset| offset != contents.next_offset)
+            .collect();
+        for offset in stale {
+            self.files.snapshots.remove(&offset);
+            if !self.terms.dry_run {
+                leftovers::remove(
+                    disk,
+                    &segment_path(&self.directory.path, offset, ".snapshot"),
+                )?;
+            }
+        }
+        if contents.next_offset <= base.max(0) {
+            return Ok(());
+        }
+        let path = segment_path(&self.directory.path, contents.next_offset, ".snapshot");
+        let bytes = write_producer_snapshot(&carried.producers.to_snapshot())?;
+        let present = self.files.snapshots.contains(&contents.next_offset);
+        let same = present
+            && read_whole(disk, &path, u64::from(u32::MAX)).is_ok_and(|before| before == bytes);
+        if !same && !self.terms.dry_run {
+            write(disk, &path, &bytes)?;
+        }
+        self.files.snapshots.insert(contents.next_offset);
+        Ok(())
+    }
+}
+
+/// Whether `before` is `bytes` with zeros behind them: what a writer that was killed leaves.
+fn is_zero_tailed(before: &[u8], bytes: &[u8]) -> bool {
+    before
+        .split_at_checked(bytes.len())
+        .is_some_and(|(front, rest)| front == bytes && rest.iter().all(|&byte| byte == 0))
+}
+
+fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_file(disk, path, bytes).map_err(|error| Error::io("write", path, error))
+}
+
+fn reason_of(error: &Error) -> String {
+    match error.kind() {
+        crate::ErrorKind::CorruptBatch(fault)
+            if matches!(fault.fault, Fault::Length { found: 0, .. }) =>
+        {
+            "zeros behind the last batch".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,505 @@
+//! Where a log keeps what a broker keeps in its log dir: recovery point, log start offset, the mark of a clean end, settings.
+//!
+//! A partition directory in any folder keeps them inside itself, in files that a broker ignores. In a log dir the checkpoints and
+//! the clean marker beside it rule, because a broker reads and writes those; the own file then only tells whether *this*
+//! partition was closed cleanly and not touched since.
+
+use crate::config::LogConfig;
+use crate::disk::{Disk, LockKind, read_whole, write_whole};
+use crate::error::{Error, Result};
+use crate::segment::Directory;
+use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
+use offsetlog_format::name::{CLEAN_SHUTDOWN, LOCK, META_PROPERTIES};
+use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Settings of the partition.
+pub(crate) const CONFIG_FILE: &str = ".offsetlog.config";
+/// Recovery point, log start offset and clean mark of the partition.
+pub(crate) const STATE_FILE: &str = ".offsetlog.state";
+/// Exclusive lock of the partition's writer.
+pub(crate) const LOCK_FILE: &str = ".offsetlog.lock";
+/// In a log dir: the partitions that writers of ours have not closed, and the marker to be restored when the last one is.
+const UNCLEAN_FILE: &str = "offsetlog-unclean";
+/// In a log dir: held while one of our processes changes a file that all partitions share.
+const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
+
+/// What stands on the disk about a partition's last writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Start {
+    pub(super) clean: bool,
+    /// A writer of ours closed the log, and nobody touched it since.
+    pub(super) own: bool,
+    pub(super) recovery_point: i64,
+    pub(super) log_start_offset: i64,
+}
+
+/// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CleanMark {
+    pub(super) active_base: i64,
+    pub(super) size: u64,
+    pub(super) modified_ns: i128,
+}
+
+/// Contents of the state file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    pub(crate) recovery_point: i64,
+    pub(crate) log_start: i64,
+    clean: Option<CleanMark>,
+}
+
+/// A partition's place and how it is marked.
+#[derive(Debug)]
+pub(super) struct Place {
+    directory: Arc<Directory>,
+    /// The log dir, where the folder around the partition is one.
+    log_dir: Option<PathBuf>,
+    topic: String,
+    partition: i32,
+    marked_unclean: bool,
+}
+
+impl Place {
+    pub(super) fn new(directory: &Arc<Directory>, topic: &str, partition: i32) -> Self {
+        let log_dir = directory
+            .path
+            .parent()
+            .filter(|parent| is_log_dir(directory.disk.as_ref(), parent))
+            .map(Path::to_path_buf);
+        Self {
+            directory: Arc::clone(directory),
+            log_dir,
+            topic: topic.to_owned(),
+            partition,
+            marked_unclean: false,
+        }
+    }
+
+    pub(super) const fn is_marked_unclean(&self) -> bool {
+        self.marked_unclean
+    }
+
+    pub(super) fn log_dir(&self) -> Option<&Path> {
+        self.log_dir.as_deref()
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        self.directory.disk.as_ref()
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.directory.path.join(STATE_FILE)
+    }
+
+    /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
+    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<Start> {
+        let state = read_state(self.disk(), &self.state_path(), warnings)?;
+        let own_clean = state.is_some_and(|state| self.matches(state.clean));
+        let Some(log_dir) = &self.log_dir else {
+            let state = state.unwrap_or_default();
+            return Ok(Start {
+                clean: own_clean,
+                own: own_clean,
+                recovery_point: state.recovery_point,
+                log_start_offset: state.log_start,
+            });
+        };
+        let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
+            let path = log_dir.join(file.name());
+            let checkpoint = match self.read_checkpoint(&path) {
+                Ok(checkpoint) => checkpoint,
+                Err(error) if error.is_corruption() => {
+                    warnings.push(format!("ignored: {error}"));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(checkpoint.offset_of(&self.topic, self.partition))
+        };
+        let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
+        let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
+        Ok(Start {
+            own: own_clean,
+            clean: own_clean || self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
+            recovery_point: recovery_point.unwrap_or(0),
+            log_start_offset: log_start.unwrap_or(0),
+        })
+    }
+
+    /// Whether the active segment is as it was when the mark was made.
+    fn matches(&self, mark: Option<CleanMark>) -> bool {
+        mark.is_some_and(|mark| {
+            let name = format!("{:020}.log", mark.active_base);
+            self.disk()
+                .stat(&self.directory.path.join(name))
+                .is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
+        })
+    }
+
+    /// Takes the clean marks away, durably, before the first change of a file.
+    pub(super) fn mark_unclean(&mut self, recovery_point: i64, log_start: i64) -> Result<()> {
+        if self.marked_unclean {
+            return Ok(());
+        }
+        self.write_state(&State {
+            recovery_point,
+            log_start,
+            clean: None,
+        })?;
+        if let Some(log_dir) = self.log_dir.clone() {
+            self.leave_marker(&log_dir)?;
+        }
+        self.marked_unclean = true;
+        Ok(())
+    }
+
+    /// Removes the log dir's clean marker and notes that this partition is the reason.
+    fn leave_marker(&self, log_dir: &Path) -> Result<()> {
+        let _shared = self.share(log_dir)?;
+        let marker = log_dir.join(CLEAN_SHUTDOWN);
+        let list = log_dir.join(UNCLEAN_FILE);
+        let mut unclean = match read_small(self.disk(), &marker)? {
+            Some(bytes) => Unclean {
+                broker_epoch: read_broker_epoch(&bytes).unwrap_or(-1),
+                partitions: Vec::new(),
+            },
+            None => match read_small(self.disk(), &list)? {
+                Some(bytes) => Unclean::parse(&bytes),
+                // Nobody said that the log dir was clean: there is nothing to restore.
+                None => return Ok(()),
+            },
+        };
+        let name = self.name();
+        if !unclean.partitions.contains(&name) {
+            unclean.partitions.push(name);
+        }
+        self.write(&list, unclean.text().as_bytes())?;
+        self.remove(&marker)
+    }
+
+    /// Notes a clean end; everything else is on the disk already.
+    pub(super) fn mark_clean(&mut self, state: State, mark: CleanMark) -> Result<()> {
+        self.write_state(&State {
+            clean: Some(mark),
+            ..state
+        })?;
+        self.marked_unclean = false;
+        let Some(log_dir) = self.log_dir.clone() else {
+            return Ok(());
+        };
+        let _shared = self.share(&log_dir)?;
+        let list = log_dir.join(UNCLEAN_FILE);
+        let Some(bytes) = read_small(self.disk(), &list)? else {
+            return Ok(());
+        };
+        let mut unclean = Unclean::parse(&bytes);
+        let name = self.name();
+        unclean.partitions.retain(|partition| *partition != name);
+        if !unclean.partitions.is_empty() {
+            return self.write(&list, unclean.text().as_bytes());
+        }
+        self.write(
+            &log_dir.join(CLEAN_SHUTDOWN),
+            &write_clean_shutdown(unclean.broker_epoch),
+        )?;
+        self.remove(&list)
+    }
+
+    /// Writes recovery point and log start offset where the next opening reads them. `first_base` decides, as in a broker,
+    /// whether the log dir needs a line for the log start offset.
+    pub(super) fn checkpoint(
+        &self,
+        state: State,
+        high_watermark: i64,
+        first_base: i64,
+    ) -> Result<()> {
+        let Some(log_dir) = &self.log_dir else {
+            return self.write_state(&state);
+        };
+        let _shared = self.share(log_dir)?;
+        let lines = [
+            (
+                OffsetCheckpointFile::RecoveryPoint,
+                Some(state.recovery_point),
+            ),
+            (
+                OffsetCheckpointFile::LogStartOffset,
+                (state.log_start > first_base).then_some(state.log_start),
+            ),
+            (OffsetCheckpointFile::HighWatermark, Some(high_watermark)),
+        ];
+        for (file, offset) in lines {
+            self.set_line(&log_dir.join(file.name()), offset)?;
+        }
+        Ok(())
+    }
+
+    fn set_line(&self, path: &Path, offset: Option<i64>) -> Result<()> {
+        // A checkpoint that cannot be read is empty to a broker too.
+        let mut checkpoint = match self.read_checkpoint(path) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) if error.is_corruption() => OffsetCheckpoint::default(),
+            Err(error) => return Err(error),
+        };
+        let before = checkpoint.clone();
+        let is_ours = |entry: &PartitionOffset| {
+            entry.partition == self.partition && entry.topic == self.topic
+        };
+        match (
+            checkpoint.entries.iter_mut().find(|entry| is_ours(entry)),
+            offset,
+        ) {
+            (Some(entry), Some(offset)) => entry.offset = offset,
+            (None, Some(offset)) => checkpoint.entries.push(PartitionOffset {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                offset,
+            }),
+            (_, None) => checkpoint.entries.retain(|entry| !is_ours(entry)),
+        }
+        if checkpoint == before {
+            return Ok(());
+        }
+        let bytes = checkpoint
+            .write()
+            .map_err(|error| Error::new(error).at_path(path))?;
+        self.write(path, &bytes)
+    }
+
+    fn read_checkpoint(&self, path: &Path) -> Result<OffsetCheckpoint> {
+        match read_small(self.disk(), path)? {
+            Some(bytes) => {
+                OffsetCheckpoint::parse(&bytes).map_err(|error| Error::new(error).at_path(path))
+            }
+            None => Ok(OffsetCheckpoint::default()),
+        }
+    }
+
+    /// Keeps our other processes away from what the partitions share; held for a few small writes.
+    fn share(&self, log_dir: &Path) -> Result<crate::disk::Lock> {
+        let path = log_dir.join(SHARED_LOCK_FILE);
+        let mut waited = 0;
+        loop {
+            let lock = self
+                .disk()
+                .lock(&path, LockKind::Exclusive)
+                .map_err(|error| Error::io("lock", &path, error))?;
+            if let Some(lock) = lock {
+                return Ok(lock);
+            }
+            if waited >= 10_000 {
+                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 10 s");
+                return Err(Error::io("lock", &path, busy));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            waited += 2;
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.topic, self.partition)
+    }
+
+    fn write_state(&self, state: &State) -> Result<()> {
+        self.write(&self.state_path(), state.text().as_bytes())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        write_whole(self.disk(), path, bytes).map_err(|error| Error::io("write", path, error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let removed = match self.disk().unlink(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other,
+        };
+        removed
+            .and_then(|()| {
+                path.parent()
+                    .map_or(Ok(()), |parent| self.disk().sync_directory(parent))
+            })
+            .map_err(|error| Error::io("remove", path, error))
+    }
+}
+
+/// A folder that a broker keeps logs in, or that is prepared for one.
+pub(super) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
+    let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
+        .into_iter()
+        .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));
+    marks
+        .into_iter()
+        .any(|name| disk.stat(&path.join(name)).is_ok())
+}
+
+/// The settings stored with a partition, if any.
+pub(super) fn read_config(directory: &Directory) -> Result<Option<LogConfig>> {
+    let path = directory.path.join(CONFIG_FILE);
+    match read_small(directory.disk.as_ref(), &path)? {
+        Some(bytes) => LogConfig::read_file(&bytes)
+            .map(Some)
+            .map_err(|error| error.at_path(&path)),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn write_config(directory: &Directory, config: &LogConfig) -> Result<()> {
+    let path = directory.path.join(CONFIG_FILE);
+    write_whole(directory.disk.as_ref(), &path, &config.write_file())
+        .map_err(|error| Error::io("write", &path, error))
+}
+
+/// The partition's own log start offset, for readers; `None` where no writer of ours left one.
+pub(crate) fn read_state(
+    disk: &dyn Disk,
+    path: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Option<State>> {
+    let Some(bytes) = read_small(disk, path)? else {
+        return Ok(None);
+    };
+    let state = State::parse(&bytes);
+    if state.is_none() {
+        warnings.push(format!("ignored: {} cannot be read", path.display()));
+    }
+    Ok(state)
+}
+
+fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
+    match read_whole(disk, path, 16 << 20) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read", path, error)),
+    }
+}
+
+impl State {
+    pub(super) const fn new(recovery_point: i64, log_start: i64) -> Self {
+        Self {
+            recovery_point,
+            log_start,
+            clean: None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "version: 0\nrecovery_point: {}\nlog_start_offset: {}\n",
+            self.recovery_point, self.log_start
+        );
+        if let Some(mark) = &self.clean {
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "clean: {} {} {}",
+                mark.active_base, mark.size, mark.modified_ns
+            );
+        }
+        text
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut lines = text.lines();
+        if lines.next()? != "version: 0" {
+            return None;
+        }
+        let offset = |line: &str, name: &str| -> Option<i64> {
+            let value = line.strip_prefix(name)?.strip_prefix(": ")?;
+            value.parse().ok().filter(|&offset: &i64| offset >= 0)
+        };
+        let recovery_point = offset(lines.next()?, "recovery_point")?;
+        let log_start = offset(lines.next()?, "log_start_offset")?;
+        let clean = match lines.next() {
+            Some(line) => {
+                let mut fields = line.strip_prefix("clean: ")?.split(' ');
+                Some(CleanMark {
+                    active_base: fields.next()?.parse().ok()?,
+                    size: fields.next()?.parse().ok()?,
+                    modified_ns: fields.next()?.parse().ok()?,
+                })
+            }
+            None => None,
+        };
+        Some(Self {
+            recovery_point,
+            log_start,
+            clean,
+        })
+    }
+}
+
+/// Contents of the list of partitions that are not closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unclean {
+    broker_epoch: i64,
+    partitions: Vec<String>,
+}
+
+impl Unclean {
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", self.broker_epoch);
+        for partition in &self.partitions {
+            text.push_str(partition);
+            text.push('\n');
+        }
+        text
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.lines();
+        let broker_epoch = lines.next().and_then(|line| line.parse().ok());
+        Self {
+            broker_epoch: broker_epoch.unwrap_or(-1),
+            partitions: lines.map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Whether an entry of a partition directory is a file of ours.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.starts_with(".offsetlog") || name.starts_with("offsetlog-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_reads_back() {
+        let plain = State::new(7, 3);
+        assert_eq!(State::parse(plain.text().as_bytes()), Some(plain));
+        let clean = State {
+            clean: Some(CleanMark {
+                active_base: 5,
+                size: 12,
+                modified_ns: 1_700_000_000_123_456_789,
+            }),
+            ..plain
+        };
+        assert_eq!(State::parse(clean.text().as_bytes()), Some(clean));
+        for bad in [
+            "",
+            "version: 1\n",
+            "version: 0\nrecovery_point: -1\nlog_start_offset: 0\n",
+            "version: 0\nrecovery_point: 1\n",
+        ] {
+            assert_eq!(State::parse(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn list_of_unclean_partitions_reads_back() {
+        let unclean = Unclean {
+            broker_epoch: 9,
+            partitions: vec!["a-0".to_owned(), "b-12".to_owned()],
+        };
+        assert_eq!(Unclean::parse(unclean.text().as_bytes()), unclean);
+    }
+}

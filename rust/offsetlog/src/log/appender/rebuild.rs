@@ -1,0 +1,191 @@
+//! One pass over a segment that checks every batch and works out all that is kept beside it: both indexes, aborted transactions,
+//! leader epochs, producers. Nothing is written here.
+
+use super::append::parse_marker;
+use crate::error::{Error, Result};
+use crate::log::producers::{Batch, Checked, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
+use crate::segment::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
+use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use crate::segment::{Directory, OpenSegment, Segment};
+use offsetlog_format::index_entry::OFFSET_INDEX_ENTRY_BYTES;
+use offsetlog_format::{BatchHeader, EpochEntry, LeaderEpochs};
+use std::sync::Arc;
+
+/// Bytes of a segment that no batch explains.
+#[derive(Debug)]
+pub(super) struct Damage {
+    pub(super) error: Error,
+    /// Whole batches stand behind them, which cutting would lose.
+    pub(super) batches_follow: bool,
+}
+
+/// What a segment holds.
+#[derive(Debug)]
+pub(super) struct Contents {
+    /// Up to here whole, checked batches in order.
+    pub(super) valid_bytes: u64,
+    pub(super) file_bytes: u64,
+    pub(super) entries: NewEntries,
+    /// Offset entries that the rule asks for, also where the index has no room for them.
+    pub(super) rebuilt_entries: usize,
+    pub(super) transactions: Vec<u8>,
+    pub(super) max: MaxTimestamp,
+    pub(super) first_timestamp: Option<i64>,
+    /// Offset behind the last batch; the base offset where there is none.
+    pub(super) next_offset: i64,
+    pub(super) damage: Option<Damage>,
+    /// Epochs that go down, gaps and the like: kept, and told.
+    pub(super) oddities: Vec<String>,
+}
+
+/// What the segments before leave to this one, and this one to the next.
+#[derive(Debug, Clone)]
+pub(super) struct Carried {
+    pub(super) producers: ProducerStates,
+    pub(super) epochs: LeaderEpochs,
+}
+
+/// Settings that decide where index entries stand.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    pub(super) index_bytes: i32,
+    pub(super) index_interval: i32,
+}
+
+/// Opens a segment to be walked to its last whole batch, whatever its place in the log.
+pub(super) fn open(
+    directory: &Arc<Directory>,
+    base_offset: i64,
+    next_base: Option<i64>,
+) -> Result<Arc<OpenSegment>> {
+    // As one that is closed: whether bad bytes are an unfinished end is decided here.
+    let end = next_base.unwrap_or(i64::MAX);
+    let segment = Segment::new(Arc::clone(directory), base_offset, Some(end));
+    Ok(segment.open()?.0)
+}
+
+/// Walks a segment from its start.
+pub(super) fn survey(
+    directory: &Arc<Directory>,
+    base_offset: i64,
+    next_base: Option<i64>,
+    rule: Rule,
+    carried: &mut Carried,
+) -> Result<Contents> {
+    let segment = open(directory, base_offset, next_base)?;
+    let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, Vec::new());
+    let (offset_room, time_room) = capacities(rule.index_bytes);
+    let mut indexing = Indexing::new(base_offset, rule.index_interval, offset_room, time_room);
+    let mut unbounded = indexing.unbounded();
+    let mut discarded = NewEntries::default();
+    let mut contents = Contents {
+        valid_bytes: 0,
+        file_bytes: segment.stat.size,
+        entries: NewEntries::default(),
+        rebuilt_entries: 0,
+        transactions: Vec::new(),
+        max: indexing.max,
+        first_timestamp: None,
+        next_offset: base_offset,
+        damage: None,
+        oddities: Vec::new(),
+    };
+    loop {
+        let header = match walk.step(true) {
+            Ok(Step::Batch(header)) => header,
+            Ok(Step::End(_)) => break,
+            Err(error) if error.is_corruption() || is_unknown_magic(&error) => {
+                let batches_follow = walk.valid_batch_follows()?;
+                contents.damage = Some(Damage {
+                    error,
+                    batches_follow,
+                });
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        let position = walk.batch_position();
+        let indexed = Indexed {
+            last_offset: header.last_offset,
+            max_timestamp: header.max_timestamp,
+            position,
+            size_bytes: header.size_bytes as u64,
+        };
+        indexing.note(&indexed, &mut contents.entries)?;
+        discarded.clear();
+        unbounded.note(&indexed, &mut discarded)?;
+        contents.rebuilt_entries += discarded.offset.len() / OFFSET_INDEX_ENTRY_BYTES;
+        if position == 0 {
+            contents.first_timestamp = Some(header.max_timestamp);
+        }
+        note_epoch(&header, carried, &mut contents.oddities);
+        if header.producer_id >= 0 {
+            note_producer(
+                &header,
+                &mut walk,
+                &mut carried.producers,
+                &mut contents.transactions,
+            )?;
+        }
+        contents.next_offset = header.last_offset.saturating_add(1);
+        contents.valid_bytes = walk.position();
+        carried.producers.set_end_offset(contents.next_offset);
+    }
+    indexing.note_time(&mut contents.entries.time)?;
+    contents.max = indexing.max;
+    Ok(contents)
+}
+
+fn is_unknown_magic(error: &Error) -> bool {
+    matches!(error.kind(), crate::ErrorKind::UnsupportedMagic(_))
+}
+
+/// As in a broker's recovery only epochs above the newest count.
+fn note_epoch(header: &BatchHeader, carried: &mut Carried, oddities: &mut Vec<String>) {
+    if header.magic < 2 || header.leader_epoch < 0 {
+        return;
+    }
+    let base_offset = header.base_offset.unwrap_or(header.last_offset);
+    let latest = carried.epochs.latest();
+    if latest.is_none_or(|latest| latest.epoch < header.leader_epoch) {
+        carried.epochs.assign(EpochEntry {
+            epoch: header.leader_epoch,
+            start_offset: base_offset,
+        });
+    } else if let Some(latest) = latest
+        && latest.epoch > header.leader_epoch
+        && latest.start_offset <= base_offset
+        && oddities.len() < 100
+    {
+        oddities.push(format!(
+            "leader epoch {} of the batch at offset {base_offset} is below {}, which began at {}",
+            header.leader_epoch, latest.epoch, latest.start_offset
+        ));
+    }
+}
+
+/// Follows a producer's batch under the rules for replicas, and collects the transactions that it aborts.
+pub(super) fn note_producer(
+    header: &BatchHeader,
+    walk: &mut Walk,
+    producers: &mut ProducerStates,
+    transactions: &mut Vec<u8>,
+) -> Result<()> {
+    let marker = if header.attributes.is_control() {
+        parse_marker(walk.batch()?, header).map_err(|error| walk.place(error))?
+    } else {
+        None
+    };
+    let Some(batch) = Batch::new(header, marker) else {
+        return Ok(());
+    };
+    let checked = producers
+        .check([&batch], Origin::Recovery, TRANSACTION_VERSION_UNKNOWN)
+        .map_err(|error| walk.place(error))?;
+    if let Checked::Update(changes) = checked {
+        for aborted in producers.apply(&changes) {
+            aborted.write(transactions);
+        }
+    }
+    Ok(())
+}

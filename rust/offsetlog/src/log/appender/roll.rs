@@ -1,0 +1,131 @@
+//! Rolling: closing the active segment and beginning a new one.
+//!
+//! Source: Kafka's `LogSegment.shouldRoll` and `LocalLog.roll`.
+
+use super::Appender;
+use super::flush::Job;
+use crate::error::{Error, ErrorKind, Result};
+use crate::segment::active::ActiveSegment;
+use crate::segment::indexing::Indexed;
+use crate::segment::segment_path;
+use offsetlog_format::BatchHeader;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::Arc;
+
+impl Appender {
+    /// Rolls if the coming append wants it.
+    pub(super) fn roll_if_due(
+        &mut self,
+        first: &BatchHeader,
+        last_offset: i64,
+        max_timestamp: i64,
+        batches: &[Indexed],
+        now: i64,
+    ) -> Result<()> {
+        if !self.is_due(last_offset, max_timestamp, batches, now)? {
+            return Ok(());
+        }
+        let at_least = if first.magic < 2 {
+            // A set tells only its last offset; the first one is not further away than a segment is long.
+            last_offset.saturating_sub(i64::from(i32::MAX))
+        } else {
+            first.base_offset.unwrap_or(last_offset)
+        };
+        self.roll_to(self.log_end().max(at_least), now)?;
+        let base = self.active.base_offset;
+        if last_offset - base > i64::from(i32::MAX) {
+            return Err(Error::new(ErrorKind::AppendTooWide {
+                base_offset: base,
+                last_offset,
+            }));
+        }
+        Ok(())
+    }
+
+    fn is_due(
+        &mut self,
+        last_offset: i64,
+        max_timestamp: i64,
+        batches: &[Indexed],
+        now: i64,
+    ) -> Result<bool> {
+        // As in a broker the first look at a new segment makes its indexes.
+        self.active.touch()?;
+        let bytes: u64 = batches.iter().map(|batch| batch.size_bytes).sum();
+        let size = self.active.size();
+        let segment_bytes = self.config.segment_bytes().max(0) as u64;
+        if size > segment_bytes.saturating_sub(bytes) {
+            return Ok(true);
+        }
+        if size > 0 {
+            let limit = self.config.segment_ms() - self.active.jitter();
+            if self.active.waited(max_timestamp, now) > limit {
+                return Ok(true);
+            }
+        }
+        let relative = last_offset - self.active.base_offset;
+        if relative < 0 || relative > i64::from(i32::MAX) {
+            return Ok(true);
+        }
+        Ok(self.active.indexes_are_full() || (size > 0 && self.active.overfills(batches)?))
+    }
+
+    /// Closes the active segment now and begins a new one at the log end offset; an empty one stays. Gives its base offset.
+    pub(crate) fn roll(&mut self) -> Result<i64> {
+        self.check_usable()?;
+        if self.active.size() > 0 || self.active.base_offset < self.log_end() {
+            self.mark_unclean()?;
+            let now = self.now();
+            self.expire_producers(now);
+            self.roll_to(self.log_end(), now)?;
+        }
+        Ok(self.active.base_offset)
+    }
+
+    fn roll_to(&mut self, base_offset: i64, now: i64) -> Result<()> {
+        if base_offset == self.active.base_offset && self.active.size() == 0 {
+            return Ok(());
+        }
+        self.remove_leftovers_of(base_offset)?;
+        self.active.close()?;
+        let settings = self.settings(now);
+        let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
+        let last = std::mem::replace(&mut self.active, next);
+        self.closed.push(last.base_offset);
+        self.ends.set_active(base_offset, 0);
+        self.producers.set_end_offset(base_offset);
+        let mut files = Vec::new();
+        if let Some(snapshot) = self.take_snapshot(false)? {
+            files.push(snapshot);
+        }
+        files.extend(last.files());
+        self.flusher.start(Job {
+            files,
+            directory: Arc::clone(&self.directory),
+            ends: Arc::clone(&self.ends),
+            up_to: base_offset,
+        });
+        Ok(())
+    }
+
+    /// Removes what an interrupted roll, or a deletion that did not reach the disk, left under the new segment's names.
+    fn remove_leftovers_of(&self, base_offset: i64) -> Result<()> {
+        for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
+            let path = segment_path(&self.directory.path, base_offset, suffix);
+            match self.directory.disk.unlink(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A random number of 31 bits, for the jitter of rolls.
+pub(super) fn random_u31() -> u32 {
+    // The standard library seeds each of these differently; nothing depends on more than that segments differ.
+    (RandomState::new().build_hasher().finish() as u32) & 0x7fff_ffff
+}

@@ -1,0 +1,261 @@
+//! What is looked at of a segment that counts as clean: whether its indexes can be what they say, and the end of the last one.
+
+use super::load::Loading;
+use super::rebuild::{self, Contents, Rule};
+use crate::disk::{Access, read_whole};
+use crate::error::{Error, Result};
+use crate::segment::active;
+use crate::segment::indexing::{MaxTimestamp, capacities};
+use crate::segment::segment_path;
+use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk, hop_headers};
+use offsetlog_format::index_entry::{
+    ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, TIME_INDEX_ENTRY_BYTES,
+    TimeIndexEntry, offset_entry_count, time_entry_count,
+};
+use offsetlog_format::{AbortedTransaction, SegmentFile};
+
+/// The end of the last segment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tail {
+    pub(super) contents: active::Contents,
+    pub(super) next_offset: i64,
+}
+
+pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
+    let times = &contents.entries.time;
+    let time_entries = times.len() / TIME_INDEX_ENTRY_BYTES;
+    Tail {
+        contents: active::Contents {
+            size: contents.valid_bytes,
+            offset_entries: contents.entries.offset.len() / OFFSET_INDEX_ENTRY_BYTES,
+            time_entries,
+            last_time: time_entries
+                .checked_sub(1)
+                .and_then(|slot| TimeIndexEntry::read(times, slot, base).ok()),
+            max: contents.max,
+            first_timestamp: contents.first_timestamp,
+            rebuilt_entries: contents.rebuilt_entries,
+        },
+        next_offset: contents.next_offset,
+    }
+}
+
+/// Whether a segment of a clean log must be read whole after all. For the last one its end is looked at and kept.
+pub(super) fn needs_reading(loading: &mut Loading<'_>, base: i64, is_last: bool) -> Result<bool> {
+    let kinds = loading
+        .files
+        .segments
+        .get(&base)
+        .cloned()
+        .unwrap_or_default();
+    if !kinds.contains(&SegmentFile::OffsetIndex) || !kinds.contains(&SegmentFile::TimeIndex) {
+        return Ok(!is_new_segment(loading, base, is_last)?);
+    }
+    if kinds.contains(&SegmentFile::TransactionIndex) && !is_sound_txn_index(loading, base)? {
+        return Ok(true);
+    }
+    if is_last {
+        loading.tail = read_tail(loading.directory, loading.rule, base)?;
+        return Ok(loading.tail.is_none());
+    }
+    is_emptied(loading, base)
+}
+
+/// The last segment, empty and without indexes: a roll that no append followed.
+fn is_new_segment(loading: &mut Loading<'_>, base: i64, is_last: bool) -> Result<bool> {
+    let path = segment_path(&loading.directory.path, base, ".log");
+    let stat = loading
+        .directory
+        .disk
+        .stat(&path)
+        .map_err(|error| Error::io("look at", &path, error))?;
+    if !is_last || stat.size > 0 {
+        return Ok(false);
+    }
+    loading.tail = Some(empty(base));
+    Ok(true)
+}
+
+fn empty(base: i64) -> Tail {
+    Tail {
+        contents: active::Contents {
+            size: 0,
+            offset_entries: 0,
+            time_entries: 0,
+            last_time: None,
+            max: MaxTimestamp {
+                timestamp: -1,
+                offset: base,
+            },
+            first_timestamp: None,
+            rebuilt_entries: 0,
+        },
+        next_offset: base,
+    }
+}
+
+/// The first entry decides, as in a broker: it must lie in the segment and have the version that is known.
+fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    let path = segment_path(&loading.directory.path, base, ".txnindex");
+    let bytes = read_whole(loading.directory.disk.as_ref(), &path, u64::from(u32::MAX))
+        .map_err(|error| Error::io("read", &path, error))?;
+    let entries = bytes.len() / ABORTED_TRANSACTION_BYTES;
+    Ok(bytes.len().is_multiple_of(ABORTED_TRANSACTION_BYTES)
+        && (0..entries).all(|slot| {
+            AbortedTransaction::read(&bytes, slot).is_ok_and(|entry| entry.last_offset >= base)
+        }))
+}
+
+/// Whether an index of a closed segment holds nothing though the segment has batches to be found by it: an interrupted swap leaves
+/// zeros at full size, and a lost time index makes records look as old as the file.
+fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    let size_of = |suffix: &str| {
+        let path = segment_path(&loading.directory.path, base, suffix);
+        loading
+            .directory
+            .disk
+            .stat(&path)
+            .map(|stat| stat.size)
+            .map_err(|error| Error::io("look at", &path, error))
+    };
+    let times = size_of(".timeindex")?;
+    let offsets = size_of(".index")?;
+    let (offset_capacity, _) = capacities(loading.rule.index_bytes);
+    let may_be_zeros = offsets >= (offset_capacity * OFFSET_INDEX_ENTRY_BYTES) as u64;
+    if times > 0 && !may_be_zeros {
+        return Ok(false);
+    }
+    if size_of(".log")? == 0 {
+        return Ok(false);
+    }
+    if may_be_zeros {
+        let path = segment_path(&loading.directory.path, base, ".index");
+        let mut front = [0; 2 * OFFSET_INDEX_ENTRY_BYTES];
+        loading
+            .directory
+            .disk
+            .open(&path, Access::Read)
+            .and_then(|file| file.read_at(&mut front, 0))
+            .map_err(|error| Error::io("read", &path, error))?;
+        if front.iter().all(|&byte| byte == 0) {
+            return Ok(true);
+        }
+    }
+    if times > 0 {
+        return Ok(false);
+    }
+    let segment = rebuild::open(loading.directory, base, None)?;
+    let mut walk = Walk::new(segment, 0, LOOKUP_BYTES, Vec::new());
+    match walk.step(false) {
+        Ok(Step::Batch(header)) => Ok(header.max_timestamp >= 0),
+        _ => Ok(true),
+    }
+}
+
+/// The end of the last segment from its last index entry on; `None` where anything does not agree.
+pub(super) fn read_tail(
+    directory: &std::sync::Arc<crate::segment::Directory>,
+    rule: Rule,
+    base: i64,
+) -> Result<Option<Tail>> {
+    let disk = directory.disk.as_ref();
+    let read =
+        |suffix: &str| read_whole(disk, &segment_path(&directory.path, base, suffix), 1 << 31);
+    let (Ok(offsets), Ok(times)) = (read(".index"), read(".timeindex")) else {
+        return Ok(None);
+    };
+    let offset_entries = offset_entry_count(&offsets);
+    let time_entries = time_entry_count(&times);
+    let last_entry = offset_entries
+        .checked_sub(1)
+        .map(|slot| OffsetIndexEntry::read(&offsets, slot, base));
+    let last_time = time_entries
+        .checked_sub(1)
+        .map(|slot| TimeIndexEntry::read(&times, slot, base));
+    let (Ok(last_entry), Ok(last_time)) = (last_entry.transpose(), last_time.transpose()) else {
+        return Ok(None);
+    };
+    let segment = rebuild::open(directory, base, None)?;
+    let position = last_entry.map_or(0, |entry| u64::from(entry.position));
+    if position > segment.stat.size || (position == segment.stat.size && position > 0) {
+        return Ok(None);
+    }
+    let mut tail = empty(base);
+    tail.contents.size = segment.stat.size;
+    tail.contents.offset_entries = offset_entries;
+    tail.contents.time_entries = time_entries;
+    tail.contents.last_time = last_time;
+    if let Some(entry) = last_time {
+        tail.contents.max = MaxTimestamp {
+            timestamp: entry.timestamp,
+            offset: entry.offset,
+        };
+    }
+    let mut walk = Walk::new(
+        std::sync::Arc::clone(&segment),
+        position,
+        SCAN_BYTES,
+        Vec::new(),
+    );
+    let mut is_first = true;
+    loop {
+        match walk.step(true) {
+            Ok(Step::Batch(header)) => {
+                let begins = header.base_offset.unwrap_or(header.last_offset);
+                if is_first && last_entry.is_some_and(|entry| begins > entry.offset) {
+                    return Ok(None);
+                }
+                is_first = false;
+                tail.next_offset = header.last_offset.saturating_add(1);
+                if header.max_timestamp > tail.contents.max.timestamp {
+                    tail.contents.max = MaxTimestamp {
+                        timestamp: header.max_timestamp,
+                        offset: header.last_offset,
+                    };
+                }
+            }
+            Ok(Step::End(_)) => break,
+            Err(error) if error.is_corruption() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    // Without a time entry before the tail nothing is known of what lies before it.
+    if time_entries == 0 && position > 0 && tail.contents.max.timestamp >= 0 {
+        return Ok(None);
+    }
+    if last_time.is_some_and(|entry| entry.offset >= tail.next_offset) {
+        return Ok(None);
+    }
+    if segment.stat.size > 0 {
+        let mut first = Walk::new(std::sync::Arc::clone(&segment), 0, LOOKUP_BYTES, Vec::new());
+        let Ok(Step::Batch(header)) = first.step(false) else {
+            return Ok(None);
+        };
+        tail.contents.first_timestamp = Some(header.max_timestamp);
+    }
+    tail.contents.rebuilt_entries = rebuilt_entries(rule, &segment)?;
+    Ok(Some(tail))
+}
+
+/// Offset entries that rebuilding would make: a bound from the size where that is far below what fits, else counted.
+fn rebuilt_entries(
+    rule: Rule,
+    segment: &std::sync::Arc<crate::segment::OpenSegment>,
+) -> Result<usize> {
+    let interval = rule.index_interval.max(0) as u64;
+    let (offset_room, time_room) = capacities(rule.index_bytes);
+    let bound = (segment.stat.size / (interval + 1)) as usize;
+    if bound < offset_room.min(time_room) / 2 {
+        return Ok(bound);
+    }
+    let (mut entries, mut since) = (0, 0);
+    hop_headers(segment, 0, &|| Ok(()), |header, _| {
+        if since > interval {
+            entries += 1;
+            since = 0;
+        }
+        since += header.size_bytes as u64;
+        Ok(())
+    })?;
+    Ok(entries)
+}

@@ -1,0 +1,312 @@
+//! Taking records away: from the end (truncation), and from the start (deletion of records).
+//!
+//! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
+
+use super::load_producers::ProducerFiles;
+use super::place::State;
+use super::rebuild::{self, Carried, Rule};
+use super::{Appender, companions, tail};
+use crate::disk::{Access, read_whole, replace_file};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::producers::ProducerStates;
+use crate::segment::active::ActiveSegment;
+use crate::segment::find::{self, Found, Trace};
+use crate::segment::segment_path;
+use crate::segment::walk::SCAN_BYTES;
+use offsetlog_format::index_entry::{
+    ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, TIME_INDEX_ENTRY_BYTES,
+    TimeIndexEntry, offset_entry_count, time_entry_count,
+};
+use offsetlog_format::{AbortedTransaction, LeaderEpochs};
+
+impl Appender {
+    /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
+    /// goes, and the next append still gets `offset`.
+    pub(crate) fn truncate_to(&mut self, offset: i64) -> Result<bool> {
+        self.check_usable()?;
+        if offset < 0 {
+            return Err(Error::argument(
+                "offset",
+                format!("{offset} found, 0 or more expected"),
+            ));
+        }
+        if offset >= self.log_end() {
+            // An epoch may begin where the log ends, after a deletion of all records: its leader wrote nothing that stays.
+            let before = self.epochs.clone();
+            self.epochs.truncate_from_end(self.log_end());
+            if self.epochs != before {
+                self.mark_unclean()?;
+                self.write_epochs()?;
+            }
+            return Ok(false);
+        }
+        if offset < self.first_base() {
+            self.truncate_fully_and_start_at(offset, None)?;
+            return Ok(true);
+        }
+        self.flusher.wait();
+        self.mark_unclean()?;
+        let truncated = self.cut_at(offset);
+        if let Err(error) = &truncated {
+            self.poison(error);
+        }
+        truncated.map(|()| true)
+    }
+
+    fn cut_at(&mut self, offset: i64) -> Result<()> {
+        let now = self.now();
+        let kept = self.closed.partition_point(|&base| base <= offset);
+        if self.active.base_offset > offset {
+            let mut later = self.closed.split_off(kept);
+            later.push(self.active.base_offset);
+            for base in later {
+                self.doom_segment(base, now)?;
+            }
+            let base = self.closed.pop().unwrap_or(offset);
+            self.reopen_cut(base, offset, now)?;
+        } else {
+            self.reopen_cut(self.active.base_offset, offset, now)?;
+        }
+        let log_start = self.ends.log_start().min(offset);
+        self.ends.set_log_start(log_start);
+        self.ends
+            .set_recovery_point(self.ends.recovery_point().min(offset));
+        let before = self.epochs.clone();
+        self.epochs.truncate_from_end(offset);
+        if self.epochs != before {
+            self.write_epochs()?;
+        }
+        self.rebuild_producers(offset, now)?;
+        self.publish(offset);
+        self.save_point()
+    }
+
+    /// Cuts a segment and makes it the active one.
+    fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
+        let rule = Rule {
+            index_bytes: self.config.segment_index_bytes(),
+            index_interval: self.config.index_interval_bytes(),
+        };
+        let path = segment_path(&self.directory.path, base, ".log");
+        let segment = rebuild::open(&self.directory, base, None)?;
+        // What was preallocated is no part of the log.
+        let written = if base == self.active.base_offset {
+            self.active.size()
+        } else {
+            segment.stat.size
+        };
+        let found = find::find(
+            &segment,
+            offset,
+            SCAN_BYTES,
+            Vec::new(),
+            &mut Trace::default(),
+        );
+        let position = match found {
+            Ok((walk, Found::Batch(_))) => walk.batch_position(),
+            Ok((_, Found::End(_))) => written,
+            Err(error) if written < segment.stat.size && error.is_corruption() => written,
+            Err(error) => return Err(error),
+        };
+        self.cut_file(base, ".log", position.min(written))?;
+        self.cut_entries(base, offset)?;
+        let contents = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
+            tail.contents
+        } else {
+            let mut carried = Carried {
+                producers: ProducerStates::new(),
+                epochs: LeaderEpochs::default(),
+            };
+            let contents = rebuild::survey(&self.directory, base, None, rule, &mut carried)?;
+            if let Some(damage) = contents.damage {
+                return Err(damage.error);
+            }
+            self.write_entries(base, ".index", &contents.entries.offset)?;
+            self.write_entries(base, ".timeindex", &contents.entries.time)?;
+            tail::of_contents(&contents, base).contents
+        };
+        debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
+        let settings = self.settings(now);
+        self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
+        self.active.touch()
+    }
+
+    fn cut_file(&self, base: i64, suffix: &str, size: u64) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, suffix);
+        self.directory
+            .disk
+            .open(&path, Access::Write)
+            .and_then(|file| file.set_len(size))
+            .map_err(|error| Error::io("cut", &path, error))
+    }
+
+    fn write_entries(&self, base: i64, suffix: &str, bytes: &[u8]) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, suffix);
+        replace_file(self.directory.disk.as_ref(), &path, bytes)
+            .map_err(|error| Error::io("write", &path, error))
+    }
+
+    /// Drops the index entries from `offset` on.
+    fn cut_entries(&self, base: i64, offset: i64) -> Result<()> {
+        let read = |suffix: &str| {
+            let path = segment_path(&self.directory.path, base, suffix);
+            read_whole(self.directory.disk.as_ref(), &path, 1 << 31).ok()
+        };
+        if let Some(bytes) = read(".index") {
+            let kept = (0..offset_entry_count(&bytes))
+                .take_while(|&slot| {
+                    OffsetIndexEntry::read(&bytes, slot, base)
+                        .is_ok_and(|entry| entry.offset < offset)
+                })
+                .count();
+            self.write_entries(
+                base,
+                ".index",
+                front(&bytes, kept * OFFSET_INDEX_ENTRY_BYTES),
+            )?;
+        }
+        if let Some(bytes) = read(".timeindex") {
+            let kept = (0..time_entry_count(&bytes))
+                .take_while(|&slot| {
+                    TimeIndexEntry::read(&bytes, slot, base)
+                        .is_ok_and(|entry| entry.offset < offset)
+                })
+                .count();
+            self.write_entries(
+                base,
+                ".timeindex",
+                front(&bytes, kept * TIME_INDEX_ENTRY_BYTES),
+            )?;
+        }
+        if let Some(bytes) = read(".txnindex") {
+            let kept = (0..bytes.len() / ABORTED_TRANSACTION_BYTES)
+                .take_while(|&slot| {
+                    AbortedTransaction::read(&bytes, slot)
+                        .is_ok_and(|entry| entry.last_offset < offset)
+                })
+                .count();
+            self.write_entries(
+                base,
+                ".txnindex",
+                front(&bytes, kept * ABORTED_TRANSACTION_BYTES),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn rebuild_producers(&mut self, log_end: i64, now: i64) -> Result<()> {
+        let mut bases = self.closed.clone();
+        bases.push(self.active.base_offset);
+        let files = ProducerFiles {
+            directory: &self.directory,
+            bases: &bases,
+            log_start: self.ends.log_start(),
+            now,
+            dry_run: false,
+            drop_stray: false,
+            clean: false,
+        };
+        (self.producers, self.last_snapshot) = files.rebuild(&mut self.snapshots, log_end)?;
+        Ok(())
+    }
+
+    /// Takes all records away and goes on at `offset`, as a follower does whose leader has nothing older.
+    pub(crate) fn truncate_fully_and_start_at(
+        &mut self,
+        offset: i64,
+        log_start: Option<i64>,
+    ) -> Result<()> {
+        self.check_usable()?;
+        if offset < 0 {
+            return Err(Error::argument(
+                "offset",
+                format!("{offset} found, 0 or more expected"),
+            ));
+        }
+        let log_start = log_start.unwrap_or(offset);
+        if !(0..=offset).contains(&log_start) {
+            return Err(Error::argument(
+                "log_start_offset",
+                format!("{log_start} found, 0 to {offset} expected"),
+            ));
+        }
+        self.flusher.wait();
+        self.mark_unclean()?;
+        let restarted = self.restart_at(offset, log_start);
+        if let Err(error) = &restarted {
+            self.poison(error);
+        }
+        restarted
+    }
+
+    fn restart_at(&mut self, offset: i64, log_start: i64) -> Result<()> {
+        let now = self.now();
+        let mut bases = std::mem::take(&mut self.closed);
+        bases.push(self.active.base_offset);
+        for base in bases {
+            self.doom_segment(base, now)?;
+        }
+        let disk = self.directory.disk.as_ref();
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            let path = segment_path(&self.directory.path, snapshot, ".snapshot");
+            super::leftovers::remove(disk, &path)?;
+        }
+        let settings = self.settings(now);
+        self.active = ActiveSegment::create(&self.directory, offset, &settings)?;
+        self.active.touch()?;
+        self.epochs = LeaderEpochs::default();
+        companions::write_epochs(&self.directory, &self.epochs)?;
+        self.producers.clear(offset);
+        self.last_snapshot = log_start;
+        self.take_snapshot(true)?;
+        self.ends.set_log_start(log_start);
+        self.ends
+            .set_recovery_point(self.ends.recovery_point().min(offset));
+        self.publish(offset);
+        self.save_point()
+    }
+
+    /// Makes `offset` the lowest offset that can be read; says whether that changed anything. No file of records is touched: whole
+    /// segments below go with retention.
+    pub(crate) fn delete_records_before(&mut self, offset: i64) -> Result<bool> {
+        self.check_usable()?;
+        if offset > self.high_watermark() || offset < 0 {
+            return Err(Error::new(ErrorKind::OffsetOutOfRange {
+                requested: offset,
+                log_start_offset: self.ends.log_start(),
+                log_end_offset: self.log_end(),
+            })
+            .at_path(&self.directory.path));
+        }
+        if offset <= self.ends.log_start() {
+            return Ok(false);
+        }
+        self.mark_unclean()?;
+        self.ends.set_log_start(offset);
+        self.ends.raise_recovery_point(offset);
+        let before = self.epochs.clone();
+        self.epochs.truncate_from_start(offset);
+        if self.epochs != before {
+            self.write_epochs()?;
+        }
+        self.producers.complete_until(offset);
+        if self.producers.end_offset() < offset {
+            self.producers.set_end_offset(offset);
+        }
+        self.last_snapshot = self.snapshots.last().copied().unwrap_or(offset);
+        self.publish(self.log_end());
+        self.save_point()?;
+        Ok(true)
+    }
+
+    /// Writes recovery point and log start offset down.
+    fn save_point(&self) -> Result<()> {
+        let state = State::new(self.ends.recovery_point(), self.ends.log_start());
+        self.place
+            .checkpoint(state, self.high_watermark(), self.first_base())
+    }
+}
+
+fn front(bytes: &[u8], count: usize) -> &[u8] {
+    bytes.get(..count).unwrap_or(bytes)
+}

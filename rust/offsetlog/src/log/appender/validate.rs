@@ -1,0 +1,553 @@
+//! What is checked of batches before they are appended, and what a leader changes in them.
+//!
+//! A leader gives offsets and its epoch; it corrects the greatest timestamp and the timestamp type; and it encodes anew what is
+//! compressed differently from what the settings say, or has an old format. A follower stores what its leader stored.
+
+use super::owned_records::OwnedRecords;
+use crate::codec::{Compressor, Decompressor};
+use crate::config::LogConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::producers::Origin;
+use crate::records::Records;
+use offsetlog_format::batch::{
+    BATCH_HEADER_V2_BYTES, CRC_COVERS_FROM_V2, FRAME_BYTES, LOG_OVERHEAD_BYTES,
+};
+use offsetlog_format::builder::{BatchFields, write_batch};
+use offsetlog_format::{
+    Attributes, BatchHeader, Codec, Fault, FormatError, Frame, Part, RecordView, TimestampType,
+    checksum,
+};
+
+/// Smallest length field of any batch.
+const MINIMUM_LENGTH: i32 = 14;
+
+/// The batches of an append as they came.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    /// The whole batches; an incomplete one behind them is left out, as in a broker.
+    pub(super) bytes: &'a [u8],
+    /// Place and header of each.
+    pub(super) batches: Vec<(usize, BatchHeader)>,
+    pub(super) max_timestamp: i64,
+    source: Codec,
+}
+
+/// Settings and moment of one append.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'c> {
+    pub(super) config: &'c LogConfig,
+    pub(super) now: i64,
+    pub(super) leader_epoch: i32,
+    pub(super) log_end_offset: i64,
+    pub(super) max_decompressed_bytes: u64,
+}
+
+/// A batch as a leader stores it: what it changed of the header, and the rest.
+#[derive(Debug)]
+pub(super) enum Stored<'a> {
+    /// A header of its own in front of the bytes that came.
+    Patched {
+        head: [u8; BATCH_HEADER_V2_BYTES],
+        rest: &'a [u8],
+        header: BatchHeader,
+    },
+    /// Encoded anew.
+    Rebuilt { bytes: Vec<u8>, header: BatchHeader },
+}
+
+impl Stored<'_> {
+    pub(super) const fn header(&self) -> &BatchHeader {
+        match self {
+            Self::Patched { header, .. } | Self::Rebuilt { header, .. } => header,
+        }
+    }
+
+    pub(super) fn parts(&self) -> [&[u8]; 2] {
+        match self {
+            Self::Patched { head, rest, .. } => [head, rest],
+            Self::Rebuilt { bytes, .. } => [bytes, &[]],
+        }
+    }
+}
+
+/// An append that is refused for what a record, or the batch itself, is.
+pub(super) fn refused(reason: impl Into<String>) -> Error {
+    Error::new(ErrorKind::RecordRefused {
+        reason: reason.into(),
+    })
+}
+
+/// Splits `data` into batches and checks what does not depend on the log: framing, size, checksum, order.
+///
+/// # Errors
+/// `CorruptBatch`, `UnsupportedMagic`: framing or checksum. `RecordTooLarge`. `RecordRefused`: a client's batch whose base
+/// offset is not 0. `OffsetsOutOfOrder`: a follower's batches that do not ascend.
+pub(super) fn inspect<'a>(
+    data: &'a [u8],
+    origin: Origin,
+    leader_epoch: i32,
+    config: &LogConfig,
+) -> Result<Incoming<'a>> {
+    let mut incoming = Incoming {
+        bytes: &[],
+        batches: Vec::new(),
+        max_timestamp: -1,
+        source: Codec::None,
+    };
+    let mut at = 0;
+    let mut previous: Option<i64> = None;
+    let mut in_order = true;
+    while let Some(batch) = next_batch(data, at).map_err(|error| error.at_position(at as u64))? {
+        let place = |error: Error| error.at_position(at as u64);
+        let magic = batch.get(16).copied().unwrap_or_default();
+        if origin == Origin::Replication {
+            let epoch = be_i32(batch, 12);
+            if magic == 2 && epoch != -1 && epoch > leader_epoch {
+                // A newer leader's: the replica has not heard of it yet, and will be sent them again.
+                break;
+            }
+        } else if origin == Origin::Client && magic >= 2 && be_i64(batch, 0) != 0 {
+            return Err(place(refused(format!(
+                "base offset {} found, 0 expected: a leader gives the offsets",
+                be_i64(batch, 0)
+            ))));
+        }
+        if origin != Origin::Replication
+            && batch.len() as i64 > i64::from(config.max_message_bytes())
+        {
+            return Err(place(too_large(batch.len(), config)));
+        }
+        let header = checked_header(batch, origin).map_err(place)?;
+        if previous
+            .is_some_and(|previous| header.base_offset.unwrap_or(header.last_offset) <= previous)
+        {
+            in_order = false;
+        }
+        previous = Some(header.last_offset);
+        incoming.max_timestamp = incoming.max_timestamp.max(header.max_timestamp);
+        match header.attributes.codec(Part::BatchHeader) {
+            Ok(Codec::None) => {}
+            Ok(codec) => incoming.source = codec,
+            Err(error) => return Err(place(Error::new(error))),
+        }
+        incoming.batches.push((at, header));
+        at += batch.len();
+    }
+    if origin == Origin::Replication && !in_order {
+        return Err(Error::new(ErrorKind::OffsetsOutOfOrder));
+    }
+    incoming.bytes = data.get(..at).unwrap_or(&[]);
+    Ok(incoming)
+}
+
+/// The whole batch at `at`; `None` behind the last whole one.
+fn next_batch(data: &[u8], at: usize) -> Result<Option<&[u8]>> {
+    let rest = data.get(at..).unwrap_or(&[]);
+    if rest.len() < LOG_OVERHEAD_BYTES {
+        return Ok(None);
+    }
+    let length = be_i32(rest, 8);
+    if length < MINIMUM_LENGTH {
+        return Err(Error::new(FormatError::new(
+            Part::BatchHeader,
+            8,
+            Fault::Length {
+                found: i64::from(length),
+                minimum: i64::from(MINIMUM_LENGTH),
+                maximum: i64::from(i32::MAX),
+            },
+        )));
+    }
+    if rest.len() < FRAME_BYTES {
+        return Ok(None);
+    }
+    let size = length as usize + LOG_OVERHEAD_BYTES;
+    Frame::parse(rest)?;
+    Ok(rest.get(..size))
+}
+
+/// The header of a whole batch whose checksum is right. The offset that a leader will overwrite is not looked at.
+fn checked_header(batch: &[u8], origin: Origin) -> Result<BatchHeader> {
+    let magic = batch.get(16).copied().unwrap_or_default();
+    if magic == 2 {
+        let covered = batch.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]);
+        checksum::check(
+            Part::BatchHeader,
+            17,
+            offsetlog_format::Algorithm::Crc32c,
+            be_i32(batch, 17) as u32,
+            covered,
+        )?;
+    }
+    let header = if origin == Origin::Replication {
+        BatchHeader::parse(batch)?
+    } else {
+        let mut front = [0; BATCH_HEADER_V2_BYTES];
+        let length = batch.len().min(BATCH_HEADER_V2_BYTES);
+        if let (Some(to), Some(from)) = (front.get_mut(8..length), batch.get(8..length)) {
+            to.copy_from_slice(from);
+        }
+        BatchHeader::parse(&front)?
+    };
+    if magic < 2 {
+        header.check_crc(batch)?;
+    }
+    Ok(header)
+}
+
+fn too_large(size: usize, config: &LogConfig) -> Error {
+    Error::new(ErrorKind::RecordTooLarge {
+        size: size as u64,
+        maximum: i64::from(config.max_message_bytes()),
+    })
+}
+
+fn be_i32(bytes: &[u8], at: usize) -> i32 {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk::<4>())
+        .map_or(0, |chunk| i32::from_be_bytes(*chunk))
+}
+
+fn be_i64(bytes: &[u8], at: usize) -> i64 {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk::<8>())
+        .map_or(0, |chunk| i64::from_be_bytes(*chunk))
+}
+
+/// Codecs' contexts and buffers that a log keeps from append to append.
+#[derive(Debug, Default)]
+pub(super) struct Workshop {
+    pub(super) decompressor: Option<Decompressor>,
+    pub(super) compressor: Option<Compressor>,
+    pub(super) scratch: Vec<u8>,
+}
+
+/// What a leader stores of `incoming`: one batch, its offsets beginning at the log end offset.
+///
+/// # Errors
+/// `RecordRefused`, `InvalidTimestamp`, `RecordTooLarge`, `Decompression`, `UnsupportedCodec`. The log is not touched.
+///
+/// Source: Kafka's `LogValidator`; FORMAT.md «Record batch, magic 2».
+pub(super) fn validate<'a>(
+    incoming: &Incoming<'a>,
+    origin: Origin,
+    terms: &Terms<'_>,
+    workshop: &mut Workshop,
+) -> Result<Stored<'a>> {
+    let Some((_, first)) = incoming.batches.first() else {
+        return Err(refused("the append holds no batch"));
+    };
+    let source = incoming.source;
+    if (first.magic == 2 || source != Codec::None) && incoming.batches.len() > 1 {
+        return Err(refused(format!(
+            "{} batches found, 1 expected",
+            incoming.batches.len()
+        )));
+    }
+    let target = terms.config.codec_for(source);
+    for (_, header) in &incoming.batches {
+        check_batch(header, first.magic, origin)?;
+    }
+    let control = first.attributes.is_control();
+    let mut checks = RecordChecks::new(terms);
+    let walked = walk_records(incoming, terms, &mut workshop.decompressor, &mut checks)?;
+    checks.finish()?;
+    let in_place = first.magic == 2
+        && (control && source == Codec::None
+            || target == source && (source == Codec::None || walked.consecutive));
+    if in_place {
+        let delta = first.last_offset - first.base_offset.unwrap_or(first.last_offset);
+        if terms.log_end_offset.saturating_add(walked.count - 1) < delta {
+            return Err(refused(format!(
+                "last offset delta {delta} found with {} records: the batch would begin below offset 0",
+                walked.count
+            )));
+        }
+        return Ok(patch(incoming.bytes, first, &walked, terms));
+    }
+    rebuild(incoming, first, target, terms, workshop)
+}
+
+fn check_batch(header: &BatchHeader, magic: i8, origin: Origin) -> Result<()> {
+    if header.magic != magic {
+        return Err(refused(format!(
+            "magic {} found beside magic {magic}",
+            header.magic
+        )));
+    }
+    if origin != Origin::Client || header.magic < 2 {
+        return Ok(());
+    }
+    let delta = header.last_offset - header.base_offset.unwrap_or(header.last_offset);
+    if header.record_count <= 0 || i64::from(header.record_count) != delta + 1 {
+        return Err(refused(format!(
+            "{} records counted, {} expected by the last offset delta",
+            header.record_count,
+            delta + 1
+        )));
+    }
+    if header.attributes.is_control() {
+        return Err(refused("clients may not append control records"));
+    }
+    if header.producer_id >= 0 && header.base_sequence < 0 {
+        return Err(refused(format!(
+            "base sequence {} found for producer id {}, 0 or more expected",
+            header.base_sequence, header.producer_id
+        )));
+    }
+    Ok(())
+}
+
+/// What the records of an append are together.
+#[derive(Debug, Clone, Copy)]
+struct Walked {
+    count: i64,
+    max_timestamp: i64,
+    /// The offset deltas are 0, 1, 2, …
+    consecutive: bool,
+}
+
+fn walk_records(
+    incoming: &Incoming<'_>,
+    terms: &Terms<'_>,
+    decompressor: &mut Option<Decompressor>,
+    checks: &mut RecordChecks<'_>,
+) -> Result<Walked> {
+    let mut walked = Walked {
+        count: 0,
+        max_timestamp: -1,
+        consecutive: true,
+    };
+    for (at, header) in &incoming.batches {
+        let bytes = incoming
+            .bytes
+            .get(*at..*at + header.size_bytes)
+            .unwrap_or(&[]);
+        let place = |error: Error| error.at_position(*at as u64);
+        let decompressor = decompressor.get_or_insert_with(Decompressor::new);
+        let limit = terms.max_decompressed_bytes;
+        let mut records = Records::open(header, bytes, decompressor, limit).map_err(place)?;
+        let base = header.base_offset.unwrap_or(0);
+        while let Some(record) = records
+            .next_record()
+            .map_err(|error| place(as_refusal(error)))?
+        {
+            if record.offset - base != walked.count {
+                walked.consecutive = false;
+            }
+            walked.max_timestamp = walked.max_timestamp.max(record.timestamp);
+            checks.check(walked.count, &record, header.timestamp_type());
+            walked.count += 1;
+        }
+    }
+    if walked.count == 0 {
+        return Err(refused("the batch holds no record"));
+    }
+    Ok(walked)
+}
+
+/// What is wrong inside a batch whose checksum is right is what its maker put there.
+fn as_refusal(error: FormatError) -> Error {
+    match error.fault {
+        Fault::OffsetOrder { .. } => refused(error.to_string()),
+        _ => Error::new(error),
+    }
+}
+
+/// Rules for each record of a client's or coordinator's append.
+struct RecordChecks<'c> {
+    compacted: bool,
+    create_time: bool,
+    now: i64,
+    before: i64,
+    after: i64,
+    null_key: Option<i64>,
+    bad_time: Option<(i64, i64)>,
+    config: &'c LogConfig,
+}
+
+impl<'c> RecordChecks<'c> {
+    fn new(terms: &Terms<'c>) -> Self {
+        let config = terms.config;
+        Self {
+            compacted: config.is_compacted(),
+            create_time: config.message_timestamp_type() == TimestampType::Create,
+            now: terms.now,
+            before: config.message_timestamp_before_max_ms(),
+            after: config.message_timestamp_after_max_ms(),
+            null_key: None,
+            bad_time: None,
+            config,
+        }
+    }
+
+    fn check(&mut self, slot: i64, record: &RecordView<'_>, kind: TimestampType) {
+        if self.compacted && record.key.is_none() {
+            self.null_key.get_or_insert(slot);
+            return;
+        }
+        let timestamp = record.timestamp;
+        let bad = if self.create_time && timestamp != -1 {
+            !self.is_near(timestamp)
+        } else {
+            kind == TimestampType::LogAppend
+        };
+        if bad && self.bad_time.is_none() {
+            self.bad_time = Some((slot, timestamp));
+        }
+    }
+
+    /// Within what the settings allow around now; a difference that does not fit 64 bits wraps, as in a broker.
+    fn is_near(&self, timestamp: i64) -> bool {
+        self.now.wrapping_sub(timestamp) <= self.before
+            && timestamp.wrapping_sub(self.now) <= self.after
+    }
+
+    fn finish(&self) -> Result<()> {
+        if let Some((slot, timestamp)) = self.bad_time {
+            return Err(Error::new(ErrorKind::InvalidTimestamp {
+                slot,
+                timestamp,
+                now: self.now,
+                before: self.config.message_timestamp_before_max_ms(),
+                after: self.config.message_timestamp_after_max_ms(),
+            }));
+        }
+        match self.null_key {
+            Some(slot) => Err(null_key(slot)),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn null_key(slot: i64) -> Error {
+    refused(format!(
+        "record {slot} has no key, which compaction needs (cleanup.policy=compact)"
+    ))
+}
+
+/// Checks the timestamps of records that we encode ourselves, of which only the extremes are known.
+pub(super) fn check_times(minimum: i64, maximum: i64, terms: &Terms<'_>) -> Result<()> {
+    let mut checks = RecordChecks::new(terms);
+    if checks.create_time {
+        for timestamp in [minimum, maximum] {
+            if timestamp != -1 && !checks.is_near(timestamp) {
+                checks.bad_time = Some((-1, timestamp));
+            }
+        }
+    }
+    checks.finish()
+}
+
+/// Offsets, epoch, timestamp type and greatest timestamp in front of the bytes as they came.
+fn patch<'a>(
+    bytes: &'a [u8],
+    header: &BatchHeader,
+    walked: &Walked,
+    terms: &Terms<'_>,
+) -> Stored<'a> {
+    let delta = header.last_offset - header.base_offset.unwrap_or(header.last_offset);
+    let last_offset = terms.log_end_offset.saturating_add(walked.count - 1);
+    let append_time = terms.config.message_timestamp_type() == TimestampType::LogAppend;
+    let max_timestamp = if append_time {
+        terms.now
+    } else {
+        walked.max_timestamp
+    };
+    let mut patched = BatchHeader {
+        base_offset: Some(last_offset - delta),
+        last_offset,
+        leader_epoch: terms.leader_epoch,
+        ..*header
+    };
+    let rest = bytes.get(BATCH_HEADER_V2_BYTES..).unwrap_or(&[]);
+    let changed = header.attributes.is_log_append_time() != append_time
+        || header.max_timestamp != max_timestamp;
+    if changed {
+        patched.attributes = header.attributes.with_timestamp_type(append_time);
+        patched.max_timestamp = max_timestamp;
+    }
+    let mut head = [0; BATCH_HEADER_V2_BYTES];
+    patched.write_v2_at(&mut head);
+    if changed {
+        patched.crc = checksum::crc32c_of(&[head.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]), rest]);
+        patched.write_v2_at(&mut head);
+    }
+    Stored::Patched {
+        head,
+        rest,
+        header: patched,
+    }
+}
+
+/// All records of the append in one new batch of magic 2.
+fn rebuild<'a>(
+    incoming: &Incoming<'a>,
+    first: &BatchHeader,
+    target: Codec,
+    terms: &Terms<'_>,
+    workshop: &mut Workshop,
+) -> Result<Stored<'a>> {
+    if first.producer_id >= 0 && (first.producer_epoch < 0 || first.base_sequence < 0) {
+        return Err(refused(format!(
+            "producer epoch {} and base sequence {} found for producer id {}, 0 or more expected",
+            first.producer_epoch, first.base_sequence, first.producer_id
+        )));
+    }
+    let append_time = terms.config.message_timestamp_type() == TimestampType::LogAppend;
+    let mut attributes = Attributes::new(target, append_time);
+    if first.attributes.is_transactional() {
+        attributes = attributes.transactional();
+    }
+    let fields = BatchFields {
+        base_offset: terms.log_end_offset,
+        leader_epoch: terms.leader_epoch,
+        attributes,
+        append_time: terms.now,
+        producer_id: first.producer_id,
+        producer_epoch: first.producer_epoch,
+        base_sequence: first.base_sequence,
+    };
+    let mut owned = OwnedRecords::default();
+    for (at, header) in &incoming.batches {
+        let bytes = incoming
+            .bytes
+            .get(*at..*at + header.size_bytes)
+            .unwrap_or(&[]);
+        let decompressor = workshop.decompressor.get_or_insert_with(Decompressor::new);
+        let mut records = Records::open(header, bytes, decompressor, terms.max_decompressed_bytes)?;
+        while let Some(record) = records.next_record()? {
+            if record.timestamp < -1 {
+                return Err(Error::new(ErrorKind::InvalidTimestamp {
+                    slot: owned.len() as i64,
+                    timestamp: record.timestamp,
+                    now: terms.now,
+                    before: terms.config.message_timestamp_before_max_ms(),
+                    after: terms.config.message_timestamp_after_max_ms(),
+                }));
+            }
+            owned.push(&record);
+        }
+    }
+    let headers = owned.headers();
+    let records = owned.records(terms.log_end_offset, &headers);
+    let compressor = workshop.compressor.get_or_insert_with(Compressor::new);
+    if target != Codec::None {
+        compressor.set_level(target, terms.config.compression_level(target))?;
+    }
+    let mut bytes = Vec::new();
+    write_batch(
+        &mut bytes,
+        &fields,
+        &records,
+        compressor,
+        &mut workshop.scratch,
+    )?;
+    if bytes.len() as i64 > i64::from(terms.config.max_message_bytes()) {
+        return Err(too_large(bytes.len(), terms.config));
+    }
+    let header = BatchHeader::parse(&bytes)?;
+    Ok(Stored::Rebuilt { bytes, header })
+}

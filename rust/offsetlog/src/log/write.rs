@@ -1,0 +1,238 @@
+//! The verbs that write, on a log that was opened for appending.
+
+use super::appender::{
+    self, AppendInfo, AppendOptions, AppendOrigin, Appender, MarkerOptions, RecoveryReport,
+    WriteOptions,
+};
+use super::{Log, OpenOptions};
+use crate::batch_builder::BatchBuilder;
+use crate::config::LogConfig;
+use crate::error::{Error, Result};
+use std::path::Path;
+use std::sync::{MutexGuard, PoisonError};
+
+impl Log {
+    /// Opens the partition directory `path` for appending and makes it if it is missing.
+    ///
+    /// Takes an exclusive lock on the directory and, in a log dir, a shared one on its `.lock`, which a running broker holds. After
+    /// an unclean end the segments from the recovery point on are read and an unfinished batch at the end is cut off and kept in
+    /// `offsetlog-cut`; [`recovery_report`](Self::recovery_report) tells. Cost after a clean end: a listing, two looks at each
+    /// segment's indexes and a read from the last index entry on.
+    ///
+    /// # Errors
+    /// * `Locked`: somebody else writes.
+    /// * `LogDir`: the name is not `topic-partition`, or a file is named like a segment and is none.
+    /// * Those of damage with whole batches behind it: a broker would cut them off, [`recover`](crate::recover) does.
+    /// * `Argument`: another topic id than the stored one.
+    ///
+    /// Source: FORMAT.md «Partition directory».
+    pub fn open_for_append(
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        write: &WriteOptions,
+    ) -> Result<Self> {
+        super::open::open_for_append(path.as_ref(), options, write)
+    }
+
+    /// Appends the records of `batch` as one batch and empties it; gives their offsets. After an error the log and the batch are as
+    /// before.
+    ///
+    /// When this returns, the batch has been handed to the operating system whole: it survives the death of this process, and
+    /// power loss after a flush.
+    ///
+    /// # Errors
+    /// `RecordTooLarge`, `RecordBatchTooLarge`, `InvalidTimestamp`, `RecordRefused`; with a producer id `OutOfOrderSequence`,
+    /// `ProducerFenced`, `InvalidTxnState`; `Io`, `Closed`, `Poisoned`.
+    pub fn append(&self, batch: &mut BatchBuilder, options: &AppendOptions) -> Result<AppendInfo> {
+        self.appending(options.flush, |appender| {
+            let leader_epoch = appender.epoch_for(options.leader_epoch);
+            appender.append_built(batch, leader_epoch)
+        })
+    }
+
+    /// Appends an encoded batch as a leader does: gives offsets and epoch, corrects the greatest timestamp, encodes anew what the
+    /// settings want compressed differently or what has magic 0 or 1.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); `CorruptBatch` for framing and checksum.
+    pub fn append_batches(
+        &self,
+        data: &[u8],
+        origin: AppendOrigin,
+        options: &AppendOptions,
+    ) -> Result<AppendInfo> {
+        self.appending(options.flush, |appender| {
+            let leader_epoch = appender.epoch_for(options.leader_epoch);
+            appender.append_as_leader(data, origin, leader_epoch, 0)
+        })
+    }
+
+    /// Appends encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does. Batches of a newer
+    /// epoch than `leader_epoch` are left out with all behind them.
+    ///
+    /// # Errors
+    /// As [`append_batches`](Self::append_batches); `OffsetsOutOfOrder`, `UnexpectedAppendOffset`.
+    pub fn append_as_follower(
+        &self,
+        data: &[u8],
+        leader_epoch: i32,
+        flush: bool,
+    ) -> Result<AppendInfo> {
+        self.appending(flush, |appender| {
+            appender.append_as_follower(data, leader_epoch)
+        })
+    }
+
+    /// Ends a producer's transaction with a marker.
+    ///
+    /// # Errors
+    /// `ProducerFenced`, `TransactionCoordinatorFenced`; `Io`, `Closed`, `Poisoned`.
+    pub fn append_marker(
+        &self,
+        marker: &MarkerOptions,
+        options: &AppendOptions,
+    ) -> Result<AppendInfo> {
+        self.appending(options.flush, |appender| {
+            let leader_epoch = appender.epoch_for(options.leader_epoch);
+            appender.append_marker(marker, leader_epoch)
+        })
+    }
+
+    fn appending(
+        &self,
+        flush: bool,
+        append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
+    ) -> Result<AppendInfo> {
+        let mut appender = self.appender()?;
+        let info = append(&mut appender)?;
+        if flush {
+            appender.flush()?;
+        }
+        Ok(info)
+    }
+
+    /// Makes everything appended so far durable.
+    ///
+    /// # Errors
+    /// `Io`, after which nothing more can be appended until the log is opened again.
+    pub fn flush(&self) -> Result<()> {
+        self.appender()?.flush()
+    }
+
+    /// Closes the active segment and begins a new one; an empty one stays. Gives the active segment's base offset.
+    ///
+    /// # Errors
+    /// `Io`, `Closed`, `Poisoned`.
+    pub fn roll(&self) -> Result<i64> {
+        self.appender()?.roll()
+    }
+
+    /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
+    /// goes, and the next append still gets `offset`.
+    ///
+    /// # Errors
+    /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`.
+    pub fn truncate_to(&self, offset: i64) -> Result<bool> {
+        self.appender()?.truncate_to(offset)
+    }
+
+    /// Takes all records away and goes on at `offset`.
+    ///
+    /// # Errors
+    /// As [`truncate_to`](Self::truncate_to).
+    pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
+        self.appender()?
+            .truncate_fully_and_start_at(offset, log_start)
+    }
+
+    /// Makes `offset` the lowest offset that can be read; says whether that changed anything.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`.
+    pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
+        self.appender()?.delete_records_before(offset)
+    }
+
+    /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
+    /// roll began.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading.
+    pub fn recovery_point(&self) -> Result<i64> {
+        Ok(self.appender()?.recovery_point())
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading.
+    pub fn config(&self) -> Result<LogConfig> {
+        Ok(self.appender()?.config().clone())
+    }
+
+    /// Changes the settings, and those stored beside the data.
+    ///
+    /// # Errors
+    /// `Io`, `Closed`, `Poisoned`.
+    pub fn set_config(&self, config: LogConfig) -> Result<()> {
+        self.appender()?.set_config(config)
+    }
+
+    /// What opening found and changed.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading.
+    pub fn recovery_report(&self) -> Result<RecoveryReport> {
+        Ok(self.appender()?.report().clone())
+    }
+
+    /// The greatest epoch at or below `epoch` and the offset at which it ended; `None` where the log knows none, as a leader answers
+    /// a follower.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> Result<Option<(i32, i64)>> {
+        Ok(self.appender()?.end_offset_for_epoch(epoch))
+    }
+
+    /// Whether the log was opened for appending.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.0.appender.is_some()
+    }
+
+    /// Closes the log: flushes, trims, writes a snapshot and the clean mark, and lets go of the locks. Does nothing for a reader
+    /// and for a log that is closed.
+    ///
+    /// # Errors
+    /// `Io`, `Poisoned`; the log is closed all the same, and the next opening recovers it.
+    pub fn close(&self) -> Result<()> {
+        match &self.0.appender {
+            Some(appender) => lock(appender).close(),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of files and locks as a killed process would. For tests of recovery.
+    #[doc(hidden)]
+    pub fn abandon(&self) {
+        if let Some(appender) = &self.0.appender {
+            lock(appender).abandon();
+        }
+    }
+
+    fn appender(&self) -> Result<MutexGuard<'_, Appender>> {
+        self.0.appender.as_ref().map(lock).ok_or_else(|| {
+            Error::argument(
+                "mode",
+                "the log was opened for reading; open it with mode \"a\" to write",
+            )
+            .at_path(self.path())
+        })
+    }
+}
+
+/// A panic of another thread is no reason to panic here: the appender's own state says whether it can go on.
+fn lock(appender: &std::sync::Mutex<appender::Appender>) -> MutexGuard<'_, Appender> {
+    appender.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,363 @@
+//! The active segment: the one that is appended to.
+//!
+//! Bytes go to the `.log` in one call, then the index entries that they get. What fails half-way is taken back, so that an
+//! append is there as a whole or not at all.
+
+use super::index_file::IndexFile;
+use super::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
+use super::{Directory, segment_path};
+use crate::disk::{Access, DiskFile};
+use crate::error::{Error, Result};
+use offsetlog_format::AbortedTransaction;
+use offsetlog_format::index_entry::{
+    ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES, TimeIndexEntry,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a segment is opened for writing with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) index_bytes: i32,
+    pub(crate) index_interval: i32,
+    /// Size to which a new `.log` is preallocated, 0 for not at all.
+    pub(crate) preallocate: u64,
+    pub(crate) now: i64,
+    /// By how much the segment is rolled before `segment.ms`.
+    pub(crate) jitter: i64,
+}
+
+/// What an existing segment holds, as found by whoever opens it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contents {
+    pub(crate) size: u64,
+    pub(crate) offset_entries: usize,
+    pub(crate) time_entries: usize,
+    pub(crate) last_time: Option<TimeIndexEntry>,
+    /// Greatest timestamp of the batches.
+    pub(crate) max: MaxTimestamp,
+    /// Greatest timestamp of the first batch.
+    pub(crate) first_timestamp: Option<i64>,
+    /// Index entries that rebuilding the indexes would make.
+    pub(crate) rebuilt_entries: usize,
+}
+
+/// The segment that is appended to.
+#[derive(Debug)]
+pub(crate) struct ActiveSegment {
+    pub(crate) base_offset: i64,
+    directory: Arc<Directory>,
+    path: PathBuf,
+    log: Arc<dyn DiskFile>,
+    size: u64,
+    /// The file is longer than what was written.
+    preallocated: bool,
+    index: IndexFile,
+    time_index: IndexFile,
+    indexing: Indexing,
+    /// The same rule from position 0 on without a reopening in between: what recovery would need room for.
+    rebuild: Indexing,
+    first_timestamp: Option<i64>,
+    created: i64,
+    jitter: i64,
+    transactions: Option<(Arc<dyn DiskFile>, u64)>,
+    entries: NewEntries,
+    discarded: NewEntries,
+}
+
+impl ActiveSegment {
+    /// Makes a new empty segment; files that an earlier life left under its names are gone already.
+    pub(crate) fn create(
+        directory: &Arc<Directory>,
+        base_offset: i64,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let path = segment_path(&directory.path, base_offset, ".log");
+        let log = directory
+            .disk
+            .open(&path, Access::Create)
+            .map_err(|error| Error::io("make", &path, error))?;
+        if settings.preallocate > 0 {
+            log.set_len(settings.preallocate)
+                .map_err(|error| Error::io("preallocate", &path, error))?;
+        }
+        Ok(Self::assemble(directory, base_offset, path, log, settings))
+    }
+
+    /// Takes an existing segment into use; `contents` was read from its files.
+    pub(crate) fn open(
+        directory: &Arc<Directory>,
+        base_offset: i64,
+        settings: &Settings,
+        contents: &Contents,
+    ) -> Result<Self> {
+        let path = segment_path(&directory.path, base_offset, ".log");
+        let log = directory
+            .disk
+            .open(&path, Access::Write)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let mut segment = Self::assemble(directory, base_offset, path, log, settings);
+        segment.preallocated = false;
+        segment.size = contents.size;
+        segment.first_timestamp = contents.first_timestamp;
+        segment.index.resume(contents.offset_entries);
+        segment.time_index.resume(contents.time_entries);
+        segment.indexing = Indexing::new(
+            base_offset,
+            settings.index_interval,
+            segment.index.capacity() - segment.index.entries(),
+            segment.time_index.capacity() - segment.time_index.entries(),
+        );
+        segment.indexing.resume(contents.last_time, contents.max);
+        segment.rebuild = Indexing::new(
+            base_offset,
+            settings.index_interval,
+            segment
+                .index
+                .capacity()
+                .saturating_sub(contents.rebuilt_entries),
+            segment
+                .time_index
+                .capacity()
+                .saturating_sub(contents.rebuilt_entries),
+        );
+        Ok(segment)
+    }
+
+    fn assemble(
+        directory: &Arc<Directory>,
+        base_offset: i64,
+        path: PathBuf,
+        log: Arc<dyn DiskFile>,
+        settings: &Settings,
+    ) -> Self {
+        let (offset_room, time_room) = capacities(settings.index_bytes);
+        let file = |suffix: &str, entry_bytes: usize| {
+            let path = segment_path(&directory.path, base_offset, suffix);
+            IndexFile::new(path, entry_bytes, settings.index_bytes)
+        };
+        let indexing = Indexing::new(base_offset, settings.index_interval, offset_room, time_room);
+        Self {
+            base_offset,
+            path,
+            log,
+            size: 0,
+            preallocated: settings.preallocate > 0,
+            index: file(".index", OFFSET_INDEX_ENTRY_BYTES),
+            time_index: file(".timeindex", TIME_INDEX_ENTRY_BYTES),
+            indexing,
+            rebuild: indexing,
+            first_timestamp: None,
+            created: settings.now,
+            jitter: settings.jitter,
+            transactions: None,
+            entries: NewEntries::default(),
+            discarded: NewEntries::default(),
+            directory: Arc::clone(directory),
+        }
+    }
+
+    /// Bytes written.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// How long the segment has waited to be rolled when a batch with `timestamp` comes at `now`: by the records' time if they
+    /// have one, otherwise since it was opened.
+    pub(crate) fn waited(&self, timestamp: i64, now: i64) -> i64 {
+        match self.first_timestamp {
+            Some(first) if first >= 0 => timestamp.saturating_sub(first),
+            _ => now.saturating_sub(self.created),
+        }
+    }
+
+    pub(crate) const fn jitter(&self) -> i64 {
+        self.jitter
+    }
+
+    /// Whether an index has no room left.
+    pub(crate) const fn indexes_are_full(&self) -> bool {
+        self.indexing.is_full()
+    }
+
+    /// Whether `batches` need more entries than an index has room for, now or when it is rebuilt: an index that a rebuilding
+    /// cannot hold keeps a broker from starting.
+    pub(crate) fn overfills(&mut self, batches: &[Indexed]) -> Result<bool> {
+        for rule in [self.indexing, self.rebuild] {
+            if batches.len() > rule.room() {
+                let mut trial = rule.unbounded();
+                self.discarded.clear();
+                for batch in batches {
+                    trial.note(batch, &mut self.discarded)?;
+                }
+                if self.discarded.offset.len() / OFFSET_INDEX_ENTRY_BYTES > rule.room() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    pub(crate) fn set_interval(&mut self, interval: i32) {
+        self.indexing.set_interval(interval);
+        self.rebuild.set_interval(interval);
+    }
+
+    /// Makes the index files if they are not there, as the first append to a segment does.
+    pub(crate) fn touch(&mut self) -> Result<()> {
+        let disk = self.directory.disk.as_ref();
+        self.index.touch(disk)?;
+        self.time_index.touch(disk)
+    }
+
+    /// Writes `parts`, which hold `batches` whose positions count from the first byte of the parts. After an error the segment
+    /// must be taken back to its [`state`](Self::state) before.
+    pub(crate) fn append(&mut self, parts: &[&[u8]], batches: &[Indexed]) -> Result<()> {
+        self.log
+            .write_parts_at(parts, self.size)
+            .map_err(|error| Error::io("write", &self.path, error).at_position(self.size))?;
+        if self.size == 0 {
+            self.first_timestamp = batches.first().map(|batch| batch.max_timestamp);
+        }
+        self.entries.clear();
+        self.discarded.clear();
+        for batch in batches {
+            let placed = Indexed {
+                position: self.size + batch.position,
+                ..*batch
+            };
+            self.indexing.note(&placed, &mut self.entries)?;
+            self.rebuild.note(&placed, &mut self.discarded)?;
+        }
+        let disk = self.directory.disk.as_ref();
+        if !self.entries.offset.is_empty() {
+            self.index.append(disk, &self.entries.offset)?;
+        }
+        if !self.entries.time.is_empty() {
+            self.time_index.append(disk, &self.entries.time)?;
+        }
+        self.size += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        Ok(())
+    }
+
+    fn take_back(&mut self, (offset_entries, time_entries): (usize, usize)) -> Result<()> {
+        let full = self.preallocated_size()?;
+        self.log
+            .set_len(self.size)
+            .and_then(|()| full.map_or(Ok(()), |full| self.log.set_len(full)))
+            .map_err(|error| Error::io("cut", &self.path, error))?;
+        self.index.cut(offset_entries)?;
+        self.time_index.cut(time_entries)
+    }
+
+    fn preallocated_size(&self) -> Result<Option<u64>> {
+        if !self.preallocated {
+            return Ok(None);
+        }
+        let stat = self
+            .log
+            .stat()
+            .map_err(|error| Error::io("look at", &self.path, error))?;
+        Ok(Some(stat.size.max(self.size)))
+    }
+
+    /// Appends to the `.txnindex`, which is made with its first entry.
+    pub(crate) fn append_aborted(&mut self, aborted: &[AbortedTransaction]) -> Result<()> {
+        if aborted.is_empty() {
+            return Ok(());
+        }
+        let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
+        let failed = |error| Error::io("write", &path, error);
+        if self.transactions.is_none() {
+            let disk = &self.directory.disk;
+            let file = disk.open(&path, Access::WriteOrCreate).map_err(failed)?;
+            let size = file.stat().map_err(failed)?.size;
+            let whole = size - size % ABORTED_TRANSACTION_BYTES as u64;
+            self.transactions = Some((file, whole));
+        }
+        let mut bytes = Vec::with_capacity(aborted.len() * ABORTED_TRANSACTION_BYTES);
+        for transaction in aborted {
+            transaction.write(&mut bytes);
+        }
+        if let Some((file, size)) = &mut self.transactions {
+            file.write_at(&bytes, *size).map_err(failed)?;
+            *size += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Goes back to an earlier state, of the files too. When this fails nothing more may be appended.
+    pub(crate) fn undo(&mut self, state: Undo) -> Result<()> {
+        self.size = state.size;
+        self.indexing = state.indexing;
+        self.rebuild = state.rebuild;
+        self.first_timestamp = state.first_timestamp;
+        if let (Some((file, size)), Some(before)) = (&mut self.transactions, state.transactions) {
+            *size = before;
+            file.set_len(before)
+                .map_err(|error| Error::io("cut", &self.path, error))?;
+        }
+        self.take_back(state.entries)
+    }
+
+    /// What [`undo`](Self::undo) needs to go back to now.
+    pub(crate) fn state(&self) -> Undo {
+        Undo {
+            size: self.size,
+            indexing: self.indexing,
+            rebuild: self.rebuild,
+            first_timestamp: self.first_timestamp,
+            entries: (self.index.entries(), self.time_index.entries()),
+            transactions: self.transactions.as_ref().map(|(_, size)| *size),
+        }
+    }
+
+    /// Gives the segment its closing time entry and cuts what was preallocated, as at a roll and at a clean close.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.entries.clear();
+        self.indexing.note_time(&mut self.entries.time)?;
+        if !self.entries.time.is_empty() {
+            let disk = self.directory.disk.as_ref();
+            self.time_index.append(disk, &self.entries.time)?;
+        }
+        self.index.trim()?;
+        self.time_index.trim()?;
+        if self.preallocated {
+            self.log
+                .set_len(self.size)
+                .map_err(|error| Error::io("trim", &self.path, error))?;
+            self.preallocated = false;
+        }
+        Ok(())
+    }
+
+    /// The files to sync, `.log` first.
+    pub(crate) fn files(&self) -> Vec<(PathBuf, Arc<dyn DiskFile>)> {
+        let mut files = vec![(self.path.clone(), Arc::clone(&self.log))];
+        for index in [&self.index, &self.time_index] {
+            if let Some(file) = index.file() {
+                files.push((index.path().to_path_buf(), file));
+            }
+        }
+        if let Some((file, _)) = &self.transactions {
+            let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
+            files.push((path, Arc::clone(file)));
+        }
+        files
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A moment of an active segment to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Undo {
+    size: u64,
+    indexing: Indexing,
+    rebuild: Indexing,
+    first_timestamp: Option<i64>,
+    entries: (usize, usize),
+    transactions: Option<u64>,
+}

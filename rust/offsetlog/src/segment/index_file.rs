@@ -1,0 +1,113 @@
+//! An index file that is being written: preallocated with zeros, entries written one behind the other, trimmed when its segment is
+//! closed.
+//!
+//! As in a broker the file is made on first use, so a segment that was just rolled has only its `.log`.
+
+use crate::disk::{Access, Disk, DiskFile};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A `.index` or `.timeindex` of the active segment.
+#[derive(Debug)]
+pub(crate) struct IndexFile {
+    path: PathBuf,
+    entry_bytes: usize,
+    /// Entries that fit.
+    capacity: usize,
+    entries: usize,
+    file: Option<Arc<dyn DiskFile>>,
+}
+
+impl IndexFile {
+    /// An index that has no file yet, of at most `maximum_bytes`.
+    pub(crate) fn new(path: PathBuf, entry_bytes: usize, maximum_bytes: i32) -> Self {
+        Self {
+            path,
+            entry_bytes,
+            capacity: maximum_bytes.max(0) as usize / entry_bytes,
+            entries: 0,
+            file: None,
+        }
+    }
+
+    /// Goes on behind `entries` whole entries of an existing file, which is opened and given its full size on first use.
+    pub(crate) fn resume(&mut self, entries: usize) {
+        self.entries = entries;
+        // A file that already has more room than the settings say keeps it, as in a broker.
+        self.capacity = self.capacity.max(entries);
+    }
+
+    pub(crate) const fn entries(&self) -> usize {
+        self.entries
+    }
+
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    const fn full_size(&self) -> u64 {
+        (self.capacity * self.entry_bytes) as u64
+    }
+
+    /// Opens the file, or makes it, at its full size: zeros behind the entries.
+    pub(crate) fn touch(&mut self, disk: &dyn Disk) -> Result<()> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let failed = |error| Error::io("open", &self.path, error);
+        let file = disk
+            .open(&self.path, Access::WriteOrCreate)
+            .map_err(failed)?;
+        let used = (self.entries * self.entry_bytes) as u64;
+        // What stands behind the entries is not known to be zeros.
+        if file.stat().map_err(failed)?.size > used {
+            file.set_len(used).map_err(failed)?;
+        }
+        file.set_len(self.full_size()).map_err(failed)?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Appends whole entries. The caller made sure that they fit.
+    pub(crate) fn append(&mut self, disk: &dyn Disk, bytes: &[u8]) -> Result<()> {
+        self.touch(disk)?;
+        let position = (self.entries * self.entry_bytes) as u64;
+        if let Some(file) = &self.file {
+            file.write_at(bytes, position)
+                .map_err(|error| Error::io("write", &self.path, error))?;
+        }
+        self.entries += bytes.len() / self.entry_bytes;
+        Ok(())
+    }
+
+    /// Forgets all entries from the `entries`th on, zeros in their place.
+    pub(crate) fn cut(&mut self, entries: usize) -> Result<()> {
+        self.entries = entries.min(self.entries);
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let used = (self.entries * self.entry_bytes) as u64;
+        file.set_len(used)
+            .and_then(|()| file.set_len(self.full_size()))
+            .map_err(|error| Error::io("cut", &self.path, error))
+    }
+
+    /// Cuts the zeros behind the last entry off.
+    pub(crate) fn trim(&self) -> Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        file.set_len((self.entries * self.entry_bytes) as u64)
+            .map_err(|error| Error::io("trim", &self.path, error))
+    }
+
+    /// The open file, for a sync that runs beside further appends.
+    pub(crate) fn file(&self) -> Option<Arc<dyn DiskFile>> {
+        self.file.clone()
+    }
+}

@@ -1,0 +1,164 @@
+//! The rule by which batches get index entries: the same for appends and for rebuilding (FORMAT.md «Offset index»).
+//!
+//! A batch gets an entry when more than `index.interval.bytes` were written since the batch that got the last one. Its offset entry
+//! pairs its last offset with its own position; its time entry names the segment's greatest timestamp so far, this batch included.
+
+use crate::error::Result;
+use offsetlog_format::index_entry::{
+    OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, TIME_INDEX_ENTRY_BYTES, TimeIndexEntry,
+};
+
+/// A timestamp and the last offset of the first batch that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MaxTimestamp {
+    pub(crate) timestamp: i64,
+    pub(crate) offset: i64,
+}
+
+/// What the rule needs of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Indexed {
+    pub(crate) last_offset: i64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) position: u64,
+    pub(crate) size_bytes: u64,
+}
+
+/// How far the rule has come in one segment. Small enough to be copied, so that a failed append can go back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Indexing {
+    base_offset: i64,
+    interval: u64,
+    /// Bytes since the batch that got the last entry; 0 when the segment was opened.
+    since: u64,
+    /// The segment's greatest timestamp.
+    pub(crate) max: MaxTimestamp,
+    /// The last time entry, or (-1, base offset).
+    last_time: MaxTimestamp,
+    /// Entries that can still be added.
+    offset_room: usize,
+    time_room: usize,
+}
+
+/// Encoded entries.
+#[derive(Debug, Default)]
+pub(crate) struct NewEntries {
+    pub(crate) offset: Vec<u8>,
+    pub(crate) time: Vec<u8>,
+}
+
+impl NewEntries {
+    pub(crate) fn clear(&mut self) {
+        self.offset.clear();
+        self.time.clear();
+    }
+}
+
+impl Indexing {
+    /// For a segment whose indexes hold `offset_entries` and `time_entries`, the last of the latter being `last_time`.
+    pub(crate) fn new(
+        base_offset: i64,
+        interval: i32,
+        offset_room: usize,
+        time_room: usize,
+    ) -> Self {
+        let none = MaxTimestamp {
+            timestamp: -1,
+            offset: base_offset,
+        };
+        Self {
+            base_offset,
+            interval: interval.max(0) as u64,
+            since: 0,
+            max: none,
+            last_time: none,
+            offset_room,
+            time_room,
+        }
+    }
+
+    /// Goes on behind an index whose last time entry is `last_time`; `max` is at least that.
+    pub(crate) fn resume(&mut self, last_time: Option<TimeIndexEntry>, max: MaxTimestamp) {
+        if let Some(entry) = last_time {
+            self.last_time = MaxTimestamp {
+                timestamp: entry.timestamp,
+                offset: entry.offset,
+            };
+        }
+        self.max = if max.timestamp > self.last_time.timestamp {
+            max
+        } else {
+            self.last_time
+        };
+    }
+
+    /// Whether an index has no room for the entries that one more append may need; the last time slot is kept for closing.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.offset_room == 0 || self.time_room <= 1
+    }
+
+    /// Entries that can be added before an index is full.
+    pub(crate) fn room(&self) -> usize {
+        self.offset_room.min(self.time_room.saturating_sub(1))
+    }
+
+    /// The same rule as if there were always room.
+    pub(crate) const fn unbounded(mut self) -> Self {
+        self.offset_room = usize::MAX;
+        self.time_room = usize::MAX;
+        self
+    }
+
+    pub(crate) fn set_interval(&mut self, interval: i32) {
+        self.interval = interval.max(0) as u64;
+    }
+
+    /// Takes the next batch into account and appends the entries it gets to `out`. In a full index it gets none.
+    pub(crate) fn note(&mut self, batch: &Indexed, out: &mut NewEntries) -> Result<()> {
+        if batch.max_timestamp > self.max.timestamp {
+            self.max = MaxTimestamp {
+                timestamp: batch.max_timestamp,
+                offset: batch.last_offset,
+            };
+        }
+        if self.since > self.interval && !self.is_full() {
+            OffsetIndexEntry {
+                offset: batch.last_offset,
+                position: batch.position as u32,
+            }
+            .write(self.base_offset, &mut out.offset)?;
+            self.offset_room -= 1;
+            self.note_time(&mut out.time)?;
+            self.since = 0;
+        }
+        self.since += batch.size_bytes;
+        Ok(())
+    }
+
+    /// The entry for the segment's greatest timestamp, if it is not there yet.
+    pub(crate) fn note_time(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        if self.max.timestamp > self.last_time.timestamp {
+            TimeIndexEntry {
+                timestamp: self.max.timestamp,
+                offset: self.max.offset,
+            }
+            .write(self.base_offset, out)?;
+            self.last_time = self.max;
+            self.time_room = self.time_room.saturating_sub(1);
+        }
+        Ok(())
+    }
+}
+
+/// How many entries fit into indexes of `segment.index.bytes`: offset index, time index.
+pub(crate) const fn capacities(index_bytes: i32) -> (usize, usize) {
+    let bytes = if index_bytes < 0 {
+        0
+    } else {
+        index_bytes as usize
+    };
+    (
+        bytes / OFFSET_INDEX_ENTRY_BYTES,
+        bytes / TIME_INDEX_ENTRY_BYTES,
+    )
+}

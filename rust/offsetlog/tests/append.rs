@@ -1,0 +1,136 @@
+//! Appending, reading back, reopening.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use offsetlog::{
+    AppendOptions, BatchBuilder, Log, LogConfig, OpenOptions, RecoverOptions, ScanOptions,
+    WriteOptions, recover,
+};
+use std::path::Path;
+
+fn open(path: &Path, settings: &[(&str, &str)]) -> Log {
+    let config = LogConfig::parse(settings.iter().copied()).unwrap();
+    let write = WriteOptions {
+        config: Some(config),
+        ..WriteOptions::default()
+    };
+    Log::open_for_append(path, &OpenOptions::default(), &write).unwrap()
+}
+
+fn append(log: &Log, from: i64, count: i64) {
+    let mut batch = BatchBuilder::default();
+    for number in from..from + count {
+        let value = format!("value {number}");
+        batch
+            .push(
+                1_700_000_000_000 + number,
+                None,
+                Some(value.as_bytes()),
+                &[],
+            )
+            .unwrap();
+    }
+    let info = log.append(&mut batch, &AppendOptions::default()).unwrap();
+    assert_eq!(
+        (info.base_offset, info.last_offset),
+        (from, from + count - 1)
+    );
+    assert!(batch.is_empty());
+}
+
+fn values(log: &Log) -> Vec<String> {
+    let mut scan = log.scan(&ScanOptions::default()).unwrap();
+    let mut values = Vec::new();
+    while let Some(mut batch) = scan.next_batch().unwrap() {
+        while let Some(record) = batch.next_record().unwrap() {
+            values.push(String::from_utf8(record.value.unwrap().to_vec()).unwrap());
+        }
+    }
+    values
+}
+
+#[test]
+fn appends_are_read_back_and_survive_closing_and_killing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let small = [
+        ("internal.segment.bytes", "400"),
+        ("index.interval.bytes", "100"),
+    ];
+    let log = open(&path, &small);
+    for number in 0..20 {
+        append(&log, number * 3, 3);
+    }
+    let expected: Vec<String> = (0..60).map(|number| format!("value {number}")).collect();
+    assert_eq!(values(&log), expected);
+    assert_eq!(log.log_end_offset().unwrap(), 60);
+    assert!(log.segments().unwrap().len() > 3);
+    log.close().unwrap();
+    drop(log);
+    assert_eq!(
+        values(&Log::open(&path, &OpenOptions::default()).unwrap()),
+        expected
+    );
+
+    let log = open(&path, &small);
+    assert!(log.recovery_report().unwrap().clean);
+    append(&log, 60, 2);
+    log.abandon();
+    drop(log);
+    let log = open(&path, &small);
+    let report = log.recovery_report().unwrap();
+    assert!(!report.clean, "{report:?}");
+    assert_eq!(report.cut, []);
+    assert_eq!(log.log_end_offset().unwrap(), 62);
+    append(&log, 62, 1);
+    assert_eq!(values(&log).len(), 63);
+    log.truncate_to(31).unwrap();
+    assert_eq!(values(&log).len(), 30);
+    append(&log, 31, 1);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let log = open(&path, &[]);
+    append(&log, 0, 5);
+    append(&log, 5, 5);
+    log.abandon();
+    drop(log);
+    let file = path.join("00000000000000000000.log");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 3]).unwrap();
+    let dry = RecoverOptions {
+        dry_run: true,
+        ..RecoverOptions::default()
+    };
+    let report = recover(&path, &OpenOptions::default(), &dry).unwrap();
+    assert_eq!(report.log_end_offset, 5);
+    assert_eq!(std::fs::read(&file).unwrap().len(), bytes.len() - 3);
+    let log = open(&path, &[]);
+    let report = log.recovery_report().unwrap();
+    assert_eq!(report.cut.len(), 1);
+    let kept = report.cut[0].kept.clone().unwrap();
+    let cut = std::fs::read(kept).unwrap();
+    assert_eq!(cut, bytes[bytes.len() / 2..bytes.len() - 3]);
+    append(&log, 5, 1);
+    assert_eq!(values(&log).len(), 6);
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let first = open(&path, &[]);
+    let refused =
+        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap_err();
+    assert_eq!(refused.kind().name(), "LogLockedError", "{refused}");
+    first.close().unwrap();
+    open(&path, &[]);
+}
