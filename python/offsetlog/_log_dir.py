@@ -25,6 +25,7 @@ from offsetlog._options import (
     isolation_level as checked_isolation,
     open_options,
     path_text,
+    refuse,
 )
 from offsetlog._scan import Scan
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
@@ -104,6 +105,8 @@ class LogDir:
         Lists the folders; partitions are opened when they are asked for.
         """
         checked_mode(mode, clock)
+        if mode != "r":
+            refuse("mode", mode, "a LogDir appends in a later version; open a partition with Log.open(path, 'a')")
         options = open_options(
             mapped=mapped,
             max_batch_bytes=max_batch_bytes,

@@ -1,11 +1,12 @@
 """The compiled half of offsetlog. Private: only the modules beside it use it, except for :class:`Record`, which is public."""
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, TypedDict, final
 
 __all__ = [
     "COLUMNS",
+    "Appender",
     "BatchIterator",
     "Batches",
     "Log",
@@ -13,9 +14,13 @@ __all__ = [
     "Record",
     "RecordIterator",
     "Scan",
+    "Writer",
     "__version__",
     "arrow_schema",
+    "config_check",
+    "recover",
     "run_cli",
+    "settings",
 ]
 
 __version__: Final[str]
@@ -158,6 +163,113 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, isolation_level: str) -> tuple[int, int, int | None] | None: ...
     def splits(self, start: int | None, stop: int | None, max_bytes: int) -> list[tuple[int, int, int]]: ...
 
+_Info: TypeAlias = tuple[int, int, int, int, bool]
+_Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+class ReportFields(TypedDict):
+    """What a recovery found and did."""
+
+    clean: bool
+    dry_run: bool
+    cut: list[tuple[str, int, int, str, bool, str | None]]
+    kept: list[str]
+    rebuilt: list[tuple[str, str]]
+    tidied: list[str]
+    warnings: list[str]
+    segments_read: int
+    bytes_read: int
+    log_start_offset: int
+    log_end_offset: int
+
+@final
+class Appender:
+    """A partition that is open for appending."""
+
+    @staticmethod
+    def open(
+        path: str,
+        *,
+        mapped: bool,
+        max_batch_bytes: int,
+        max_decompressed_bytes: int,
+        max_open_files: int,
+        config: Sequence[tuple[str, str]] | None,
+        clock: Callable[[], int] | None,
+        topic_id: str | None,
+        clean: bool | None,
+        recovery_point: int | None,
+    ) -> Appender: ...
+    def log(self) -> Log: ...
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: _Headers | None,
+        timestamp: int | None,
+        leader_epoch: int | None,
+        flush: bool,
+    ) -> int: ...
+    def append_records(
+        self,
+        records: Iterable[object],
+        *,
+        compression: str | None,
+        leader_epoch: int | None,
+        flush: bool,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+    ) -> _Info: ...
+    def append_batches(self, data: bytes, leader_epoch: int | None, origin: str, flush: bool) -> _Info: ...
+    def append_as_follower(self, data: bytes, leader_epoch: int, flush: bool) -> _Info: ...
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        leader_epoch: int | None,
+        timestamp: int | None,
+        transaction_version: int,
+        flush: bool,
+    ) -> _Info: ...
+    def flush(self) -> None: ...
+    def roll(self) -> int: ...
+    def truncate_to(self, offset: int) -> bool: ...
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None) -> None: ...
+    def delete_records_before(self, offset: int) -> bool: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None: ...
+    def recovery_point(self) -> int: ...
+    def config(self) -> list[tuple[str, str]]: ...
+    def set_config(self, pairs: Sequence[tuple[str, str]]) -> None: ...
+    def recovery_report(self) -> ReportFields: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
+
+@final
+class Writer:
+    """Many small appends gathered into batches."""
+
+    def __new__(
+        cls, appender: Appender, *, batch_bytes: int, linger_ms: int, compression: str | None, leader_epoch: int | None
+    ) -> Writer: ...
+    def append(self, value: bytes | None, key: bytes | None, headers: _Headers | None, timestamp: int | None) -> None: ...
+    def flush(self) -> _Info | None: ...
+    def close(self) -> None: ...
+
+def recover(
+    path: str,
+    *,
+    from_offset: int | None,
+    dry_run: bool,
+    mapped: bool,
+    max_batch_bytes: int,
+    max_decompressed_bytes: int,
+    max_open_files: int,
+) -> ReportFields: ...
+
 @final
 class LogDir:
     """One or several log dirs as one."""
@@ -218,6 +330,12 @@ class Batches:
 
 def arrow_schema(columns: Sequence[str] | None) -> object:
     """Return the schema of a scan with these columns as a PyCapsule."""
+
+def config_check(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return topic settings in canonical text, sorted by name, or raise :class:`~offsetlog.errors.ConfigError`."""
+
+def settings() -> list[tuple[str, str, str, str, list[str], bool, str]]:
+    """Return the table of topic settings: name, type, default, bounds, broker synonyms, whether it has an effect, meaning."""
 
 def run_cli(argv: Sequence[str]) -> int:
     """Run the command line and return its exit code."""

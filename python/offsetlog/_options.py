@@ -82,11 +82,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def checked_mode(mode: str, clock: object) -> None:
-    """Refuse every mode but ``"r"``, and a clock that is none."""
-    if mode == "a":
-        refuse("mode", mode, "mode 'a' (appending) is not available in this version yet; open with mode 'r'")
-    if mode != "r":
-        refuse("mode", mode, f"must be 'r', found {mode!r}")
+    """Refuse every mode but ``"r"`` and ``"a"``, and a clock that is none."""
+    if mode not in {"r", "a"}:
+        refuse("mode", mode, f"must be 'r' or 'a', found {mode!r}")
     if clock is not None and not callable(clock):
         message = f"clock must be callable, found {type(clock).__name__}"
         raise TypeError(message)

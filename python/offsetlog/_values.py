@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 __all__ = [
     "AbortedTransaction",
+    "AppendInfo",
     "BatchInfo",
+    "Cut",
     "FetchResult",
     "Header",
     "IndexEntry",
     "Location",
     "OffsetAndTimestamp",
+    "RecoveryReport",
     "Segment",
     "Split",
     "TopicPartition",
@@ -191,3 +194,62 @@ class Location(NamedTuple):
     def __repr__(self) -> str:
         found = "no batch" if self.batch is None else f"batch {self.batch.base_offset} at {self.batch.position}"
         return f"Location({self.topic}-{self.partition} offset {self.offset}: segment {self.segment}, {found})"
+
+
+class AppendInfo(NamedTuple):
+    """What an append did."""
+
+    base_offset: int
+    """Offset of the first record; -1 where a follower's append was left out whole."""
+    last_offset: int
+    """Offset of the last record, inclusive."""
+    max_timestamp: int
+    """Greatest timestamp of the batches, ms since 1970; -1 for none."""
+    log_append_time: int
+    """The append time under ``message.timestamp.type=LogAppendTime``, else -1; of a duplicate the first append's timestamp."""
+    duplicate: bool
+    """The producer had sent the batch before: nothing was appended, and the offsets are those of the first append."""
+
+
+class Cut(NamedTuple):
+    """Bytes that recovery took out of a log."""
+
+    path: str
+    """The file that they were cut from."""
+    position: int
+    """Byte at which the cut begins; the file ends there now."""
+    bytes: int
+    """How many."""
+    reason: str
+    """What is wrong with them."""
+    had_batches: bool
+    """Whether whole batches were among them."""
+    kept: str | None
+    """The file that keeps them; ``None`` for zeros, which are not kept."""
+
+
+class RecoveryReport(NamedTuple):
+    """What was found and done, or would be done, when a log was opened for appending or recovered."""
+
+    cut: tuple[Cut, ...]
+    """Bytes cut off, and segments taken out."""
+    kept: tuple[str, ...]
+    """Files that keep what was cut."""
+    rebuilt: tuple[tuple[str, str], ...]
+    """Files made from the batches again, each with the reason."""
+    log_end_offset: int
+    """Offset that the next record gets."""
+    log_start_offset: int = 0
+    """Lowest offset that can be read."""
+    clean: bool = False
+    """Whether the last writer closed the log."""
+    dry_run: bool = False
+    """Whether nothing was changed."""
+    tidied: tuple[str, ...] = ()
+    """Leftovers removed or put in place, in words."""
+    warnings: tuple[str, ...] = ()
+    """What is odd and was left as it is."""
+    segments_read: int = 0
+    """Segments that were read whole."""
+    bytes_read: int = 0
+    """Their bytes."""

@@ -6,7 +6,8 @@
     └── OffsetLogError
         ├── CorruptionError                   bytes that contradict themselves
         │   ├── CorruptBatchError             a batch's frame, size or checksum
-        │   ├── InvalidRecordError            (ValueError) checksum right, content wrong
+        │   ├── InvalidRecordError            (ValueError) checksum right, content wrong; a record that is refused
+        │   │   └── InvalidTimestampError     a timestamp too far from now, or of the wrong kind
         │   ├── DecompressionError            the compressed payload of a batch
         │   ├── OffsetOrderError              offsets that go back, or leave their segment
         │   ├── OffsetOverflowError           offsets beyond what a segment or 64 bits can hold
@@ -25,6 +26,19 @@
         ├── OffsetOutOfRangeError             (LookupError) an offset that the log does not hold
         ├── LogDirError                       folders and file names that are not Kafka's
         ├── ConfigError                       (ValueError) an argument or option
+        ├── CompressionError                  a codec that refused to compress
+        ├── RecordTooLargeError               (ValueError) a batch above ``max.message.bytes``
+        │   └── RecordBatchTooLargeError      an append above ``segment.bytes``
+        ├── AppendOrderError                  (ValueError) an append that does not follow what is there
+        │   ├── OffsetsOutOfOrderError        batches that do not ascend
+        │   ├── UnexpectedAppendOffsetError   an append below the log end offset
+        │   ├── OutOfOrderSequenceError       a producer's sequence
+        │   ├── InvalidTxnStateError          a batch outside its producer's open transaction
+        │   └── ProducerFencedError           a producer's epoch
+        │       └── TransactionCoordinatorFencedError
+        ├── LogLockedError                    somebody else writes
+        ├── LogPoisonedError                  an earlier failure of the disk ended the appending
+        ├── ForkedLogError                    a parent's open log, in the child
         └── LogClosedError                    (ValueError) used after ``close()``
 
 What the operating system refuses stays an :class:`OSError` (or its subclass, as :class:`FileNotFoundError`) with ``errno`` and
@@ -34,7 +48,9 @@ What the operating system refuses stays an :class:`OSError` (or its subclass, as
 from __future__ import annotations
 
 __all__ = [
+    "AppendOrderError",
     "CheckpointError",
+    "CompressionError",
     "ConfigError",
     "CorruptBatchError",
     "CorruptIndexError",
@@ -43,16 +59,28 @@ __all__ = [
     "CorruptionError",
     "DecompressionError",
     "DecompressionLimitError",
+    "ForkedLogError",
     "InvalidRecordError",
+    "InvalidTimestampError",
+    "InvalidTxnStateError",
     "LimitExceededError",
     "LogClosedError",
     "LogDirError",
+    "LogLockedError",
+    "LogPoisonedError",
     "MetadataFileError",
     "OffsetLogError",
     "OffsetOrderError",
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
+    "OffsetsOutOfOrderError",
+    "OutOfOrderSequenceError",
+    "ProducerFencedError",
+    "RecordBatchTooLargeError",
+    "RecordTooLargeError",
     "SegmentTooLargeError",
+    "TransactionCoordinatorFencedError",
+    "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",
     "UnsupportedFormatError",
     "UnsupportedMagicError",
@@ -280,3 +308,81 @@ class ConfigError(OffsetLogError, ValueError):
 
 class LogClosedError(OffsetLogError, ValueError):
     """A ``Log`` or ``LogDir`` was used after ``close()``. Iterators that were already running go on: they own their files."""
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A timestamp further from now than ``message.timestamp.before.max.ms`` and ``after.max.ms`` allow, or of the wrong kind."""
+
+
+class CompressionError(OffsetLogError):
+    """A codec's library refused to compress a batch."""
+
+
+class RecordTooLargeError(OffsetLogError, ValueError):
+    """A batch larger than the setting ``max.message.bytes``, after compression."""
+
+
+class RecordBatchTooLargeError(RecordTooLargeError):
+    """An append larger than the setting ``segment.bytes``."""
+
+
+class AppendOrderError(OffsetLogError, ValueError):
+    """An append that does not follow what the log holds. Nothing was changed."""
+
+
+class OffsetsOutOfOrderError(AppendOrderError):
+    """A follower's batches whose offsets do not ascend."""
+
+
+class UnexpectedAppendOffsetError(AppendOrderError):
+    """A follower's batches that begin below the log end offset."""
+
+
+class OutOfOrderSequenceError(AppendOrderError):
+    """A producer's batch whose sequence does not follow its last one: batches between are missing, or it is an old duplicate."""
+
+
+class InvalidTxnStateError(AppendOrderError):
+    """A batch without the transactional bit while a transaction of its producer is open."""
+
+
+class ProducerFencedError(AppendOrderError):
+    """A producer's epoch that is behind: another producer with its id has taken over."""
+
+
+class TransactionCoordinatorFencedError(ProducerFencedError):
+    """A marker of a transaction coordinator that another one has replaced."""
+
+
+class LogLockedError(OffsetLogError):
+    """Somebody else writes the log: a broker, another process, or another opening in this one.
+
+    Parameters
+    ----------
+    pid
+        The process that holds the lock; ``None`` when that cannot be known.
+    """
+
+    pid: int | None
+
+    def __init__(  # the attributes of all errors
+        self,
+        message: str = "",
+        *,
+        pid: int | None = None,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
+        self.pid = pid
+
+
+class LogPoisonedError(OffsetLogError):
+    """An earlier failure left the files in a state that is not known. Reads go on; open the log again to append, which recovers it."""
+
+
+class ForkedLogError(OffsetLogError):
+    """A log that was opened for appending in the parent process was used in the child."""

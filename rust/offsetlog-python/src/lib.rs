@@ -5,8 +5,10 @@
     reason = "PyO3 hands over what it extracted by value"
 )]
 
+mod appender;
 mod arrow;
 mod command;
+mod config;
 mod convert;
 mod interrupt;
 mod log;
@@ -16,6 +18,7 @@ mod record;
 mod records;
 mod requested;
 mod scan;
+mod writer;
 
 use pyo3::prelude::*;
 
@@ -23,6 +26,7 @@ use pyo3::prelude::*;
 fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("COLUMNS", scan::column_names(module.py())?)?;
+    module.add_class::<appender::Appender>()?;
     module.add_class::<arrow::Batches>()?;
     module.add_class::<log::BatchIterator>()?;
     module.add_class::<log::Log>()?;
@@ -30,6 +34,10 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<record::Record>()?;
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<scan::Scan>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
+    module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
+    module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_cli, module)?)
 }

@@ -44,6 +44,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             .and_then(|()| arguments.set_item("limit", limit))
             .and_then(|()| arguments.set_item("seen", seen)),
         ErrorKind::Argument { name, .. } => arguments.set_item("key", name),
+        ErrorKind::Locked { pid } => arguments.set_item("pid", pid),
         _ => Ok(()),
     };
     built

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Longest repr, in characters.
 const REPR_CHARS_MAX: usize = 200;
 
+/// Name and value of a header, copied.
+pub(crate) type HeaderBytes = (Vec<u8>, Option<Vec<u8>>);
+
 /// What all records of a batch have in common.
 #[derive(Debug)]
 pub(crate) struct Origin {
@@ -85,6 +88,35 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Record {
+    /// Key, value, headers and timestamp, for appending the record somewhere else.
+    pub(crate) fn key_bytes<'a>(&'a self, py: Python<'a>) -> Option<&'a [u8]> {
+        self.key.as_ref().map(|key| key.as_bytes(py))
+    }
+
+    pub(crate) fn value_bytes<'a>(&'a self, py: Python<'a>) -> Option<&'a [u8]> {
+        self.value.as_ref().map(|value| value.as_bytes(py))
+    }
+
+    pub(crate) fn header_pairs(&self, py: Python<'_>) -> PyResult<Vec<HeaderBytes>> {
+        let Some(headers) = &self.headers else {
+            return Ok(Vec::new());
+        };
+        // A record that Python made has them decoded only.
+        headers
+            .tuple(py)?
+            .iter()
+            .map(|pair| {
+                let (name, value): (Bound<'_, PyAny>, Option<Vec<u8>>) = pair.extract()?;
+                let name = name.call_method1("encode", ("utf-8", "surrogateescape"))?;
+                Ok((name.extract()?, value))
+            })
+            .collect()
+    }
+
+    pub(crate) const fn own_timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
     pub(crate) fn of(py: Python<'_>, origin: Arc<Origin>, fields: &Fields<'_>) -> Self {
         let bytes = |part: &[u8]| PyBytes::new(py, part).unbind();
         let headers = (!fields.headers.is_empty()).then(|| {

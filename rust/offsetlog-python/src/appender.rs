@@ -1,0 +1,458 @@
+//! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
+
+use crate::convert::path_text;
+use crate::interrupt::detached;
+use crate::log::{Log, open_options};
+use crate::raise::OrRaise;
+use crate::record::Record;
+use offsetlog::format::Uuid;
+use offsetlog::format::attributes::Codec;
+use offsetlog::{
+    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, Cut, LogConfig, MarkerOptions,
+    Producer, RecoverOptions, RecoveryReport, WriteOptions,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Base offset, last offset, greatest timestamp, append time, whether a duplicate.
+pub(crate) type InfoRow = (i64, i64, i64, i64, bool);
+/// Path, position, bytes, reason, whether batches were among them, where it is kept.
+type CutRow = (Py<PyString>, u64, u64, String, bool, Option<Py<PyString>>);
+
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct Appender {
+    log: offsetlog::Log,
+    clock: Clock,
+    /// One batch that is filled and emptied by each append: its buffers stay.
+    batch: Mutex<BatchBuilder>,
+}
+
+pub(crate) fn info_row(info: &AppendInfo) -> InfoRow {
+    (
+        info.base_offset,
+        info.last_offset,
+        info.max_timestamp,
+        info.log_append_time,
+        info.duplicate,
+    )
+}
+
+/// Python's callable as the engine's clock. One that raises is reported and the system's time taken: an append cannot ask twice.
+fn python_clock(clock: Py<PyAny>) -> Clock {
+    Arc::new(move || {
+        Python::try_attach(|py| {
+            let told = clock.call0(py).and_then(|time| time.extract::<i64>(py));
+            told.map_err(|error| error.write_unraisable(py, Some(clock.bind(py))))
+                .ok()
+        })
+        .flatten()
+        .unwrap_or_else(offsetlog::disk::wall_clock)
+    })
+}
+
+pub(crate) fn codec(name: Option<&str>) -> PyResult<Codec> {
+    Ok(match name {
+        None | Some("none" | "uncompressed") => Codec::None,
+        Some("gzip") => Codec::Gzip,
+        Some("snappy") => Codec::Snappy,
+        Some("lz4") => Codec::Lz4,
+        Some("zstd") => Codec::Zstd,
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "compression {other:?} found, none, gzip, snappy, lz4 or zstd expected"
+            )));
+        }
+    })
+}
+
+type HeaderRow = (PyBackedStr, Option<PyBackedBytes>);
+
+/// Key and value of each header as bytes.
+pub(crate) fn header_views(headers: &[HeaderRow]) -> Vec<(&[u8], Option<&[u8]>)> {
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_deref()))
+        .collect()
+}
+
+/// Adds one record as Python code gives it: a value, a pair of key and value, or a [`Record`].
+fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) -> PyResult<()> {
+    let py = record.py();
+    let push = |batch: &mut BatchBuilder, timestamp, key: Option<&[u8]>, value: Option<&[u8]>| {
+        batch.push(timestamp, key, value, &[]).or_raise(py)
+    };
+    if record.is_none() {
+        return push(batch, now, None, None);
+    }
+    if let Ok(value) = record.cast::<PyBytes>() {
+        return push(batch, now, None, Some(value.as_bytes()));
+    }
+    if let Ok(pair) = record.cast::<PyTuple>()
+        && pair.len() == 2
+    {
+        let key: Option<PyBackedBytes> = pair.get_item(0)?.extract()?;
+        let value: Option<PyBackedBytes> = pair.get_item(1)?.extract()?;
+        return push(batch, now, key.as_deref(), value.as_deref());
+    }
+    if let Ok(record) = record.cast::<Record>() {
+        let record = record.get();
+        let headers = record.header_pairs(py)?;
+        let key = record.key_bytes(py);
+        let value = record.value_bytes(py);
+        let views: Vec<(&[u8], Option<&[u8]>)> = headers
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_deref()))
+            .collect();
+        return batch
+            .push(record.own_timestamp(), key, value, &views)
+            .or_raise(py);
+    }
+    Err(PyTypeError::new_err(format!(
+        "a record must be bytes, None, (key, value) or Record, found {}",
+        record.get_type().name()?
+    )))
+}
+
+#[pymethods]
+impl Appender {
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files, config, clock, topic_id, clean, recovery_point))]
+    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        mapped: bool,
+        max_batch_bytes: u64,
+        max_decompressed_bytes: u64,
+        max_open_files: usize,
+        config: Option<Vec<(String, String)>>,
+        clock: Option<Py<PyAny>>,
+        topic_id: Option<&str>,
+        clean: Option<bool>,
+        recovery_point: Option<i64>,
+    ) -> PyResult<Self> {
+        let mut options = open_options(
+            mapped,
+            max_batch_bytes,
+            max_decompressed_bytes,
+            max_open_files,
+        );
+        if let Some(clock) = clock {
+            options.clock = python_clock(clock);
+        }
+        let config = config
+            .map(|pairs| LogConfig::parse(pairs.iter().map(|(name, value)| (&**name, &**value))))
+            .transpose()
+            .or_raise(py)?;
+        let topic_id = topic_id
+            .map(|text| Uuid::parse(text).map_err(|error| PyValueError::new_err(error.to_string())))
+            .transpose()?;
+        let write = WriteOptions {
+            config,
+            topic_id,
+            clean,
+            recovery_point,
+            ..WriteOptions::default()
+        };
+        let clock = Arc::clone(&options.clock);
+        let log = detached(py, || {
+            offsetlog::Log::open_for_append(&path, &options, &write)
+        })
+        .or_raise(py)?;
+        Ok(Self {
+            log,
+            clock,
+            batch: Mutex::new(BatchBuilder::default()),
+        })
+    }
+
+    /// The log, for reading beside the appends.
+    fn log(&self) -> Log {
+        Log(self.log.clone())
+    }
+
+    #[pyo3(signature = (value, key, headers, timestamp, leader_epoch, flush))]
+    #[allow(clippy::too_many_arguments, reason = "one argument a field")]
+    fn append(
+        &self,
+        py: Python<'_>,
+        value: Option<PyBackedBytes>,
+        key: Option<PyBackedBytes>,
+        headers: Option<Vec<HeaderRow>>,
+        timestamp: Option<i64>,
+        leader_epoch: Option<i32>,
+        flush: bool,
+    ) -> PyResult<i64> {
+        let options = AppendOptions {
+            leader_epoch,
+            flush,
+        };
+        let headers = headers.unwrap_or_default();
+        let info = detached(py, || {
+            let views = header_views(&headers);
+            let timestamp = timestamp.unwrap_or_else(|| (self.clock)());
+            let mut batch = self.batch();
+            batch.clear();
+            batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
+            self.log.append(&mut batch, &options)
+        })
+        .or_raise(py)?;
+        Ok(info.base_offset)
+    }
+
+    #[pyo3(signature = (records, *, compression, leader_epoch, flush, producer_id, producer_epoch, base_sequence, transactional))]
+    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
+    fn append_records(
+        &self,
+        py: Python<'_>,
+        records: &Bound<'_, PyAny>,
+        compression: Option<&str>,
+        leader_epoch: Option<i32>,
+        flush: bool,
+        producer_id: i64,
+        producer_epoch: i16,
+        base_sequence: i32,
+        transactional: bool,
+    ) -> PyResult<InfoRow> {
+        let producer = Producer {
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            is_transactional: transactional,
+        };
+        // A batch of its own: another thread may append while the records are being read.
+        let mut batch = BatchBuilder::new(codec(compression)?, producer);
+        let mut now = None;
+        for record in records.try_iter()? {
+            let record = record?;
+            let now = *now.get_or_insert_with(|| (self.clock)());
+            push_record(&mut batch, &record, now)?;
+        }
+        let options = AppendOptions {
+            leader_epoch,
+            flush,
+        };
+        let info = detached(py, || self.log.append(&mut batch, &options)).or_raise(py)?;
+        Ok(info_row(&info))
+    }
+
+    fn append_batches(
+        &self,
+        py: Python<'_>,
+        data: PyBackedBytes,
+        leader_epoch: Option<i32>,
+        origin: &str,
+        flush: bool,
+    ) -> PyResult<InfoRow> {
+        let origin = match origin {
+            "client" => AppendOrigin::Client,
+            "coordinator" => AppendOrigin::Coordinator,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "origin {other:?} found, client or coordinator expected"
+                )));
+            }
+        };
+        let options = AppendOptions {
+            leader_epoch,
+            flush,
+        };
+        let info =
+            detached(py, || self.log.append_batches(&data, origin, &options)).or_raise(py)?;
+        Ok(info_row(&info))
+    }
+
+    fn append_as_follower(
+        &self,
+        py: Python<'_>,
+        data: PyBackedBytes,
+        leader_epoch: i32,
+        flush: bool,
+    ) -> PyResult<InfoRow> {
+        let info = detached(py, || {
+            self.log.append_as_follower(&data, leader_epoch, flush)
+        })
+        .or_raise(py)?;
+        Ok(info_row(&info))
+    }
+
+    #[pyo3(signature = (producer_id, producer_epoch, *, commit, coordinator_epoch, leader_epoch, timestamp, transaction_version, flush))]
+    #[allow(clippy::too_many_arguments, reason = "one argument a field")]
+    fn append_marker(
+        &self,
+        py: Python<'_>,
+        producer_id: i64,
+        producer_epoch: i16,
+        commit: bool,
+        coordinator_epoch: i32,
+        leader_epoch: Option<i32>,
+        timestamp: Option<i64>,
+        transaction_version: i16,
+        flush: bool,
+    ) -> PyResult<InfoRow> {
+        let marker = MarkerOptions {
+            producer_id,
+            producer_epoch,
+            commit,
+            coordinator_epoch,
+            timestamp,
+            transaction_version,
+        };
+        let options = AppendOptions {
+            leader_epoch,
+            flush,
+        };
+        let info = detached(py, || self.log.append_marker(&marker, &options)).or_raise(py)?;
+        Ok(info_row(&info))
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.log.flush()).or_raise(py)
+    }
+
+    fn roll(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.log.roll()).or_raise(py)
+    }
+
+    fn truncate_to(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
+        detached(py, || self.log.truncate_to(offset)).or_raise(py)
+    }
+
+    fn truncate_fully_and_start_at(
+        &self,
+        py: Python<'_>,
+        offset: i64,
+        log_start_offset: Option<i64>,
+    ) -> PyResult<()> {
+        detached(py, || {
+            self.log
+                .truncate_fully_and_start_at(offset, log_start_offset)
+        })
+        .or_raise(py)
+    }
+
+    fn delete_records_before(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
+        detached(py, || self.log.delete_records_before(offset)).or_raise(py)
+    }
+
+    fn end_offset_for_epoch(&self, py: Python<'_>, epoch: i32) -> PyResult<Option<(i32, i64)>> {
+        detached(py, || self.log.end_offset_for_epoch(epoch)).or_raise(py)
+    }
+
+    fn recovery_point(&self, py: Python<'_>) -> PyResult<i64> {
+        detached(py, || self.log.recovery_point()).or_raise(py)
+    }
+
+    fn config(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
+        let config = detached(py, || self.log.config()).or_raise(py)?;
+        Ok(config
+            .given()
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect())
+    }
+
+    fn set_config(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<()> {
+        let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
+        let config = LogConfig::parse(pairs).or_raise(py)?;
+        detached(py, || self.log.set_config(config)).or_raise(py)
+    }
+
+    fn recovery_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let report = detached(py, || self.log.recovery_report()).or_raise(py)?;
+        report_dict(py, &report)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.log.close()).or_raise(py)
+    }
+
+    /// For tests of recovery: as a killed process leaves the files.
+    fn abandon(&self, py: Python<'_>) {
+        detached(py, || self.log.abandon());
+    }
+}
+
+impl Appender {
+    fn batch(&self) -> MutexGuard<'_, BatchBuilder> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn engine(&self) -> (offsetlog::Log, Clock) {
+        (self.log.clone(), Arc::clone(&self.clock))
+    }
+}
+
+/// The fields of `offsetlog.RecoveryReport` by name.
+fn report_dict<'py>(py: Python<'py>, report: &RecoveryReport) -> PyResult<Bound<'py, PyDict>> {
+    let cut: Vec<CutRow> = report
+        .cut
+        .iter()
+        .map(|cut| cut_row(py, cut))
+        .collect::<PyResult<_>>()?;
+    let rebuilt: Vec<(Bound<'py, PyString>, &str)> = report
+        .rebuilt
+        .iter()
+        .map(|(path, reason)| Ok((path_text(py, path)?, reason.as_str())))
+        .collect::<PyResult<_>>()?;
+    let kept: Vec<Bound<'py, PyString>> = report
+        .kept()
+        .map(|path| path_text(py, path))
+        .collect::<PyResult<_>>()?;
+    let fields = PyDict::new(py);
+    fields.set_item("clean", report.clean)?;
+    fields.set_item("dry_run", report.dry_run)?;
+    fields.set_item("cut", cut)?;
+    fields.set_item("kept", kept)?;
+    fields.set_item("rebuilt", rebuilt)?;
+    fields.set_item("tidied", report.tidied.clone())?;
+    fields.set_item("warnings", report.warnings.clone())?;
+    fields.set_item("segments_read", report.segments_read)?;
+    fields.set_item("bytes_read", report.bytes_read)?;
+    fields.set_item("log_start_offset", report.log_start_offset)?;
+    fields.set_item("log_end_offset", report.log_end_offset)?;
+    Ok(fields)
+}
+
+fn cut_row(py: Python<'_>, cut: &Cut) -> PyResult<CutRow> {
+    let kept = cut.kept.as_ref().map(|path| path_text(py, path));
+    Ok((
+        path_text(py, &cut.path)?.unbind(),
+        cut.position,
+        cut.bytes,
+        cut.reason.clone(),
+        cut.had_batches,
+        kept.transpose()?.map(Bound::unbind),
+    ))
+}
+
+/// Recovers a log without opening it.
+#[pyfunction]
+#[pyo3(signature = (path, *, from_offset, dry_run, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+#[allow(clippy::too_many_arguments, reason = "one argument an option")]
+pub(crate) fn recover(
+    py: Python<'_>,
+    path: PathBuf,
+    from_offset: Option<i64>,
+    dry_run: bool,
+    mapped: bool,
+    max_batch_bytes: u64,
+    max_decompressed_bytes: u64,
+    max_open_files: usize,
+) -> PyResult<Bound<'_, PyDict>> {
+    let options = open_options(
+        mapped,
+        max_batch_bytes,
+        max_decompressed_bytes,
+        max_open_files,
+    );
+    let recover = RecoverOptions {
+        from_offset,
+        dry_run,
+    };
+    let report = detached(py, || offsetlog::recover(&path, &options, &recover)).or_raise(py)?;
+    report_dict(py, &report)
+}
