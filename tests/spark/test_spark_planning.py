@@ -10,7 +10,8 @@ import pytest
 from golden import CLEAN_PARTITIONS, named
 from pyspark.sql import SparkSession
 
-from offsetlog import Scan, Split
+from offsetlog import LogDirError, Scan, Split
+from offsetlog.spark import splits
 from offsetlog.spark.options import settings_from
 from offsetlog.spark.planning import plan
 from spark_rows import CLEAN_PATH, load
@@ -127,6 +128,52 @@ def test_a_short_range_of_a_long_log_weighs_what_it_holds() -> None:
     ((split,),) = planned({"path": CLEAN_PATH, "assign": '{"g-many-entries":[0]}', "startingOffsets": starting})
     assert (split.start, split.stop) == (1490, 1500)
     assert split.size_bytes < golden.directory.joinpath("0" * 20 + ".log").stat().st_size / 10
+
+
+def test_of_directories_with_the_same_partition_the_longest_valid_replica_is_read(tmp_path: Path) -> None:
+    """Whichever is named last: as of replicas in several log dirs."""
+    (golden,) = named("g-plain-0")
+    whole, short, damaged = (golden.copy(tmp_path / name, checkpoints=False) for name in ("whole", "short", "damaged"))
+    for segment in sorted(short.glob("*.log"))[2:]:
+        segment.unlink()
+    first = min(damaged.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    orders = [
+        [whole, short],
+        [short, whole],
+        [damaged, whole],
+        [whole, damaged],
+        [short, damaged, whole],
+        [whole, damaged, short],
+    ]
+    for order in orders:
+        ranges = splits(order)
+        assert {split.path for split in ranges} == {str(whole)}
+        assert (ranges[0].start, ranges[-1].stop) == (0, golden.end)
+    assert {split.path for split in splits([damaged, short])} == {str(short)}
+    assert {split.path for split in splits([short, damaged])} == {str(short)}
+    # A log dir and a partition directory together: the same rule.
+    assert {split.path for split in splits([tmp_path / "whole", short], subscribe="g-plain")} == {str(whole)}
+    assert {split.path for split in splits([short, tmp_path / "whole"], subscribe="g-plain")} == {str(whole)}
+
+
+def test_partition_directories_named_one_by_one_are_read_together(tmp_path: Path) -> None:
+    (one, other) = named("g-plain-0", "g-plain-1")
+    paths = [one.copy(tmp_path / "a", checkpoints=False), other.copy(tmp_path / "b", checkpoints=False)]
+    assert {split.path for split in splits(paths)} == set(map(str, paths))
+    assert {split.path for split in splits([*paths, paths[0]], assign={"g-plain": [0]})} == {str(paths[0])}
+
+
+@pytest.mark.parametrize("name", ["g-plain-2147483648", "g-\udcff-0"])
+def test_a_partition_directory_with_an_impossible_name_is_not_left_out(tmp_path: Path, name: str) -> None:
+    (golden,) = named("g-plain-0")
+    right = golden.copy(tmp_path / "a", checkpoints=False)
+    wrong = golden.copy(tmp_path / "b", checkpoints=False).rename(tmp_path / "b" / name)
+    for paths in ([wrong], [right, wrong], [wrong, right]):
+        with pytest.raises(LogDirError, match="is not topic-partition"):
+            splits(paths)
 
 
 def test_two_hundred_partitions_are_read_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:

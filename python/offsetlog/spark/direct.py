@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from offsetlog import Split
 from offsetlog.spark.filters import Pushed, millis
-from offsetlog.spark.options import Paths, Settings, folders, refuse, settings_from
+from offsetlog.spark.options import LONG_MAX, Paths, Settings, folders, settings_from
 from offsetlog.spark.planning import plan
 from offsetlog.spark.reader import batches
+from offsetlog.spark.refusal import refuse, refusing, shown
 from offsetlog.spark.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def scan(
     spark: SparkSession,
     paths: Paths,
     *,
-    keys: Iterable[bytes] | None = None,
+    keys: Iterable[bytes] | bytes | None = None,
     start_timestamp: int | datetime | None = None,
     stop_timestamp: int | datetime | None = None,
     **options: object,
@@ -46,7 +47,7 @@ def scan(
     paths
         One log dir, several (a list, or commas between them), or a partition directory; every worker must see them.
     keys
-        Only records with one of these keys.
+        Only records with one of these keys; a single ``bytes`` is one key.
     start_timestamp, stop_timestamp
         Only records with ``start_timestamp <= timestamp < stop_timestamp``: ``int`` ms or an aware ``datetime``. Unlike
         ``startingTimestamp``, which finds one offset, this looks at every record (and steps over batches that are too old).
@@ -67,7 +68,7 @@ def scan(
     """
     settings = _settings(paths, options)
     pushed = Pushed(
-        keys=settings.keys if keys is None else tuple(keys),
+        keys=settings.keys if keys is None else _keys(keys),
         start_timestamp=_millis("start_timestamp", start_timestamp),
         stop_timestamp=_millis("stop_timestamp", stop_timestamp),
     )
@@ -94,7 +95,8 @@ def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list
     Returns
     -------
     list[Split]
-        In order of topic, partition and offset; they tile what was asked for. ``offsetlog.Scan.over`` reads any number of them.
+        In order of topic, partition and offset; they tile what was asked for. ``offsetlog.Scan.over`` reads any number of them, and
+        of each what is there by then: a log that was cut in between gives fewer records, and no error.
 
     Raises
     ------
@@ -109,6 +111,8 @@ def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list
     >>> counts.sum()
     262
     """
+    if slots is not None and slots < 1:
+        refuse("slots", slots, f"must be at least 1, found {shown(slots)}")
     return sorted(split for task in plan(_settings(paths, options), slots=slots) for split in task)
 
 
@@ -122,7 +126,17 @@ def _read(
 
 
 def _settings(paths: Paths, options: Mapping[str, object]) -> Settings:
-    texts = {name.replace("_", "").lower(): _text(name, value) for name, value in options.items() if value is not None}
+    given: dict[str, str] = {}
+    texts = {}
+    for name, value in options.items():
+        plain = name.replace("_", "").lower()
+        if value is None:
+            continue
+        if plain in given:
+            refuse(name, "", f"is given twice, also as {shown(given[plain])}")
+        given[plain] = name
+        with refusing(name, value):
+            texts[plain] = _text(name, value)
     for name in ("path", "paths"):
         if name in texts:
             refuse(name, texts[name], "is the argument paths here")
@@ -140,7 +154,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return str(_millis(name, value))
     if isinstance(value, Mapping):
-        return json.dumps(value)
+        return _json(name, value)
     if isinstance(value, Iterable):
         items = list(value)
         if all(isinstance(item, str) for item in items):
@@ -149,11 +163,43 @@ def _text(name: str, value: object) -> str:
     raise TypeError(message)
 
 
+def _json(name: str, value: Mapping[Any, Any]) -> str:
+    def plain(part: object) -> object:
+        if isinstance(part, Mapping):
+            return dict(part)
+        message = f"found {type(part).__name__}"
+        raise TypeError(message)
+
+    try:
+        return json.dumps(dict(value), default=plain)
+    except TypeError as error:
+        message = f"option {name} must hold str, int, dict and list only: {error}"
+        raise TypeError(message) from error
+
+
+def _keys(keys: Iterable[object] | bytes) -> tuple[bytes, ...]:
+    return tuple(map(_key, [keys] if isinstance(keys, (bytes, bytearray, memoryview, str)) else keys))
+
+
+def _key(key: object) -> bytes:
+    if isinstance(key, (bytes, bytearray, memoryview)):
+        return bytes(key)
+    message = f"keys must be bytes, found {type(key).__name__}: encode a str, as in key.encode()"
+    raise TypeError(message)
+
+
 def _millis(name: str, when: int | datetime | None) -> int | None:
+    if when is None:
+        return None
     if isinstance(when, datetime):
         if when.utcoffset() is None:
-            refuse(name, when, f"is a naive datetime, {when.isoformat()}: give it a time zone")
+            refuse(name, when.isoformat(), f"is a naive datetime, {when.isoformat()}: give it a time zone")
         return millis(when)
+    if isinstance(when, bool) or not isinstance(when, int):
+        message = f"{name} must be an int of ms since 1970-01-01T00:00:00Z or an aware datetime, found {type(when).__name__}"
+        raise TypeError(message)
+    if not -LONG_MAX <= when <= LONG_MAX:
+        refuse(name, when, f"does not fit 64 bits, found {shown(when)}")
     return when
 
 

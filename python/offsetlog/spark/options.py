@@ -10,18 +10,21 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError
 from offsetlog.spark.pattern import java_pattern
+from offsetlog.spark.refusal import refuse, refusing, shown, shown_json, writable
 from offsetlog.spark.schema import HEADERS, KAFKA_COLUMNS, column_names
 
 __all__ = [
     "EARLIEST",
+    "INT_MAX",
     "LATEST",
     "LONG_MAX",
     "OPTIONS",
@@ -31,7 +34,7 @@ __all__ = [
     "Settings",
     "Topics",
     "folders",
-    "refuse",
+    "partition_names",
     "settings_from",
 ]
 
@@ -39,7 +42,6 @@ EARLIEST = -2
 LATEST = -1
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
-_TEXT_MAX = 200
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -110,12 +112,6 @@ class Option(NamedTuple):
     doc: str
 
 
-def refuse(name: str, value: object, reason: str) -> NoReturn:
-    """Raise :class:`ConfigError` with a text that begins with the option's name."""
-    message = f"option {name}: {reason}"
-    raise ConfigError(message, key=name, value=str(value)[:_TEXT_MAX])
-
-
 def settings_from(options: Mapping[str, str]) -> Settings:
     """Return the settings that these options ask for.
 
@@ -131,15 +127,20 @@ def settings_from(options: Mapping[str, str]) -> Settings:
         is missing.
     """
     given = {name.lower(): text for name, text in options.items()}
-    for name in given:
+    for name, text in given.items():
         if name not in _BY_NAME and not name.startswith("kafka."):
-            message = f"unknown option {name!r}{_nearest(name)}"
-            raise ConfigError(message, key=name, value=given[name][:_TEXT_MAX])
+            message = f"unknown option {shown(name)}{_nearest(name)}"
+            raise ConfigError(writable(message), key=writable(name, 100), value=writable(text, 200))
     # In Spark's order: start, end, the rest.
     start = _limit(given, ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"), "earliest")
     end = _limit(given, ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"), "latest")
+    _check_limits(start, end)
     paths = _paths(given)
     values = {option.name: option.check(option.name, given[option.name.lower()]) for option in OPTIONS if option.name.lower() in given}
+    for name, reason in _NOT_SUPPORTED.items():
+        if name in given:
+            refuse(name, given[name], f"is not supported, as in Spark's Kafka source: {reason}")
+    _check_triggers(given)
     columns = values.get("columns")
     if columns is None:
         columns = (*KAFKA_COLUMNS, HEADERS) if values.get("includeHeaders") else KAFKA_COLUMNS
@@ -168,7 +169,7 @@ def settings_from(options: Mapping[str, str]) -> Settings:
 
 
 def _nearest(name: str) -> str:
-    folded = name.replace("_", "").replace("-", "")
+    folded = name[:100].replace("_", "").replace("-", "")
     near = get_close_matches(folded, _BY_NAME, n=1)
     if near:
         return f"; did you mean {_BY_NAME[near[0]].name!r}?"
@@ -187,6 +188,28 @@ def _limit(given: Mapping[str, str], names: tuple[str, str, str], default: Liter
     return Limit(offsets, default)
 
 
+def _check_limits(start: Limit, end: Limit) -> None:
+    """Refuse a start and an end that cannot both be meant, before any file is asked."""
+    if start.kind != end.kind or start.kind not in ("offsets", "timestamps"):
+        return
+    if set(start.value) != set(end.value):
+        both = f"names {partition_names(start.value)}, but {end.option} names {partition_names(end.value)}"
+        refuse(start.option, "", f"{both}: give both for the same partitions")
+    what = "offset" if start.kind == "offsets" else "time"
+    for (topic, partition), first in start.value.items():
+        stop = end.value[topic, partition]
+        # As an offset, -1 is the latest.
+        if first > stop and (stop >= 0 or what == "time"):
+            refuse(start.option, first, f"{topic}-{partition} would start at {what} {first}, behind its end {stop} ({end.option})")
+
+
+def partition_names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
+    """Return the names of some partitions, the first few of many."""
+    ordered = sorted(partitions)
+    names = ", ".join(writable(f"{topic}-{partition}", 250) for topic, partition in ordered[:most])
+    return (names if len(ordered) <= most else f"{names} and {len(ordered) - most} more") or "none"
+
+
 def _offsets(name: str, text: str) -> Limit:
     starts = name.startswith("starting")
     wrong_word, wrong_offset = ("latest", LATEST) if starts else ("earliest", EARLIEST)
@@ -196,7 +219,7 @@ def _offsets(name: str, text: str) -> Limit:
     if word in ("earliest", "latest"):
         return Limit(name, word)  # type: ignore[arg-type]  # one of the two words
     if not text.strip().startswith("{"):
-        refuse(name, text, f'must be \'earliest\', \'latest\' or JSON as {{"topic":{{"0":23,"1":-2}}}}, found {text[:_TEXT_MAX]!r}')
+        refuse(name, text, f'must be \'earliest\', \'latest\' or JSON as {{"topic":{{"0":23,"1":-2}}}}, found {shown(text)}')
     offsets = _by_partition(name, text)
     for (topic, partition), offset in offsets.items():
         if offset == wrong_offset:
@@ -207,25 +230,35 @@ def _offsets(name: str, text: str) -> Limit:
 
 
 def _timestamp(name: str, text: str) -> int:
-    if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) is None or not -LONG_MAX <= int(text) <= LONG_MAX:
-        refuse(name, text, f"must be one time in ms since 1970-01-01T00:00:00Z, as a whole number, found {text[:_TEXT_MAX]!r}")
-    return int(text)
+    number = _whole(text)
+    if number is None or not -LONG_MAX <= number <= LONG_MAX:
+        refuse(name, text, f"must be one time in ms since 1970-01-01T00:00:00Z, as a whole number, found {shown(text)}")
+    return number
+
+
+def _whole(text: str) -> int | None:
+    """Return a whole number, or ``None`` where the text is none or far beyond 64 bits: Python refuses to read thousands of digits."""
+    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,40}\s*", text) else None
 
 
 def _json(name: str, text: str, example: str) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({key for key, _ in pairs}) != len(pairs):
-            refuse(name, text, "a name stands twice in the JSON")
-        return dict(pairs)
+        named = dict(pairs)
+        if len(named) != len(pairs):
+            (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+            refuse(name, text, f"{shown(twice)} stands twice in the JSON, found {shown(text)}")
+        return named
 
     try:
         found = json.loads(text, object_pairs_hook=unique)
+    except ConfigError:
+        raise
+    except RecursionError:
+        refuse(name, text, f"must be JSON as {example}, found {shown(text)} (nested too deeply)")
     except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        refuse(name, text, f"must be JSON as {example}, found {text[:_TEXT_MAX]!r} ({error})")
+        refuse(name, text, f"must be JSON as {example}, found {shown(text)} ({error})")
     if not isinstance(found, dict):
-        refuse(name, text, f"must be a JSON object as {example}, found {text[:_TEXT_MAX]!r}")
+        refuse(name, text, f"must be a JSON object as {example}, found {shown(text)}")
     return found
 
 
@@ -234,12 +267,15 @@ def _by_partition(name: str, text: str) -> dict[TopicPartition, int]:
     numbers: dict[TopicPartition, int] = {}
     for topic, partitions in _json(name, text, example).items():
         if not isinstance(partitions, dict):
-            refuse(name, text, f"topic {topic!r} must hold an object as in {example}, found {json.dumps(partitions)[:_TEXT_MAX]}")
+            refuse(name, text, f"topic {shown(topic)} must hold an object as in {example}, found {shown_json(partitions)}")
         for partition, number in partitions.items():
-            if re.fullmatch("[0-9]{1,10}", partition) is None:
-                refuse(name, text, f"topic {topic!r}: partitions are whole numbers, found {partition!r}")
+            # One spelling for each partition: "0" and "00" would be two numbers for one of them.
+            if re.fullmatch("0|[1-9][0-9]{0,9}", partition) is None or int(partition) > INT_MAX:
+                spelling = f"0 to {INT_MAX}, without sign, blank or leading zero"
+                refuse(name, text, f"topic {shown(topic)}: partitions are whole numbers, found {shown(partition)} ({spelling})")
             if isinstance(number, bool) or not isinstance(number, int) or not -LONG_MAX <= number <= LONG_MAX:
-                refuse(name, text, f"{topic}-{partition} must be a whole number, found {json.dumps(number)[:_TEXT_MAX]}")
+                which = partition_names([TopicPartition(topic, int(partition))])
+                refuse(name, text, f"{which} must be a whole number, found {shown_json(number)}")
             numbers[TopicPartition(topic, int(partition))] = number
     return numbers
 
@@ -251,7 +287,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             refuse("path", given["path"], "give it as an option or to load(), not both")
         try:
             listed = json.loads(given["paths"])
-        except ValueError:
+        except (ValueError, RecursionError):
             listed = None
         if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
             refuse("paths", given["paths"], "is made by load([...]); use path, with commas between several log dirs")
@@ -264,20 +300,31 @@ def folders(paths: Paths) -> tuple[str, ...]:
     if isinstance(paths, str):
         listed = [path.strip() for path in paths.split(",")]
     else:
-        listed = [os.fspath(path) for path in ([paths] if isinstance(paths, os.PathLike) else paths)]
+        listed = [_path_text(path) for path in ([paths] if isinstance(paths, os.PathLike) else paths)]
     named = tuple(_local(path) for path in listed if path)
     if not named:
         refuse("path", "", "must name a log dir, several with commas between them, or a partition directory")
     return named
 
 
+def _path_text(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        message = f"option path must be str or os.PathLike[str], found {type(text).__name__}"
+        raise TypeError(message)
+    return text
+
+
 def _local(path: str) -> str:
-    if re.match("[a-zA-Z][a-zA-Z0-9+.-]+:/", path) is None:
-        return path
-    parts = urlsplit(path)
-    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
-        refuse("path", path, f"only files that every worker sees under a local path can be read, found {path!r}")
-    return unquote(parts.path)
+    if re.match("[a-zA-Z][a-zA-Z0-9+.-]+:/", path) is not None:
+        with refusing("path", path):
+            parts = urlsplit(path)
+        if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+            refuse("path", path, f"only files that every worker sees under a local path can be read, found {shown(path)}")
+        path = unquote(parts.path)
+    if "\0" in path:
+        refuse("path", path, f"no path holds the character NUL, found {shown(path)}")
+    return path
 
 
 def _topics(values: Mapping[str, Any]) -> Topics | None:
@@ -299,12 +346,21 @@ def _isolation_level(values: Mapping[str, Any]) -> IsolationLevel:
     return level
 
 
+def _check_triggers(given: Mapping[str, str]) -> None:
+    """Refuse limits of a stream that contradict each other: Spark looks at the two where both are given, also in a batch query."""
+    names = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")
+    if all(name.lower() in given for name in names):
+        least, most = (_any_number(name, given[name.lower()], LONG_MAX) for name in names)
+        if least > most:
+            refuse(names[0], least, f"is {least}, higher than {names[1]}, which is {most}")
+
+
 def _warnings(given: Mapping[str, str]) -> list[str]:
     warnings = []
-    clients = sorted(name for name in given if name not in _BY_NAME or _BY_NAME[name].check is _client)
+    clients = sorted(name for name in given if name not in _BY_NAME or _BY_NAME[name].check in _CLIENT)
     if clients:
-        names = ", ".join(_BY_NAME[name].name if name in _BY_NAME else name for name in clients)
-        warnings.append(f"options for a Kafka client are ignored, there is no broker: {names}")
+        names = ", ".join(_BY_NAME[name].name if name in _BY_NAME else writable(name, 100) for name in clients)
+        warnings.append(writable(f"options for a Kafka client are ignored, there is no broker: {names}"))
     streams = [option.name for option in OPTIONS if option.check is _stream and option.name.lower() in given]
     if streams:
         warnings.append(f"options for streams are ignored in a batch query: {', '.join(streams)}")
@@ -323,6 +379,16 @@ def _client(name: str, text: str) -> None:
     """Let pass: of no use without a broker; :func:`_warnings` names it."""
 
 
+def _client_int(name: str, text: str) -> None:
+    """Of no use here either, but Spark refuses what is no number."""
+    _any_number(name, text, INT_MAX)
+
+
+def _client_long(name: str, text: str) -> None:
+    """The same with 64 bits."""
+    _any_number(name, text, LONG_MAX)
+
+
 def _stream(name: str, text: str) -> None:
     """Let pass: of no use in a batch query; :func:`_warnings` names it."""
 
@@ -330,14 +396,22 @@ def _stream(name: str, text: str) -> None:
 def _boolean(name: str, text: str) -> bool:
     word = text.strip().lower()
     if word not in ("true", "false"):
-        refuse(name, text, f"must be true or false, found {text[:_TEXT_MAX]!r}")
+        refuse(name, text, f"must be true or false, found {shown(text)}")
     return word == "true"
 
 
 def _number(name: str, text: str, maximum: int) -> int:
-    if re.fullmatch(r"\s*\+?[0-9]+\s*", text) is None or not 0 < int(text) <= maximum:
-        refuse(name, text, f"must be a whole number from 1 to {maximum}, found {text[:_TEXT_MAX]!r}")
-    return int(text)
+    number = _whole(text)
+    if number is None or not 0 < number <= maximum:
+        refuse(name, text, f"must be a whole number from 1 to {maximum}, found {shown(text)}")
+    return number
+
+
+def _any_number(name: str, text: str, maximum: int) -> int:
+    number = _whole(text)
+    if number is None or not -maximum <= number <= maximum:
+        refuse(name, text, f"must be a whole number, found {shown(text)}")
+    return number
 
 
 def _int(name: str, text: str) -> int:
@@ -354,7 +428,7 @@ def _word(*words: str) -> Callable[[str, str], str]:
         if word not in words:
             near = get_close_matches(word, words, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            refuse(name, text, f"must be {' or '.join(words)}, found {text[:_TEXT_MAX]!r}{hint}")
+            refuse(name, text, f"must be {' or '.join(words)}, found {shown(text)}{hint}")
         return word
 
     return check
@@ -374,19 +448,20 @@ def _subscribe(name: str, text: str) -> tuple[str, ...]:
 def _subscribe_pattern(name: str, text: str) -> str:
     if not text.strip():
         refuse(name, text, "must be a regular expression, found nothing")
-    java_pattern(text)
-    return text
+    # Spark trims it.
+    java_pattern(text.strip())
+    return text.strip()
 
 
 def _assign(name: str, text: str) -> dict[str, tuple[int, ...]]:
     example = '{"topic":[0,1]}'
     if not text.strip().startswith("{"):
-        refuse(name, text, f"must be JSON as {example}, found {text[:_TEXT_MAX]!r}")
+        refuse(name, text, f"must be JSON as {example}, found {shown(text)}")
     assigned = _json(name, text, example)
     for topic, partitions in assigned.items():
         numbers = partitions if isinstance(partitions, list) else [None]
         if not all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= INT_MAX for number in numbers):
-            refuse(name, text, f"topic {topic!r} must hold a list of partition numbers, found {json.dumps(partitions)[:_TEXT_MAX]}")
+            refuse(name, text, f"topic {shown(topic)} must hold a list of partition numbers, found {shown_json(partitions)}")
     if not any(assigned.values()):
         refuse(name, text, f"must name at least one partition, as in {example}")
     return {topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items()}
@@ -399,18 +474,34 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
 
 def _keys(name: str, text: str) -> tuple[bytes, ...]:
     if not text.startswith("["):
-        return (text.encode(),)
+        return (_utf8(name, text),)
     try:
         keys = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         keys = None
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        refuse(name, text, f'must be one key, or several as a JSON list of texts as ["a","b"], found {text[:_TEXT_MAX]!r}')
-    return tuple(key.encode() for key in keys)
+        refuse(name, text, f'must be one key, or several as a JSON list of texts as ["a","b"], found {shown(text)}')
+    return tuple(_utf8(name, key) for key in keys)
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        refuse(name, text, f"must be text that UTF-8 can hold, found {shown(text)}")
 
 
 _LEVELS = _word("read_uncommitted", "read_committed")
 _PARTITIONED = '`{"topic":{"0":23,"1":-2}}`'
+
+_NOT_SUPPORTED = {
+    "kafka.auto.offset.reset": "no consumer looks for a place to start; say it with startingOffsets (earliest, or offsets) or startingTimestamp, and with failOnDataLoss what to do about records that are gone",
+    "kafka.key.deserializer": "keys are always binary; decode them with DataFrame functions, as CAST(key AS STRING)",
+    "kafka.value.deserializer": "values are always binary; decode them with DataFrame functions, as CAST(value AS STRING)",
+    "kafka.enable.auto.commit": "nothing is committed, a query reads the offsets it is told to; leave the option out",
+    "kafka.interceptor.classes": "interceptors could change the records; leave the option out, and change them with DataFrame functions",
+}
+"""Client options that Spark's Kafka source refuses, each with what to do instead."""
 
 OPTIONS = (
     Option("path", "folders", "required", _path, "One log dir, several with commas between them, or one partition directory. Also as `.load(path)`; `.load([path, ...])` takes names with commas."),
@@ -425,7 +516,7 @@ OPTIONS = (
     Option("endingTimestamp", "ms", "", _checked_limit, "End of every partition: its first record at or after this time, exclusive; the latest where there is none. Wins over the next two."),
     Option("endingOffsetsByTimestamp", "JSON", "", _checked_limit, "As `startingOffsetsByTimestamp`, exclusive. Wins over `endingOffsets`."),
     Option("endingOffsets", "latest or JSON", "latest", _checked_limit, "As `startingOffsets`, exclusive; -1 is the latest."),
-    Option("failOnDataLoss", "boolean", "true", _boolean, "Fail when a topic or a range of offsets that was asked for is gone; `false` warns and reads what is left."),
+    Option("failOnDataLoss", "boolean", "true", _boolean, "Fail when a topic or a range of offsets that was asked for is gone, also if it went after the query was planned; `false` warns and reads what is left."),
     Option("isolationLevel", "word", "read_uncommitted", _LEVELS, "`read_committed` leaves out aborted records and ends at the last stable offset."),
     Option("kafka.isolation.level", "word", "", _LEVELS, "The same by Kafka's name."),
     Option("includeHeaders", "boolean", "false", _boolean, "Adds the column `headers`; null where a record has none."),
@@ -444,10 +535,11 @@ OPTIONS = (
     Option("minOffsetsPerTrigger", "long", "", _stream, "For streams; ignored in a batch query, with a warning."),
     Option("maxTriggerDelay", "time", "", _stream, "For streams; ignored in a batch query, with a warning."),
     Option("groupIdPrefix", "text", "", _client, "For a Kafka client; ignored with a warning, as every other option that begins with `kafka.`."),
-    Option("fetchOffset.numRetries", "int", "", _client, "For a Kafka client; ignored with a warning."),
-    Option("fetchOffset.retryIntervalMs", "long", "", _client, "For a Kafka client; ignored with a warning."),
-    Option("kafkaConsumer.pollTimeoutMs", "long", "", _client, "For a Kafka client; ignored with a warning."),
+    Option("fetchOffset.numRetries", "int", "", _client_int, "For a Kafka client; ignored with a warning."),
+    Option("fetchOffset.retryIntervalMs", "long", "", _client_long, "For a Kafka client; ignored with a warning."),
+    Option("kafkaConsumer.pollTimeoutMs", "long", "", _client_long, "For a Kafka client; ignored with a warning."),
 )  # fmt: skip
 """All options, in the order of the documentation."""
 
+_CLIENT = (_client, _client_int, _client_long)
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}

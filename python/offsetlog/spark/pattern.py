@@ -8,9 +8,10 @@ spellings. What has no equal in Python is refused by name, never guessed.
 from __future__ import annotations
 
 import re
+import warnings
 from typing import NoReturn
 
-from offsetlog.errors import ConfigError
+from offsetlog.spark.refusal import refuse, shown
 
 __all__ = ["java_pattern"]
 
@@ -45,6 +46,7 @@ _TOKEN = re.compile(
       | \\k<(?P<reference>\w+)>
       | \\(?P<escape>.)
       | (?P<name>\(\?<(?![=!]))
+      | (?P<python>\(\?[P(\#])
       | (?P<and>&&)
       | (?P<open>\[\^?\]?)
       | (?P<close>\])
@@ -63,9 +65,14 @@ def java_pattern(pattern: str) -> re.Pattern[str]:
     """
     translated = "".join(_pieces(pattern))
     try:
-        return re.compile(translated, re.ASCII)
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Python warns of signs in a class that may get a meaning one day; Java has none for them.
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(translated, re.ASCII)
+    except (re.error, ValueError, OverflowError) as error:
         _refuse(pattern, f"not a regular expression that can be used here: {error}")
+    except RecursionError:
+        _refuse(pattern, "not a regular expression that can be used here: nested too deeply")
 
 
 def _pieces(pattern: str) -> list[str]:
@@ -84,6 +91,8 @@ def _pieces(pattern: str) -> list[str]:
             pieces.append(token[0] if in_class else _ESCAPES.get(token["escape"], token[0]))
         elif kind == "name":
             pieces.append("(?P<")
+        elif kind == "python" and not in_class:
+            _refuse(pattern, f"{token[0]} is no group of a Java pattern")
         elif kind == "open":
             if in_class:
                 _refuse(pattern, "a character class within a character class (a union) has no equal in Python")
@@ -112,5 +121,4 @@ def _named_class(pattern: str, token: re.Match[str], *, in_class: bool) -> str:
 
 
 def _refuse(pattern: str, reason: str) -> NoReturn:
-    message = f"option subscribePattern: {reason}; pattern {pattern!r}"
-    raise ConfigError(message, key="subscribePattern", value=pattern)
+    refuse("subscribePattern", pattern, f"{reason}; pattern {shown(pattern)}")

@@ -18,8 +18,9 @@ from typing import NamedTuple
 from offsetlog import Log, LogDir, Split, TopicPartition
 from offsetlog.errors import OffsetOutOfRangeError
 from offsetlog.spark.filters import Pushed
-from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, refuse
+from offsetlog.spark.options import EARLIEST, INT_MAX, LATEST, LONG_MAX, Limit, Settings, partition_names
 from offsetlog.spark.pattern import java_pattern
+from offsetlog.spark.refusal import refuse, shown
 
 __all__ = ["check_paths", "is_partition_directory", "plan", "ranges"]
 
@@ -58,6 +59,15 @@ def is_partition_directory(path: str) -> bool:
         return False
     with os.scandir(path) as entries:
         return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+
+
+def _can_be_named(path: str) -> bool:
+    """Whether the name is text, and the number one of 32 bits."""
+    try:
+        os.path.basename(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return int(path.rpartition("-")[2]) <= INT_MAX
 
 
 def check_paths(settings: Settings) -> None:
@@ -117,12 +127,17 @@ def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:
     chosen = _chosen(settings, source.topics())
     for limit in (settings.start, settings.end):
         _check_names(limit, chosen)
-    _check_specific(settings)
     for partition in chosen:
         if not pushed.admits(*partition):
             continue
-        log = source.log(partition)
-        start, stop = _bounds(settings, partition, log)
+        try:
+            log = source.log(partition)
+            start, stop = _bounds(settings, partition, log)
+        except FileNotFoundError:
+            if settings.fail_on_data_loss:
+                raise
+            logger.warning("%s-%d is gone; left out, as failOnDataLoss is false", *partition)
+            continue
         start, stop = max(start, pushed.start), stop if pushed.stop is None else min(stop, pushed.stop)
         if start < stop:
             yield Range(log, start, stop)
@@ -132,24 +147,18 @@ class _Source:
     """The partitions below the paths: of one or several log dirs as one, or partition directories named one by one."""
 
     def __init__(self, settings: Settings) -> None:
-        self._limits = settings.limits
-        self._logs: dict[TopicPartition, Log] | None = None
-        if all(map(is_partition_directory, settings.paths)):
-            logs = [Log.open(os.path.abspath(path), **self._limits) for path in settings.paths]
-            self._logs = {TopicPartition(log.topic, log.partition): log for log in logs}
-        else:
-            self._log_dir = LogDir.open([os.path.abspath(path) for path in settings.paths], **self._limits)
+        paths = [os.path.abspath(path) for path in settings.paths]
+        for path in paths:
+            if is_partition_directory(path) and not _can_be_named(path):
+                # Among others it would only be left out; opened on its own, it says what is wrong with its name.
+                Log.open(path, **settings.limits)
+        self._log_dir = LogDir.open(paths, **settings.limits)
 
     def topics(self) -> dict[str, list[int]]:
-        if self._logs is None:
-            return self._log_dir.topics()
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._logs):
-            topics.setdefault(topic, []).append(partition)
-        return topics
+        return self._log_dir.topics()
 
     def log(self, partition: TopicPartition) -> Log:
-        return self._log_dir.log(*partition) if self._logs is None else self._logs[partition]
+        return self._log_dir.log(*partition)
 
 
 def _chosen(settings: Settings, there: Mapping[str, list[int]]) -> list[TopicPartition]:
@@ -174,7 +183,7 @@ def _missing_topic(settings: Settings, topic: str, there: Iterable[str]) -> None
     option = settings.topics.option if settings.topics else "subscribe"
     near = get_close_matches(topic, list(there), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    reason = f"topic {topic!r} is not in {', '.join(settings.paths)}{hint}"
+    reason = f"topic {shown(topic)} is not in {', '.join(settings.paths)}{hint}"
     if settings.fail_on_data_loss:
         refuse(option, topic, f"{reason} (failOnDataLoss = false reads what is there)")
     logger.warning("option %s: %s; left out, as failOnDataLoss is false", option, reason)
@@ -197,19 +206,10 @@ def _check_names(limit: Limit, chosen: Iterable[TopicPartition]) -> None:
     use = " (-2 is the earliest, -1 the latest)" if limit.kind == "offsets" else ""
     parts = []
     if assigned - named:
-        parts.append(f"without {_names(assigned - named)}")
+        parts.append(f"without {partition_names(assigned - named)}")
     if named - assigned:
-        parts.append(f"with {_names(named - assigned)}, which is not read")
+        parts.append(f"with {partition_names(named - assigned)}, which is not read")
     refuse(limit.option, "", f"must name exactly the partitions that are read{use}, found {' and '.join(parts)}")
-
-
-def _check_specific(settings: Settings) -> None:
-    """Refuse offsets whose start lies behind their end, before any file is asked."""
-    if settings.start.kind == settings.end.kind == "offsets":
-        for partition, start in settings.start.value.items():
-            stop = settings.end.value.get(partition, LATEST)
-            if 0 <= stop < start:
-                _behind(settings, partition, start, stop)
 
 
 def _behind(settings: Settings, partition: TopicPartition, start: int, stop: int) -> None:
@@ -231,6 +231,9 @@ def _bounds(settings: Settings, partition: TopicPartition, log: Log) -> tuple[in
     if start > stop and settings.start.kind != "earliest":
         _behind(settings, partition, start, stop)
     _check_there(settings, partition, log, (start, stop), (first, behind_last))
+    if settings.end.kind == "offsets" and end < stop <= behind_last:
+        name = f"{partition.topic}-{partition.partition}"
+        logger.warning("option %s: %s ends at its last stable offset %d for now, found %d", settings.end.option, name, end, stop)
     start, stop = (min(max(offset, first), end) for offset in (start, stop))
     return start, stop
 
@@ -290,15 +293,33 @@ def _cut(spans: Iterable[Range], most: int | None) -> list[Split]:
         if most is None or size_bytes <= most:
             pieces.append(Split(os.path.abspath(log.path), log.topic, log.partition, start, stop, size_bytes))
         else:
-            pieces.extend(log.splits(start, stop, max_bytes=most))
+            pieces.extend(_splits(Range(log, start, stop), max_bytes=most))
     return pieces
+
+
+def _splits(span: Range, *, max_bytes: int | None = None, count: int | None = None) -> list[Split]:
+    """Cut a range where batches begin, as :meth:`Log.splits` does, but always all of it.
+
+    What went since the range was resolved stays in: the task that gets it says that it is gone.
+    """
+    log, start, stop = span
+    try:
+        cuts = log.splits(start, stop, max_bytes=max_bytes, count=count)
+    except (FileNotFoundError, OffsetOutOfRangeError):
+        cuts = []
+    if not cuts:
+        return [Split(os.path.abspath(log.path), log.topic, log.partition, start, stop, 0)]
+    return [*cuts[:-1], cuts[-1]._replace(stop=stop)]
 
 
 def _size_bytes(span: Range) -> int:
     """Return about how many bytes a range takes on disk."""
-    if (span.start, span.stop) == (span.log.log_start_offset, span.log.log_end_offset):
-        return span.log.size_bytes
-    return sum(split.size_bytes for split in span.log.splits(span.start, span.stop, max_bytes=LONG_MAX))
+    try:
+        if (span.start, span.stop) == (span.log.log_start_offset, span.log.log_end_offset):
+            return span.log.size_bytes
+    except FileNotFoundError:
+        return 0
+    return sum(split.size_bytes for split in _splits(span, max_bytes=LONG_MAX))
 
 
 def _equal(start: int, stop: int, most: int | None) -> Iterator[tuple[int, int]]:
@@ -326,7 +347,7 @@ def _shared(spans: list[Range], count: int, *, by_bytes: bool) -> Iterator[Range
     left = count - len(whole)
     for slot, (log, start, stop) in enumerate(spans):
         parts = 1 if slot in whole else max(1, _rounded((stop - start) * left, rest))
-        cuts = log.splits(start, stop, count=parts) if by_bytes and parts > 1 else []
+        cuts = _splits(Range(log, start, stop), count=parts) if by_bytes and parts > 1 else []
         if parts <= len(cuts) <= 2 * parts:
             yield from (Range(log, cut.start, cut.stop) for cut in cuts)
         else:
@@ -391,12 +412,6 @@ def _joined(splits: Iterable[Split]) -> Iterator[Split]:
         last = split
     if last is not None:
         yield last
-
-
-def _names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
-    ordered = sorted(partitions)
-    shown = ", ".join(f"{topic}-{partition}" for topic, partition in ordered[:most])
-    return shown if len(ordered) <= most else f"{shown} and {len(ordered) - most} more"
 
 
 def _cpus() -> int:

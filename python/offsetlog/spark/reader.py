@@ -7,15 +7,17 @@ and reader hold plain values only, and every process opens the files for itself.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from offsetlog import OffsetOutOfRangeError, Scan, Split, open_cached
-from offsetlog.errors import ConfigError
+from offsetlog import Log, OffsetOutOfRangeError, Scan, Split, open_cached
+from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.filters import Pushed, push
 from offsetlog.spark.options import Settings, settings_from
 from offsetlog.spark.planning import check_paths, plan
@@ -196,8 +198,9 @@ def batches(splits: Sequence[Split], settings: Settings, pushed: Pushed | None =
 
     Raises
     ------
-    OffsetOutOfRangeError
-        Records were removed between planning and reading, and ``failOnDataLoss`` is on.
+    OffsetOutOfRangeError, FileNotFoundError
+        Records that were planned are gone, and ``failOnDataLoss`` is on. Those that went away while the task was reading are
+        noticed at its end.
     OSError, OffsetLogError
         A file cannot be read. Errors in the middle of the stream come as pyarrow's, with the whole text.
     """
@@ -205,48 +208,97 @@ def batches(splits: Sequence[Split], settings: Settings, pushed: Pushed | None =
     left = _still_there(splits, settings)
     if not left:
         return
-    scan = Scan.over(
-        left,
-        columns=settings.columns,
-        keys=pushed.keys,
-        start_timestamp=pushed.start_timestamp,
-        stop_timestamp=pushed.stop_timestamp,
-        isolation_level=settings.isolation_level,
-        verify_checksums=settings.verify_checksums,
-        batch_bytes=SPARK_BATCH_BYTES,
-        **settings.limits,
-    )
-    with pyarrow.RecordBatchReader.from_stream(scan) as stream:
-        for batch in stream:
-            if batch.num_rows:
-                yield batch
+    try:
+        scan = Scan.over(
+            left,
+            columns=settings.columns,
+            keys=pushed.keys,
+            start_timestamp=pushed.start_timestamp,
+            stop_timestamp=pushed.stop_timestamp,
+            isolation_level=settings.isolation_level,
+            verify_checksums=settings.verify_checksums,
+            batch_bytes=SPARK_BATCH_BYTES,
+            **settings.limits,
+        )
+        with pyarrow.RecordBatchReader.from_stream(scan) as stream:
+            for batch in stream:
+                if batch.num_rows:
+                    yield batch
+    except (pyarrow.ArrowException, OSError, OffsetLogError):
+        if settings.fail_on_data_loss:
+            # Where a file went away under the scan, this says which offsets went with it.
+            _still_there(left, settings)
+        raise
+    _check_not_cut(left, settings)
 
 
 def _still_there(splits: Sequence[Split], settings: Settings) -> list[Split]:
-    """Return what is left of `splits`: a broker may have removed segments or topics since they were planned."""
+    """Return what is left of `splits`: a broker may have removed or cut segments, or removed topics, since they were planned.
+
+    A scan cannot tell: to it a log that was cut is a log that ends there, and offsets without records are what compaction leaves.
+    """
     left = []
+    logs: dict[str, Log] = {}
     for split in splits:
-        name = f"{split.topic}-{split.partition}"
         try:
-            first = open_cached(split.path, **settings.limits).log_start_offset
+            log = logs.get(split.path) or logs.setdefault(split.path, _log(split, settings))
+            first, end = log.log_start_offset, log.log_end_offset
+            readable = min(log.last_stable_offset, end) if settings.isolation_level == "read_committed" else end
         except FileNotFoundError:
-            if settings.fail_on_data_loss:
+            # With the directory in place, a single file went between listing and opening: no reason to leave out all the rest.
+            if os.path.isdir(split.path):
                 raise
-            logger.warning("%s is gone; left out, as failOnDataLoss is false", name)
+            _lose(split, split, settings, "the partition directory is not there")
             continue
-        if first <= split.start:
-            left.append(split)
-        elif settings.fail_on_data_loss:
-            message = (
-                f"offsets {split.start} to {first - 1} of {name} were removed after the query was planned; "
-                f"the log now starts at {first} (failOnDataLoss = false reads what is left)"
-            )
-            raise OffsetOutOfRangeError(message, requested=split.start, log_start_offset=first, path=split.path)
-        else:
-            logger.warning("%s starts at offset %d now; what is left is read, as failOnDataLoss is false", name, first)
-            if first < split.stop:
-                left.append(split._replace(start=first))
+        if first > split.start:
+            _lose(split, split._replace(stop=min(first, split.stop)), settings, f"the log now starts at {first}", (first, end))
+        if readable < split.stop:
+            ends = f"the log now ends at {end}" if readable == end else f"the last stable offset is now {readable}"
+            _lose(split, split._replace(start=max(readable, split.start)), settings, ends, (first, end))
+        start, stop = max(first, split.start), min(readable, split.stop)
+        if start < stop:
+            left.append(split._replace(start=start, stop=stop))
     return left
+
+
+def _check_not_cut(splits: Sequence[Split], settings: Settings) -> None:
+    """Look once more when all was read: a file that is cut while it is read just ends there.
+
+    Segments and directories that were removed meanwhile need no second look: what was open is read to its end, and what was not
+    fails to open.
+    """
+    for split in splits:
+        try:
+            log = open_cached(split.path, **settings.limits)
+            first, end = log.log_start_offset, log.log_end_offset
+        except FileNotFoundError:
+            continue
+        if end < split.stop:
+            reason = f"the log now ends at {end}"
+            _lose(split, split._replace(start=max(end, split.start)), settings, reason, (first, end))
+
+
+def _log(split: Split, settings: Settings) -> Log:
+    # Whether a broker has the log dir, and so bounds the last stable offset by what is replicated, is looked up when a log is opened.
+    if settings.isolation_level == "read_committed":
+        return Log.open(split.path, **settings.limits)
+    return open_cached(split.path, **settings.limits)
+
+
+def _lose(split: Split, lost: Split, settings: Settings, reason: str, there: tuple[int, int] | None = None) -> None:
+    """Say that `lost`, a part of `split` or all of it, cannot be read: an error or a warning, as ``failOnDataLoss`` has it."""
+    message = (
+        f"offsets {lost.start} to {lost.stop - 1} of {split.topic}-{split.partition} are gone: {reason}; "
+        "they were removed after the query was planned, or this worker sees another copy of the log"
+    )
+    if not settings.fail_on_data_loss:
+        logger.warning("%s; what is left is read, as failOnDataLoss is false; path %s", message, split.path)
+        return
+    message = f"{message} (failOnDataLoss = false reads what is left)"
+    if there is None:
+        raise FileNotFoundError(errno.ENOENT, message, split.path)
+    first, end = there
+    raise OffsetOutOfRangeError(message, requested=lost.start, log_start_offset=first, log_end_offset=end, path=split.path)
 
 
 def register(spark: SparkSession) -> None:

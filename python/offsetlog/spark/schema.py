@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.refusal import refuse, shown
 
 __all__ = ["COLUMNS", "HEADERS", "KAFKA_COLUMNS", "NEVER_NULL", "checked_schema", "column_names", "spark_schema"]
 
@@ -67,15 +68,12 @@ def column_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         proper = folded.get(name.lower())
         if proper is None:
-            message = f"option columns: no column {name!r}{_near(name)} (known: {', '.join(COLUMNS)})"
-            raise ConfigError(message, key="columns", value=name)
+            refuse("columns", name, f"no column {shown(name)}{_near(name)} (known: {', '.join(COLUMNS)})")
         if proper in chosen:
-            message = f"option columns: {proper!r} is named twice"
-            raise ConfigError(message, key="columns", value=name)
+            refuse("columns", name, f"{proper!r} is named twice")
         chosen.append(proper)
     if not chosen:
-        message = "option columns: names no column; leave the option out for the columns of Spark's Kafka source"
-        raise ConfigError(message, key="columns", value="")
+        refuse("columns", "", "names no column; leave the option out for the columns of Spark's Kafka source")
     return tuple(chosen)
 
 
@@ -112,5 +110,5 @@ def checked_schema(schema: StructType) -> tuple[str, ...]:
 
 def _near(name: str) -> str:
     folded = {known.lower(): known for known in COLUMNS}
-    near = get_close_matches(name.lower().replace("_", ""), folded, n=1)
+    near = get_close_matches(name[:100].lower().replace("_", ""), folded, n=1)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""

@@ -9,8 +9,9 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StructField, StructType
 
 from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
-from offsetlog.spark.options import Paths, folders, refuse
+from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.planning import is_partition_directory
+from offsetlog.spark.refusal import refuse, shown
 from offsetlog.spark.schema import COLUMNS, HEADERS, KAFKA_COLUMNS, column_names
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
     False
     """
     if missing not in ("null", "error"):
-        refuse("missing", missing, f"must be 'null' or 'error', found {missing!r}")
+        refuse("missing", missing, f"must be 'null' or 'error', found {shown(missing)}")
     absolute = tuple(os.path.abspath(path) for path in folders(paths))
     columns = (*KAFKA_COLUMNS, HEADERS) if what == RECORD else column_names([what])
     record_type = StructType([StructField(name, COLUMNS[name]) for name in columns])
