@@ -11,6 +11,7 @@ from offsetlog._options import (
     MAX_BATCH_BYTES,
     MAX_DECOMPRESSED_BYTES,
     MAX_OPEN_FILES,
+    bounded,
     integer,
     open_options,
     path_text,
@@ -174,9 +175,9 @@ class Appending:
                 compression=_compression(compression),
                 leader_epoch=_epoch(leader_epoch),
                 flush=bool(flush),
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
+                producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
+                producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
+                base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
                 transactional=bool(transactional),
             )
         )
@@ -220,7 +221,7 @@ class Appending:
         CorruptBatchError
             Framing or checksum.
         """
-        epoch = integer("leader_epoch", leader_epoch, minimum=0)
+        epoch = bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
         return AppendInfo._make(self._writing().append_as_follower(_encoded(data), epoch, bool(flush)))
 
     def append_marker(  # noqa: PLR0913  # one parameter a field
@@ -244,13 +245,13 @@ class Appending:
         """
         return AppendInfo._make(
             self._writing().append_marker(
-                producer_id,
-                producer_epoch,
+                bounded("producer_id", producer_id, minimum=0, bits=64),
+                bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
                 commit=bool(commit),
-                coordinator_epoch=coordinator_epoch,
+                coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
                 leader_epoch=_epoch(leader_epoch),
                 timestamp=optional_millis(timestamp, "timestamp"),
-                transaction_version=transaction_version,
+                transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
                 flush=bool(flush),
             )
         )
@@ -340,7 +341,7 @@ class Appending:
 
         ``None`` where the log knows no such epoch.
         """
-        return self._writing().end_offset_for_epoch(epoch)
+        return self._writing().end_offset_for_epoch(bounded("epoch", epoch, minimum=-1, bits=32))
 
     def _abandon(self) -> None:
         """Let go of files and locks as a killed process would, for tests of recovery."""
@@ -457,6 +458,9 @@ def report_of(native: _offsetlog.ReportFields) -> RecoveryReport:
 
 def config_pairs(config: LogConfig | Mapping[str, SettingValue]) -> list[tuple[str, str]]:
     """Return settings as the engine takes them."""
+    if not isinstance(config, LogConfig | Mapping):
+        message = f"config must be a LogConfig or a mapping of Kafka's names, found {type(config).__name__}"
+        raise TypeError(message)
     return list(to_log_config(config)._given)  # noqa: SLF001  # same package
 
 
@@ -479,25 +483,26 @@ def _encoded(data: object) -> bytes:
     return found
 
 
-def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+def _headers(headers: Headers) -> list[tuple[bytes, bytes | None]]:
     if isinstance(headers, Mapping):
         headers = headers.items()
+    if not isinstance(headers, Iterable):
+        message = f"headers must be pairs of a str and bytes or None, found {type(headers).__name__}"
+        raise TypeError(message)
     checked = []
     for pair in headers:
         if not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004  # a pair
             message = f"a header must be a pair of a str and bytes or None, found {pair!r}"
             raise TypeError(message)
-        checked.append((pair[0], _bytes("a header's value", pair[1])))
+        # Names that are not UTF-8 come out of a record with lone surrogates, and go back as they were.
+        checked.append((pair[0].encode("utf-8", "surrogateescape"), _bytes("a header's value", pair[1])))
     return checked
 
 
 def _epoch(leader_epoch: int | None) -> int | None:
     if leader_epoch is None:
         return None
-    epoch = integer("leader_epoch", leader_epoch, minimum=0)
-    if epoch >= 1 << 31:
-        refuse("leader_epoch", epoch, f"must be below 2147483648, found {epoch}")
-    return epoch
+    return bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
 
 
 def _compression(compression: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -160,8 +161,8 @@ class Log(Reading, Appending):
                 text,
                 config=None if config is None else config_pairs(config),
                 clock=clock,
-                topic_id=topic_id,
-                clean=clean,
+                topic_id=_topic_id(topic_id),
+                clean=None if clean is None else bool(clean),
                 recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
                 **options,
             )
@@ -321,6 +322,18 @@ class Log(Reading, Appending):
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
         return f"<table>{cells}</table>"
+
+
+def _topic_id(topic_id: object) -> str | None:
+    """Return a topic's id if it looks like one: 22 characters of base64url."""
+    if topic_id is None:
+        return None
+    if not isinstance(topic_id, str):
+        message = f"topic_id must be a str, found {type(topic_id).__name__}"
+        raise TypeError(message)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", topic_id):
+        refuse("topic_id", topic_id, f"must be 22 characters of base64url, found {topic_id!r}")
+    return topic_id
 
 
 def _reopened(path: str, options: OpenOptions) -> Log:

@@ -164,7 +164,7 @@ class Log:
     def splits(self, start: int | None, stop: int | None, max_bytes: int) -> list[tuple[int, int, int]]: ...
 
 _Info: TypeAlias = tuple[int, int, int, int, bool]
-_Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+_Headers: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 class ReportFields(TypedDict):
     """What a recovery found and did."""

@@ -121,6 +121,14 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     return value
 
 
+def bounded(name: str, value: object, *, minimum: int, bits: int) -> int:
+    """Return `value` if it is an int of at least `minimum` that a signed number of `bits` holds."""
+    checked = integer(name, value, minimum=minimum)
+    if checked >= 1 << (bits - 1):
+        refuse(name, checked, f"must be below {1 << (bits - 1)}, found {checked}")
+    return checked
+
+
 def isolation_level(level: str) -> IsolationLevel:
     """Return `level` if it is one of Kafka's two words."""
     if level not in _ISOLATION_LEVELS:

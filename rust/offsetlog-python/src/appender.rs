@@ -13,7 +13,7 @@ use offsetlog::{
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,13 +69,13 @@ pub(crate) fn codec(name: Option<&str>) -> PyResult<Codec> {
     })
 }
 
-type HeaderRow = (PyBackedStr, Option<PyBackedBytes>);
+pub(crate) type HeaderRow = (PyBackedBytes, Option<PyBackedBytes>);
 
 /// Key and value of each header as bytes.
 pub(crate) fn header_views(headers: &[HeaderRow]) -> Vec<(&[u8], Option<&[u8]>)> {
     headers
         .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_deref()))
+        .map(|(name, value)| (&**name, value.as_deref()))
         .collect()
 }
 
@@ -94,8 +94,8 @@ fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) ->
     if let Ok(pair) = record.cast::<PyTuple>()
         && pair.len() == 2
     {
-        let key: Option<PyBackedBytes> = pair.get_item(0)?.extract()?;
-        let value: Option<PyBackedBytes> = pair.get_item(1)?.extract()?;
+        let key = part_of(&pair.get_item(0)?, "key")?;
+        let value = part_of(&pair.get_item(1)?, "value")?;
         return push(batch, now, key.as_deref(), value.as_deref());
     }
     if let Ok(record) = record.cast::<Record>() {
@@ -115,6 +115,17 @@ fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) ->
         "a record must be bytes, None, (key, value) or Record, found {}",
         record.get_type().name()?
     )))
+}
+
+/// A key or value: bytes or nothing.
+fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes>> {
+    part.extract().map_err(|_| {
+        let found = part.get_type().name().map(|name| name.to_string());
+        PyTypeError::new_err(format!(
+            "a record's {name} must be bytes or None, found {}",
+            found.unwrap_or_default()
+        ))
+    })
 }
 
 #[pymethods]

@@ -1,11 +1,11 @@
 //! `Writer`: many small appends gathered into batches by size and by time.
 
-use crate::appender::{Appender, InfoRow, codec, header_views, info_row};
+use crate::appender::{Appender, HeaderRow, InfoRow, codec, header_views, info_row};
 use crate::interrupt::detached;
 use crate::raise::{OrRaise, raise};
 use offsetlog::{AppendInfo, AppendOptions, BatchBuilder, Clock, Error, Producer};
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedBytes;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ impl Writer {
         py: Python<'_>,
         value: Option<PyBackedBytes>,
         key: Option<PyBackedBytes>,
-        headers: Option<Vec<(PyBackedStr, Option<PyBackedBytes>)>>,
+        headers: Option<Vec<HeaderRow>>,
         timestamp: Option<i64>,
     ) -> PyResult<()> {
         let headers = headers.unwrap_or_default();

@@ -2,9 +2,10 @@
 
 use super::appender::{self, Appender, WriteOptions};
 use super::{Ends, Inner, Log, OpenOptions, View};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::segment::Directory;
-use offsetlog_format::name::{DirectoryName, LOCK};
+use offsetlog_format::name::{DirectoryName, LOCK, check_topic};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -21,12 +22,12 @@ pub(super) fn open_for_append(
     let disk = options.disk.as_ref();
     if disk.stat(path).is_err() {
         // The name is checked before anything is made.
-        let (directory, ..) = self::directory(path, options, true)?;
+        let (directory, topic, _) = self::directory(path, options, true)?;
         let path = &directory.path;
-        let parent = path.parent();
-        disk.create_directory(path)
-            .and_then(|()| parent.map_or(Ok(()), |parent| disk.sync_directory(parent)))
-            .map_err(|error| Error::io("make", path, error))?;
+        check_topic(&topic).map_err(|error| {
+            Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
+        })?;
+        make_directory(disk, path)?;
     }
     let (directory, topic, partition) = self::directory(path, options, true)?;
     let appender = appender::open(&directory, &topic, partition, options, write)?;
@@ -37,6 +38,22 @@ pub(super) fn open_for_append(
         inner.warnings.dedup();
     }
     Ok(log)
+}
+
+/// Makes a directory and those above it, each one durable in the one around it.
+fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|ancestor| disk.stat(ancestor).is_err())
+        .collect();
+    disk.create_directory(path)
+        .and_then(|()| {
+            missing
+                .iter()
+                .filter_map(|made| made.parent())
+                .try_for_each(|parent| disk.sync_directory(parent))
+        })
+        .map_err(|error| Error::io("make", path, error))
 }
 
 /// The directory behind a path, and the partition that its name says.

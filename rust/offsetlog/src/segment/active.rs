@@ -314,6 +314,8 @@ impl ActiveSegment {
 
     /// Gives the segment its closing time entry and cuts what was preallocated, as at a roll and at a clean close.
     pub(crate) fn close(&mut self) -> Result<()> {
+        // A closed segment without indexes would count as one that lost them.
+        self.touch()?;
         self.entries.clear();
         self.indexing.note_time(&mut self.entries.time)?;
         if !self.entries.time.is_empty() {

@@ -304,6 +304,8 @@ impl Appender {
             })
             .collect();
         self.mark_unclean()?;
+        // A roll moves it in the background; how much is unflushed is decided by what was before.
+        let recovery_point = self.ends.recovery_point();
         self.roll_if_due(
             first,
             last.last_offset,
@@ -343,7 +345,7 @@ impl Appender {
         let log_end = last.last_offset.saturating_add(1);
         self.producers.set_end_offset(log_end);
         self.publish(log_end);
-        self.after_append(now)?;
+        self.after_append(now, recovery_point)?;
         Ok(AppendInfo {
             base_offset: match storing.origin {
                 Origin::Replication => first.base_offset.unwrap_or(-1),

@@ -171,8 +171,8 @@ impl Appender {
     }
 
     /// What the settings ask for after an append: a sync each so many records or milliseconds.
-    pub(super) fn after_append(&mut self, now: i64) -> Result<()> {
-        let unflushed = self.log_end() - self.ends.recovery_point();
+    pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) -> Result<()> {
+        let unflushed = self.log_end() - recovery_point;
         let by_count = unflushed >= self.config.flush_messages();
         let by_time = now.saturating_sub(self.last_flush) >= self.config.flush_ms();
         if by_count || by_time {

@@ -32,15 +32,14 @@ impl Appender {
         } else {
             first.base_offset.unwrap_or(last_offset)
         };
-        self.roll_to(self.log_end().max(at_least), now)?;
-        let base = self.active.base_offset;
-        if last_offset - base > i64::from(i32::MAX) {
+        let base_offset = self.log_end().max(at_least);
+        if last_offset - base_offset > i64::from(i32::MAX) {
             return Err(Error::new(ErrorKind::AppendTooWide {
-                base_offset: base,
+                base_offset,
                 last_offset,
             }));
         }
-        Ok(())
+        self.roll_to(base_offset, now)
     }
 
     fn is_due(
