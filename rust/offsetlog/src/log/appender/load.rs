@@ -94,6 +94,7 @@ pub(in crate::log) fn open(
     let mut start = place.read(&mut warnings)?;
     if let Some(clean) = write.clean {
         start.clean = clean;
+        start.own = None;
     }
     if let Some(recovery_point) = write.recovery_point {
         start.recovery_point = recovery_point;
@@ -156,7 +157,6 @@ pub(super) fn assemble(
     locks: Vec<Lock>,
 ) -> Result<Appender> {
     let now = terms.now;
-    let started_clean = terms.start.clean && write.config.is_none();
     let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
     let settings = settings(&config, now);
     let mut bases = loaded.bases;
@@ -188,9 +188,9 @@ pub(super) fn assemble(
         flusher: super::Flusher::default(),
         last_flush: now,
         last_expiry: now,
+        started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
         report: loaded.report,
         poisoned: None,
-        started_clean: started_clean && !changed && !is_new,
         locks,
         ends,
     };
@@ -235,6 +235,7 @@ pub(super) fn load(
     };
     let swapped = loading.tidy()?;
     loading.list()?;
+    loading.judge_own_mark();
     loading.load(&swapped)
 }
 
@@ -330,6 +331,14 @@ impl Loading<'_> {
         }
         self.files = files;
         Ok(())
+    }
+
+    /// A mark of ours counts while the segment that it names is the last one.
+    fn judge_own_mark(&mut self) {
+        let last = self.files.segments.last_key_value().map(|(&base, _)| base);
+        self.terms.start.own = self.terms.start.own.filter(|&base| last == Some(base));
+        self.terms.start.clean |= self.terms.start.own.is_some();
+        self.report.clean = self.terms.start.clean;
     }
 
     fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
@@ -464,7 +473,7 @@ impl Loading<'_> {
     /// A log start offset above the end: a broker throws all segments away. Here only recovery does, and keeps them; but where our
     /// own mark says so, all records were deleted and the last ones truncated.
     fn restart_at(mut self, log_start: i64, bases: Vec<i64>, log_end: i64) -> Result<Loaded> {
-        if !self.terms.cut_batches && !self.terms.start.own {
+        if !self.terms.cut_batches && self.terms.start.own.is_none() {
             return Err(Error::log_dir(
                 &self.directory.path,
                 format!("log start offset {log_start} is above the log end offset {log_end}"),

@@ -31,8 +31,9 @@ const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Start {
     pub(super) clean: bool,
-    /// A writer of ours closed the log, and nobody touched it since.
-    pub(super) own: bool,
+    /// A writer of ours closed the log, and the segment with this base offset is as it left it: a clean end, if that is still the
+    /// last one.
+    pub(super) own: Option<i64>,
     pub(super) recovery_point: i64,
     pub(super) log_start_offset: i64,
 }
@@ -99,12 +100,15 @@ impl Place {
     /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
     pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
-        let own_clean = state.is_some_and(|state| self.matches(state.clean));
+        let own = state
+            .and_then(|state| state.clean)
+            .filter(|&mark| self.matches(mark))
+            .map(|mark| mark.active_base);
         let Some(log_dir) = &self.log_dir else {
             let state = state.unwrap_or_default();
             return Ok(Start {
-                clean: own_clean,
-                own: own_clean,
+                clean: false,
+                own,
                 recovery_point: state.recovery_point,
                 log_start_offset: state.log_start,
             });
@@ -124,21 +128,19 @@ impl Place {
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         Ok(Start {
-            own: own_clean,
-            clean: own_clean || self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
+            own,
+            clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
             log_start_offset: log_start.unwrap_or(0),
         })
     }
 
     /// Whether the active segment is as it was when the mark was made.
-    fn matches(&self, mark: Option<CleanMark>) -> bool {
-        mark.is_some_and(|mark| {
-            let name = format!("{:020}.log", mark.active_base);
-            self.disk()
-                .stat(&self.directory.path.join(name))
-                .is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
-        })
+    fn matches(&self, mark: CleanMark) -> bool {
+        let name = format!("{:020}.log", mark.active_base);
+        self.disk()
+            .stat(&self.directory.path.join(name))
+            .is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
     }
 
     /// Takes the clean marks away, durably, before the first change of a file.

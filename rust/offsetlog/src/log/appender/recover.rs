@@ -94,6 +94,7 @@ pub fn recover(
     };
     let mut start = place.read(&mut warnings)?;
     start.clean = false;
+    start.own = None;
     start.recovery_point = recover.from_offset.unwrap_or(0);
     if start.recovery_point < 0 {
         return Err(Error::argument(
