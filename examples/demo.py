@@ -1,14 +1,16 @@
-"""Watch Spark read directories that a real Kafka broker wrote. Run by ``make demo``.
+"""Watch a partition be written, then Spark read it beside directories of a real Kafka broker. Run by ``make demo``.
 
     python examples/demo.py [--log-dirs DIR ...] [--out DIR]
 
-Without arguments it reads a broker's two log dirs that lie in this repository. Nothing in them is changed.
+It appends to a new partition first, and reads it again. Then it reads a broker's two log dirs that lie in this repository. Nothing
+in them is changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -23,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession, functions as fn
 
 import offsetlog
 import offsetlog.spark
-from offsetlog import LogDir
+from offsetlog import Log, LogDir
 
 HERE = Path(__file__).resolve().parent.parent
 CLEAN = HERE / "tests" / "data" / "kafka-4.3.0" / "clean"
-STEPS = 5
+STEPS = 6
 NAME_WIDTH = 32
 
 
@@ -38,6 +40,27 @@ def step(number: int, what: str) -> Iterator[None]:
     begin = time.perf_counter()
     yield
     print(f"    ({time.perf_counter() - begin:.1f} s)", flush=True)
+
+
+def append_some(path: Path) -> None:
+    """A partition of our own: one record, one batch, many small appends; then how a look-up in it goes."""
+    shutil.rmtree(path, ignore_errors=True)
+    with Log.open(path, "a", {"segment.bytes": 1 << 20, "compression.type": "zstd"}) as log:
+        first = log.append(b"paid", key=b"order-7", headers=[("trace", b"1")])
+        batch = log.append_records([(b"order-8", b"new"), (b"order-9", b"new")])
+        with log.writer() as writer:
+            for number in range(20_000):
+                writer.append(b'{"state":"paid","amount":%d}' % number, key=b"order-%d" % (number % 500))
+        log.flush()
+        print(f"    record {first}, batch {batch.base_offset} to {batch.last_offset}, then 20,000 small appends")
+        print(f"    {log!r}, {log.size_bytes:,} bytes")
+    files = sorted(name for name in os.listdir(path) if not name.startswith("."))
+    print(f"    {', '.join(files)}")
+    with Log.open(path) as log:
+        for line in str(log.locate(12_345)).splitlines():
+            print(f"    {line}")
+        print(f"    -> {log.get(12_345)!r}")
+        print(f"    a scan of its keys: {len({record.key for record in log.scan()}):,} different ones")
 
 
 def list_topics(log_dir: LogDir) -> None:
@@ -126,19 +149,22 @@ def main() -> None:
     parser.add_argument("--log-dirs", nargs="+", type=Path, default=[CLEAN / "log-dir-1", CLEAN / "log-dir-2"], metavar="DIR")
     parser.add_argument("--out", type=Path, default=HERE / "build" / "demo", metavar="DIR", help="where the Parquet goes")
     arguments = parser.parse_args()
-    paths = [str(path) for path in arguments.log_dirs]
+    written = arguments.out / "log-dir"
+    paths = [str(path) for path in (*arguments.log_dirs, written)]
     parquet = arguments.out / "records-by-hour.parquet"
     begin = time.perf_counter()
-    print(f"offsetlog {offsetlog.__version__} reads, without a broker:")
+    print(f"offsetlog {offsetlog.__version__} writes and reads, without a broker:")
     for path in paths:
         print(f"    {path}")
 
+    with step(1, "a partition of our own, written from Python"):
+        append_some(written / "orders-0")
     with LogDir.open(paths) as log_dir:
-        with step(1, "the topics"):
+        with step(2, "the topics"):
             list_topics(log_dir)
-        with step(2, "one look-up, step by step"):
+        with step(3, "one look-up, step by step"):
             explain_one_lookup(log_dir)
-        with step(3, "every topic with Spark (the JVM starts first; its own lines are not ours)"):
+        with step(4, "every topic with Spark (the JVM starts first; its own lines are not ours)"):
             builder = SparkSession.builder.master("local[2]").appName("offsetlog demo")
             builder = builder.config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.session.timeZone", "UTC")
@@ -147,9 +173,9 @@ def main() -> None:
             spark.sparkContext.setLogLevel("ERROR")
             print(f"    Spark {spark.version}, found the format by its name")
             records = read_with_spark(spark, paths)
-        with step(4, "records by topic and hour, into Parquet"):
+        with step(5, "records by topic and hour, into Parquet"):
             hours = aggregate(records, parquet)
-        with step(5, "a few records by their offsets, in a UDF"):
+        with step(6, "a few records by their offsets, in a UDF"):
             look_up(spark, log_dir, paths)
 
     print("\nThe busiest hours:\n")

@@ -52,8 +52,11 @@ def outputs(page_examples: list[tuple[Block, str | None]], folder: Path) -> list
     script.write_text("".join(f"{block.text}\nprint({MARK!r})\n" for block, _ in page_examples), encoding="utf-8")
     # Spark starts its workers with the `python3` of an activated environment, unless it is told which one.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    # What a page writes stays out of the tree; what it reads is reached under the same names.
+    for name in ("tests", "examples"):
+        (folder / name).symlink_to(ROOT / name)
     run = subprocess.run(
-        [sys.executable, str(script)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, str(script)], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert run.returncode == 0, run.stderr[-4000:]
     return run.stdout.split(f"{MARK}\n")[:-1]

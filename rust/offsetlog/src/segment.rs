@@ -35,6 +35,20 @@ pub(crate) struct Directory {
     pub(crate) ends: Option<Arc<Ends>>,
 }
 
+impl Directory {
+    /// The same with `.log` files mapped.
+    pub(crate) fn mapped(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            disk: Arc::clone(&self.disk),
+            limits: self.limits,
+            map_indexes: false,
+            map_logs: true,
+            ends: None,
+        }
+    }
+}
+
 /// A segment of a log, opened on first use.
 #[derive(Debug)]
 pub(crate) struct Segment {

@@ -2,8 +2,10 @@
 //!
 //! Policy. Mappings are private, read-only, and never stored through. A mapped file that somebody shrinks kills the process with
 //! SIGBUS on the next access, so a mapping is made only
-//! 1. for index files of closed segments in a log dir that no running broker or writer holds (`.lock` is free), and
-//! 2. for `.log` files when the caller opened with `mapped`, having been told this.
+//! 1. for index files of closed segments in a log dir that no running broker or writer holds (`.lock` is free),
+//! 2. for `.log` files when the caller opened with `mapped`, having been told this, and
+//! 3. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the mapping is gone
+//!    before the file is cut.
 //!
 //! Index entries are copied out by their readers; slices of a mapped `.log` live no longer than the scan that owns the map.
 //! A file system that cannot map (FUSE with direct I/O) makes the caller fall back to reading.

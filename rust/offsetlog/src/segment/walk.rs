@@ -379,6 +379,24 @@ impl Walk {
         Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
     }
 
+    /// Whether the present bytes are a whole batch with the right checksum, whatever its offset, which no checksum covers.
+    pub(crate) fn stands_on_whole_batch(&mut self) -> Result<bool> {
+        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
+        let Ok(frame) = Frame::parse(self.bytes_at(self.position, FRAME_BYTES, false)?) else {
+            return Ok(false);
+        };
+        if frame.magic < 2 || frame.size_bytes as u64 > left {
+            return Ok(false);
+        }
+        let mut bytes = self
+            .bytes_at(self.position, frame.size_bytes, false)?
+            .to_vec();
+        if let Some(offset) = bytes.get_mut(..8) {
+            offset.fill(0);
+        }
+        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
+    }
+
     /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
     /// bytes are damage in the middle, not an unfinished end.
     pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {

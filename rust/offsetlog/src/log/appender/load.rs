@@ -419,7 +419,7 @@ impl Loading<'_> {
         }
         let log_start = start.log_start_offset.max(first_base.unwrap_or(0));
         carried.epochs.truncate_from_end(log_end);
-        carried.epochs.truncate_from_start(log_start);
+        carried.epochs.truncate_from_start(start.log_start_offset);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
             companions::write_epochs(self.directory, &carried.epochs)?;
         }

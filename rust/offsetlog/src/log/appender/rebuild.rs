@@ -60,7 +60,13 @@ pub(super) fn open(
 ) -> Result<Arc<OpenSegment>> {
     // As one that is closed: whether bad bytes are an unfinished end is decided here.
     let end = next_base.unwrap_or(i64::MAX);
-    let segment = Segment::new(Arc::clone(directory), base_offset, Some(end));
+    // Whose lock this process holds, nobody can shrink under a mapping; and a mapping saves a copy of every byte.
+    let directory = if directory.ends.is_some() {
+        Arc::new(directory.mapped())
+    } else {
+        Arc::clone(directory)
+    };
+    let segment = Segment::new(directory, base_offset, Some(end));
     Ok(segment.open()?.0)
 }
 
@@ -95,7 +101,7 @@ pub(super) fn survey(
             Ok(Step::Batch(header)) => header,
             Ok(Step::End(_)) => break,
             Err(error) if error.is_corruption() || is_unknown_magic(&error) => {
-                let batches_follow = walk.valid_batch_follows()?;
+                let batches_follow = walk.stands_on_whole_batch()? || walk.valid_batch_follows()?;
                 contents.damage = Some(Damage {
                     error,
                     batches_follow,

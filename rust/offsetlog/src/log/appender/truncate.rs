@@ -108,6 +108,8 @@ impl Appender {
             Err(error) if written < segment.stat.size && error.is_corruption() => written,
             Err(error) => return Err(error),
         };
+        // The mapping goes before the file is cut.
+        drop(segment);
         self.cut_file(base, ".log", position.min(written))?;
         self.cut_entries(base, offset)?;
         let contents = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
