@@ -150,6 +150,11 @@ def coded(*rows: bytes, base_offset: int = 0, producer: tuple[int, int, int] = (
     return bytes(data)
 
 
+def abandon(log: Log) -> None:
+    """Leave the files as a killed process does."""
+    log._abandon()  # noqa: SLF001  # made for tests
+
+
 def environment() -> dict[str, str]:
     """The environment for a child that imports what this process imports."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

@@ -115,7 +115,13 @@ impl View {
         warnings.extend(bounds.warnings);
         warnings.dedup();
         let first = base_offsets.first().copied();
-        let log_start_offset = bounds.log_start.unwrap_or(0).max(first.unwrap_or(0));
+        // A writer knows where its log starts, also below the first segment after a restart elsewhere.
+        let lowest = if directory.ends.is_some() {
+            None
+        } else {
+            first
+        };
+        let log_start_offset = bounds.log_start.unwrap_or(0).max(lowest.unwrap_or(0));
         Ok(Self {
             segments,
             base_offsets,

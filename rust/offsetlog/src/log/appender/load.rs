@@ -62,6 +62,7 @@ pub(super) struct Loading<'l> {
     pub(super) report: RecoveryReport,
     /// The end of the last segment, where it did not have to be read whole.
     pub(super) tail: Option<tail::Tail>,
+    compacted: bool,
     interrupt: Option<&'l Interrupt>,
 }
 
@@ -231,6 +232,7 @@ pub(super) fn load(
         terms,
         files: Files::default(),
         tail: None,
+        compacted: config.is_compacted(),
         interrupt,
     };
     let swapped = loading.tidy()?;
@@ -358,6 +360,7 @@ impl Loading<'_> {
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;
         let mut chain_end = None;
+        let mut ends = BTreeMap::new();
         for slot in 0..bases.len() {
             let Some(&base) = kept.get(slot) else { break };
             let is_last = slot + 1 == kept.len();
@@ -372,11 +375,34 @@ impl Loading<'_> {
             }
             let contents = self.read_segment(&mut kept, slot, &mut carried)?;
             chain_end = Some(slot + 1);
+            ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {
                 last = Some(contents);
             }
         }
+        self.warn_of_gaps(&kept, &ends)?;
         self.finish(kept, last.as_ref(), carried, &stored_epochs)
+    }
+
+    /// Tells of offsets that no segment holds: a segment may be missing. A broker says nothing. Compaction makes gaps itself.
+    fn warn_of_gaps(&mut self, bases: &[i64], ends: &BTreeMap<i64, i64>) -> Result<()> {
+        if self.compacted || self.terms.start.own.is_some() {
+            return Ok(());
+        }
+        for pair in bases.windows(2) {
+            let &[base, next_base] = pair else { continue };
+            let end = match ends.get(&base) {
+                Some(&end) => Some(end),
+                None => tail::next_offset(self, base)?,
+            };
+            if let Some(end) = end.filter(|&end| end < next_base) {
+                self.report.warnings.push(format!(
+                    "offsets {end} to {} are in no segment: a segment may be missing",
+                    next_base - 1
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The leader epochs as stored. A file that is malformed is refused here, as a broker does, and set aside by recovery.

@@ -1,10 +1,12 @@
 //! What is looked at of a segment that counts as clean: whether its indexes can be what they say, and the end of the last one.
 
+use super::append::parse_marker;
 use super::load::Loading;
 use super::rebuild::{self, Contents, Rule};
 use crate::disk::{Access, read_whole};
 use crate::error::{Error, Result};
 use crate::segment::active;
+use crate::segment::find::{self, Trace};
 use crate::segment::indexing::{MaxTimestamp, capacities};
 use crate::segment::segment_path;
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk, hop_headers};
@@ -12,6 +14,7 @@ use offsetlog_format::index_entry::{
     ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, TIME_INDEX_ENTRY_BYTES,
     TimeIndexEntry, offset_entry_count, time_entry_count,
 };
+use offsetlog_format::snapshot::SNAPSHOT_HEADER_BYTES;
 use offsetlog_format::{AbortedTransaction, SegmentFile};
 
 /// The end of the last segment.
@@ -51,7 +54,11 @@ pub(super) fn needs_reading(loading: &mut Loading<'_>, base: i64, is_last: bool)
     if !kinds.contains(&SegmentFile::OffsetIndex) || !kinds.contains(&SegmentFile::TimeIndex) {
         return Ok(!is_new_segment(loading, base, is_last)?);
     }
-    if kinds.contains(&SegmentFile::TransactionIndex) && !is_sound_txn_index(loading, base)? {
+    if kinds.contains(&SegmentFile::TransactionIndex) {
+        if !is_sound_txn_index(loading, base)? {
+            return Ok(true);
+        }
+    } else if has_lost_txn_index(loading, base)? {
         return Ok(true);
     }
     if is_last {
@@ -104,6 +111,66 @@ fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
         && (0..entries).all(|slot| {
             AbortedTransaction::read(&bytes, slot).is_ok_and(|entry| entry.last_offset >= base)
         }))
+}
+
+/// Whether a segment without transaction index holds the marker of an aborted transaction. Looked for only where a producer was
+/// known at the segment's end, and not in a log that we closed ourselves.
+fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    if loading.terms.start.own.is_some() {
+        return Ok(false);
+    }
+    let directory = loading.directory;
+    let end = loading.files.segments.range(base + 1..).next();
+    let snapshots = &loading.files.snapshots;
+    let snapshot = match end {
+        Some((next, _)) => snapshots.get(next),
+        None => snapshots.last().filter(|&&offset| offset > base),
+    };
+    let is_quiet = snapshot.is_some_and(|&offset| {
+        let path = segment_path(&directory.path, offset, ".snapshot");
+        let stat = directory.disk.stat(&path);
+        stat.is_ok_and(|stat| stat.size == SNAPSHOT_HEADER_BYTES as u64)
+    });
+    if is_quiet {
+        return Ok(false);
+    }
+    let segment = rebuild::open(directory, base, None)?;
+    let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
+    loop {
+        match walk.step(false) {
+            Ok(Step::Batch(header)) => {
+                if header.producer_id >= 0 && header.attributes.is_control() {
+                    let marker = parse_marker(walk.batch()?, &header);
+                    if matches!(marker, Ok(Some(marker)) if !marker.commit) {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(Step::End(_)) => return Ok(false),
+            Err(error) if error.is_corruption() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Offset behind the last batch of a segment, found from its last index entry; `None` where it cannot be read.
+pub(super) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64>> {
+    let segment = rebuild::open(loading.directory, base, None)?;
+    let mut trace = Trace::default();
+    let mut walk = match find::start(&segment, i64::MAX, LOOKUP_BYTES, Vec::new(), &mut trace) {
+        Ok(walk) => walk,
+        Err(error) if error.is_corruption() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut next = base;
+    loop {
+        match walk.step(false) {
+            Ok(Step::Batch(header)) => next = header.last_offset.saturating_add(1),
+            Ok(Step::End(_)) => return Ok(Some(next)),
+            Err(error) if error.is_corruption() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Whether an index of a closed segment holds nothing though the segment has batches to be found by it: an interrupted swap leaves

@@ -1,0 +1,447 @@
+"""After a kill, a torn write or damage: what opening mends, what it refuses, and what ``recover`` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from frames import all_frames
+from writing import CUT, FIRST, LOCK, NOW, SMALL, STATE, Clock, abandon, coded, filled, offsets, python, running, times, tree, values
+
+from offsetlog import Cut, Log, OffsetLogError, RecoveryReport, errors, recover
+
+
+def killed(path: Path, count: int = 3) -> Path:
+    """A log with `count` batches of two records whose writer died."""
+    log = Log.open(path, "a", SMALL, clock=Clock())
+    for number in range(count):
+        log.append_records([b"a%d" % number, b"b%d" % number], producer_id=4, producer_epoch=0, base_sequence=2 * number)
+    abandon(log)
+    return path
+
+
+def records_only(path: Path) -> dict[str, bytes | None]:
+    """The bytes of the segments' ``.log`` files."""
+    return {name: data for name, data in tree(path).items() if name.endswith(".log")}
+
+
+def test_abandoned_logs_come_back_whole(tmp_path: Path) -> None:
+    path = killed(tmp_path / "orders-0")
+    before = records_only(path)
+    with Log.open(path, "a", clock=Clock()) as log:
+        report = log.recovery_report
+        assert (report.clean, report.cut, report.kept, report.log_end_offset) == (False, (), (), 6)
+        assert (report.segments_read, report.bytes_read) == (1, log.size_bytes)
+        assert offsets(log) == [0, 1, 2, 3, 4, 5]
+        # The producers too.
+        assert log.append_records([b"a2", b"b2"], producer_id=4, producer_epoch=0, base_sequence=4).duplicate
+        assert log.append(b"more") == 6
+    assert (records_only(path)[FIRST] or b"").startswith(before[FIRST] or b"none")
+    with Log.open(path, "a") as log:
+        assert log.recovery_report.clean
+
+
+SIGKILLED = """
+import sys
+from offsetlog import Log
+log = Log.open(sys.argv[1], "a", {"internal.segment.bytes": 2000, "segment.index.bytes": 1000})
+if sys.argv[2] == "flush": log.flush()
+number = 0
+with log.writer(batch_bytes=100, linger_ms=0) as writer:
+    while True:
+        if sys.argv[2] == "append":
+            print(log.append(b"%d" % number, key=b"k" * (number % 50), leader_epoch=number // 100), flush=True)
+        elif sys.argv[2] == "transactions":
+            log.append_records([b"%d" % number], producer_id=1, producer_epoch=0, base_sequence=number, transactional=True)
+            print(log.append_marker(1, 0, commit=number % 2 == 0).last_offset, flush=True)
+        else:
+            writer.append(b"%d" % number)
+            info = writer.flush()
+            print(info.last_offset, flush=True)
+        number += 1
+"""
+
+
+@pytest.mark.parametrize("way", ["append", "transactions", "writer"])
+@pytest.mark.parametrize("turn", range(2))
+def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path, way: str, turn: int) -> None:
+    path = tmp_path / "orders-0"
+    with running("print('ready', flush=True)\n" + SIGKILLED, path, way) as process:
+        assert process.stdout is not None
+        acknowledged = [int(process.stdout.readline()) for _ in range(150 + 77 * turn)]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1] if line]
+    with Log.open(path) as reader:
+        seen_before = values(reader)
+    with Log.open(path, "a") as log:
+        assert not log.recovery_report.clean
+        assert all(not cut.had_batches for cut in log.recovery_report.cut)
+        found = values(log)
+        assert found == seen_before
+        assert found == [b"%d" % number for number in range(len(found))]
+        assert acknowledged[-1] < log.log_end_offset <= acknowledged[-1] + 3
+        assert len(log.segments) > 2
+        if way == "transactions":
+            committed = [record.value for record in log.scan(isolation_level="read_committed")]
+            assert committed[:70] == [b"%d" % number for number in range(0, 140, 2)]
+        assert log.append(b"next") == log.log_end_offset - 1
+
+
+def test_every_cut_of_the_last_batch(tmp_path: Path) -> None:
+    """Wherever a write was torn: the batches before it stay, the rest is cut and kept, and the next append follows them."""
+    source = killed(tmp_path / "source-0")
+    whole = (source / FIRST).read_bytes()
+    start = all_frames(source)[-1].position
+    assert len(whole) - start > 70
+    for size in range(start, len(whole)):
+        path = tmp_path / f"cut-{size}"
+        path.mkdir()
+        for name, data in tree(source).items():
+            if name != LOCK and data is not None:
+                (path / name).write_bytes(data)
+        os.truncate(path / FIRST, size)
+        with Log.open(path) as reader:
+            assert reader.log_end_offset == 4
+        log = Log.open(path, "a", clock=Clock())
+        report = log.recovery_report
+        assert (log.log_end_offset, offsets(log)) == (4, [0, 1, 2, 3])
+        if size == start:
+            assert report.cut == ()
+        else:
+            (cut,) = report.cut
+            assert (cut.path, cut.position, cut.bytes, cut.had_batches) == (str(path / FIRST), start, size - start, False)
+            if size - start <= 7:
+                # Offset 4 begins with zeros, and zeros are not kept.
+                assert (cut.kept, report.kept) == (None, ())
+            else:
+                assert cut.kept is not None
+                assert report.kept == (cut.kept,)
+                assert Path(cut.kept).read_bytes() == whole[start:size]
+                assert Path(cut.kept).parent == path / CUT
+        assert log.append_records([b"a2", b"b2"], producer_id=4, producer_epoch=0, base_sequence=4)[:2] == (4, 5)
+        abandon(log)
+        assert (path / FIRST).read_bytes()[:start] == whole[:start]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("zeros", [1, 11, 12, 17, 18, 61, 5000])
+def test_zeros_behind_the_end(tmp_path: Path, zeros: int, clean: bool) -> None:
+    """A file that grew before its bytes came: nothing is lost, and zeros are not kept."""
+    path = filled(tmp_path / "orders-0")
+    with (path / FIRST).open("ab") as file:
+        file.write(bytes(zeros))
+    with Log.open(path, "a", clean=clean) as log:
+        assert (log.log_end_offset, log.recovery_report.kept) == (6, ())
+        assert log.append(b"next") == 6
+        assert len(values(log)) == 7
+    with Log.open(path) as log:
+        assert len(values(log)) == 7
+
+
+def test_the_tail_is_checked_after_a_clean_end_too(tmp_path: Path) -> None:
+    """A torn batch, although the marks say that all is well."""
+    path = filled(tmp_path / "orders-0")
+    os.truncate(path / FIRST, (path / FIRST).stat().st_size - 1)
+    with Log.open(path, "a", clean=True) as log:
+        assert log.log_end_offset == 4
+        assert len(log.recovery_report.cut) == 1
+        assert log.append(b"next") == 4
+
+
+def damaged(path: Path, slot: int, *, segments: int = 1, count: int = 5) -> tuple[Path, Path, int]:
+    """A log with a flipped bit in the payload of the batch in `slot`; gives its file and the batch's position."""
+    filled(path, count, segments=segments)
+    frame = all_frames(path)[slot]
+    file = path / f"{frame.segment:020}.log"
+    data = bytearray(file.read_bytes())
+    data[frame.position + frame.size_bytes - 3] ^= 4
+    file.write_bytes(data)
+    return path, file, frame.position
+
+
+@pytest.mark.parametrize(("slot", "segments"), [(1, 1), (0, 5), (1, 5), (3, 5)])
+def test_damage_with_batches_behind_it_is_refused_and_recovered_on_demand(tmp_path: Path, slot: int, segments: int) -> None:
+    path, file, position = damaged(tmp_path / "orders-0", slot, segments=segments)
+    before = records_only(path)
+    with pytest.raises(
+        errors.CorruptBatchError, match=r"checksum mismatch.*`offsetlog recover --dry-run` shows.*`offsetlog recover` does it"
+    ) as caught:
+        Log.open(path, "a", clean=False, recovery_point=0)
+    assert (caught.value.path, caught.value.position) == (str(file), position)
+    assert records_only(path) == before
+    # Reading goes on up to there.
+    with Log.open(path) as reader, pytest.raises(errors.CorruptBatchError):
+        reader.scan().count()
+
+    everything = tree(path), times(path)
+    planned = recover(path, dry_run=True)
+    assert (tree(path), times(path)) == everything
+    report = recover(path)
+    assert (planned.dry_run, report.dry_run) == (True, False)
+    assert (planned.cut, planned.log_end_offset) == (report.cut, report.log_end_offset)
+    assert report.log_end_offset == 2 * slot
+    assert report.cut[0] == Cut(
+        str(file), position, report.cut[0].bytes, report.cut[0].reason, report.cut[0].had_batches, report.cut[0].kept
+    )
+    assert "checksum mismatch" in report.cut[0].reason
+    assert any(cut.had_batches for cut in report.cut)
+    # Every byte that left the log is kept.
+    lost = b"".join(Path(cut.kept).read_bytes() for cut in report.cut if cut.kept)
+    kept = records_only(path)
+    assert (
+        b"".join(data or b"" for data in before.values())
+        == b"".join(data or b"" for name, data in kept.items() if not name.startswith(CUT)) + lost
+    )
+    assert sorted(report.kept) == sorted(
+        str(path / name) for name, data in tree(path).items() if name.startswith(f"{CUT}/") and data is not None
+    )
+    with Log.open(path, "a") as log:
+        assert log.recovery_report.clean
+        assert offsets(log) == list(range(2 * slot))
+        assert log.append(b"next") == 2 * slot
+        assert len(list(log.scan())) == 2 * slot + 1
+
+
+def test_what_was_kept_can_be_read_as_a_log(tmp_path: Path) -> None:
+    path, _, _ = damaged(tmp_path / "orders-0", 1, segments=5)
+    report = recover(path)
+    rescued = tmp_path / "rescued-0"
+    rescued.mkdir()
+    for cut in report.cut[1:]:
+        assert cut.kept is not None
+        (rescued / Path(cut.path).name).write_bytes(Path(cut.kept).read_bytes())
+    with Log.open(rescued) as log:
+        assert values(log) == [b"v2", b"w2", b"v3", b"w3", b"v4", b"w4"]
+
+
+def test_damage_in_the_last_batch_is_cut_when_opening(tmp_path: Path) -> None:
+    path, file, position = damaged(tmp_path / "orders-0", 4)
+    with Log.open(path, "a") as log:
+        (cut,) = log.recovery_report.cut
+        assert (cut.path, cut.position, cut.had_batches) == (str(file), position, False)
+        assert log.append(b"next") == 8
+
+
+def test_recovering_twice_keeps_both_cuts(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    end = (path / FIRST).stat().st_size
+    for number, rest in enumerate((b"first rest of a write", b"second rest")):
+        with (path / FIRST).open("ab") as file:
+            file.write(rest)
+        report = recover(path)
+        assert report.cut[0].position == end
+        assert Path(report.kept[0]).read_bytes() == rest
+        assert len(list((path / CUT).iterdir())) == number + 1
+
+
+def test_recover_of_a_good_log_changes_no_record(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    before = tree(path, without=(LOCK, STATE))
+    report = recover(path)
+    assert report == RecoveryReport((), (), (), 12, 0, report.clean, dry_run=False, segments_read=3, bytes_read=report.bytes_read)
+    assert tree(path, without=(LOCK, STATE)) == before
+
+
+def test_recover_from_an_offset(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    assert [recover(path, from_offset=start).segments_read for start in (0, 3, 4, 8, 11, 99)] == [3, 3, 2, 1, 1, 1]
+    assert recover(path, from_offset=0, dry_run=True).segments_read == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "match"),
+    [({"from_offset": -1}, errors.ConfigError, "from_offset"), ({"from_offset": "0"}, TypeError, "from_offset")],
+)
+def test_arguments_of_recover(tmp_path: Path, options: dict[str, int], kind: type[Exception], match: str) -> None:
+    path = filled(tmp_path / "orders-0")
+    before = tree(path), times(path)
+    with pytest.raises(kind, match=match):
+        recover(path, **options)  # type: ignore[arg-type]  # what it must refuse
+    assert (tree(path), times(path)) == before
+
+
+def test_recover_of_what_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        recover(tmp_path / "absent-0")
+    (tmp_path / "orders").mkdir()
+    with pytest.raises(errors.LogDirError, match="directory name"):
+        recover(tmp_path / "orders")
+    with pytest.raises(TypeError, match="path must be str"):
+        recover(3)  # type: ignore[arg-type]  # what it must refuse
+    assert tree(tmp_path) == {"orders": None}
+
+
+def remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink()
+
+
+COMPANIONS: dict[str, Callable[[Path], object]] = {
+    "offset index missing": lambda path: remove(path / f"{0:020}.index"),
+    "time index missing": lambda path: remove(path / f"{0:020}.timeindex"),
+    "offset index garbage": lambda path: (path / f"{8:020}.index").write_bytes(os.urandom(80)),
+    "time index garbage": lambda path: (path / f"{8:020}.timeindex").write_bytes(os.urandom(120)),
+    "offset index past the end": lambda path: (path / f"{8:020}.index").write_bytes(b"\0\0\0\1\0\1\0\0"),
+    "all indexes missing": lambda path: remove(*path.glob("*index")),
+    "snapshots missing": lambda path: remove(*path.glob("*.snapshot")),
+    "snapshot garbage": lambda path: [file.write_bytes(b"garbage") for file in path.glob("*.snapshot")],
+}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", COMPANIONS)
+def test_files_beside_the_segments_are_made_again(tmp_path: Path, damage: str, clean: bool) -> None:
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", {"index.interval.bytes": 0, **SMALL}, clock=Clock()) as log:
+        for number in range(12):
+            log.append_records([b"%d" % number], producer_id=4, producer_epoch=0, base_sequence=number, leader_epoch=number // 5)
+            if number in {3, 7}:
+                log.roll()
+    before = tree(path, without=(LOCK, STATE))
+    COMPANIONS[damage](path)
+    with Log.open(path, "a", clock=Clock(), clean=clean, recovery_point=None if clean else 0) as log:
+        assert values(log) == [b"%d" % number for number in range(12)]
+        assert log.end_offset_for_epoch(1) == (1, 10)
+        found = log.offset_for_timestamp(NOW)
+        assert found is not None
+        assert found.offset == 0
+        assert log.append_records([b"11"], producer_id=4, producer_epoch=0, base_sequence=11).duplicate
+        assert log.append_records([b"12"], producer_id=4, producer_epoch=0, base_sequence=12).base_offset == 12
+        log.truncate_to(12)
+    after = tree(path, without=(LOCK, STATE))
+    assert {name for name in before if not name.endswith(".snapshot")} <= set(after)
+    for name in after:
+        if name.endswith((".log", ".index", ".timeindex")) or name == "leader-epoch-checkpoint":
+            assert after[name] == before[name], name
+
+
+def test_epochs_that_do_not_parse_are_set_aside_by_recover(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    (path / "leader-epoch-checkpoint").write_bytes(b"nonsense")
+    with pytest.raises(errors.CheckpointError, match="offsetlog recover"):
+        Log.open(path, "a")
+    report = recover(path)
+    assert Path(report.kept[0]).read_bytes() == b"nonsense"
+    assert (path / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    with Log.open(path, "a") as log:
+        assert (log.leader_epoch, log.log_end_offset) == (0, 6)
+
+
+def test_leftovers_of_deletions_and_compactions(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    contents = records_only(path)
+    (path / f"{99:020}.log.deleted").write_bytes(b"old")
+    (path / f"{4:020}.log.cleaned").write_bytes(b"half")
+    (path / f"{4:020}.index.cleaned").write_bytes(b"")
+    (path / ".offsetlog.state.tmp").write_bytes(b"half")
+    (path / "notes.txt").write_bytes(b"mine")
+    with Log.open(path, "a") as log:
+        assert len(log.recovery_report.tidied) == 4
+        assert len(values(log)) == 12
+    assert records_only(path) == contents
+    assert (path / "notes.txt").read_bytes() == b"mine"
+    assert not [name for name in tree(path) if name.endswith((".deleted", ".cleaned", ".tmp"))]
+
+
+def test_a_finished_swap_takes_its_place(tmp_path: Path) -> None:
+    """Output of a compaction of the first two segments, whose renaming was interrupted."""
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    (path / f"{0:020}.log.swap").write_bytes(coded(b"kept", base_offset=1) + coded(b"kept too", base_offset=7))
+    dry = recover(path, dry_run=True)
+    assert dry.tidied
+    assert dry.warnings
+    with Log.open(path, "a") as log:
+        assert offsets(log) == [1, 7, 8, 9, 10, 11]
+        assert log.recovery_report.tidied
+        assert log.append(b"next") == 12
+        assert log.get(5) is None
+    assert not [name for name in tree(path) if name.endswith(".swap")]
+
+
+def test_an_orphaned_index_goes(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    (path / f"{50:020}.index").write_bytes(bytes(80))
+    with Log.open(path, "a") as log:
+        assert any(f"{50:020}.index" in step for step in log.recovery_report.tidied)
+        assert log.log_end_offset == 6
+    assert f"{50:020}.index" not in tree(path)
+
+
+def test_a_missing_segment_is_told(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    for file in path.glob(f"{4:020}.*"):
+        file.unlink()
+    with Log.open(path, "a", clean=False, recovery_point=0) as log:
+        assert offsets(log) == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
+def test_what_counts_as_clean_can_be_said(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    for clean, point, segments in ((None, None, 0), (True, None, 0), (True, 0, 0), (False, 0, 3), (False, 5, 2), (False, 12, 1)):
+        log = Log.open(path, "a", clean=clean, recovery_point=point)
+        assert (log.recovery_report.clean, log.recovery_report.segments_read) == (clean is not False, segments)
+        log.close()
+    abandon(Log.open(path, "a"))
+    # Nothing was changed, so nothing is to be recovered.
+    with Log.open(path, "a") as log:
+        assert log.recovery_report.clean
+
+
+def test_untouched_logs_are_left_without_a_trace(tmp_path: Path) -> None:
+    """Opening a clean log and closing it changes no file but the lock file; reading through it neither."""
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    before = tree(path, without=(LOCK,)), times(path)
+    for _ in range(3):
+        with Log.open(path, "a") as log:
+            log.scan().count()
+            log.get(3)
+            str(log.locate(5))
+            log.offset_for_timestamp(NOW)
+            log.fetch(0)
+            assert not log.truncate_to(12)
+            assert not log.delete_records_before(0)
+            log.flush()
+            assert log.recovery_report.clean
+        assert (tree(path, without=(LOCK,)), times(path)) == before
+
+
+def test_reports_of_a_log_that_could_not_be_read_are_errors(tmp_path: Path) -> None:
+    """Wherever one byte of the files beside the records is wrong, opening works or refuses; it never loses a record."""
+    source = filled(tmp_path / "source-0", 4, segments=2)
+    whole = tree(source, without=(LOCK,))
+    expected = b"".join(data or b"" for name, data in whole.items() if name.endswith(".log"))
+    refusals: list[str] = []
+    for name, data in whole.items():
+        if name.endswith(".log") or not data:
+            continue
+        for at in range(0, len(data), max(1, len(data) // 8)):
+            path = tmp_path / f"flip-{len(list(tmp_path.iterdir()))}"
+            path.mkdir()
+            for other, content in whole.items():
+                (path / other).write_bytes(content or b"")
+            (path / name).write_bytes(data[:at] + bytes([data[at] ^ 0x11]) + data[at + 1 :])
+            try:
+                log = Log.open(path, "a")
+            except OffsetLogError as error:
+                refusals.append(str(error))
+            else:
+                if name != STATE:
+                    assert len(values(log)) == 8, (name, at)
+                abandon(log)
+            assert b"".join(data or b"" for file, data in tree(path).items() if file.endswith(".log")) == expected, (name, at)
+    assert refusals
+    assert all("flip-" in text for text in refusals)
+
+
+def test_a_crash_between_two_processes_is_no_secret(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    program = "import os, sys, offsetlog; log = offsetlog.Log.open(sys.argv[1], 'a'); log.append(b'x'); os.kill(os.getpid(), 9)"
+    with pytest.raises(AssertionError):
+        python(program, path)
+    assert not recover(path).clean
+    with Log.open(path, "a") as log:
+        assert (log.recovery_report.clean, values(log)[-1]) == (True, b"x")

@@ -1,0 +1,252 @@
+"""``Log.writer``: many small appends gathered by size and by time."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from frames import all_frames
+from writing import NOW, SMALL, Clock, offsets, tree, values
+
+from offsetlog import AppendInfo, InvalidTimestampError, Log, LogClosedError, RecordTooLargeError
+
+NEVER = 1 << 40
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with Log.open(tmp_path / "orders-0", "a", SMALL, clock=Clock()) as log:
+        yield log
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for another thread."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def counts(log: Log) -> list[int | None]:
+    """How many records each batch has."""
+    return [frame.record_count for frame in all_frames(Path(log.path))]
+
+
+def test_fields_arrive(log: Log) -> None:
+    when = datetime(2023, 1, 2, tzinfo=UTC)
+    with log.writer(leader_epoch=3) as writer:
+        writer.append(b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp=5)
+        writer.append(None, timestamp=when)
+        writer.append(bytearray(b"x"), key=memoryview(b"y"), headers={"m": b""})  # type: ignore[dict-item]  # a mapping does as well
+    first, second, third = log.scan()
+    assert (first.key, first.value, first.headers, first.timestamp) == (b"key", b"value", (("h", b"1"), ("n", None)), 5)
+    assert (second.value, second.datetime) == (None, when)
+    assert (third.key, third.value, third.headers, third.timestamp) == (b"y", b"x", (("m", b""),), NOW)
+    assert {record.leader_epoch for record in (first, second, third)} == {3}
+    assert counts(log) == [3]
+
+
+def test_size_ends_a_batch(log: Log) -> None:
+    with log.writer(batch_bytes=500, linger_ms=0) as writer:
+        for number in range(22):
+            writer.append(bytes(100), key=b"%d" % number)
+        assert 0 < log.log_end_offset < 22
+    assert offsets(log) == list(range(22))
+    *full, last = counts(log)
+    assert len(set(full)) == 1
+    assert full[0] == 4
+    assert last is not None
+    assert all(frame.size_bytes <= 700 for frame in all_frames(Path(log.path)))
+
+
+def test_a_record_larger_than_the_batch_goes_alone(log: Log) -> None:
+    with log.writer(batch_bytes=1, linger_ms=0) as writer:
+        writer.append(b"a")
+        assert log.log_end_offset == 1
+        writer.append(b"b")
+    assert counts(log) == [1, 1]
+
+
+def test_time_ends_a_batch(log: Log) -> None:
+    with log.writer(batch_bytes=NEVER, linger_ms=20) as writer:
+        writer.append(b"a")
+        writer.append(b"b")
+        assert log.log_end_offset == 0
+        eventually(lambda: log.log_end_offset == 2)
+        writer.append(b"c")
+        eventually(lambda: log.log_end_offset == 3)
+    assert values(log) == [b"a", b"b", b"c"]
+
+
+def test_no_linger_waits_for_flush_and_close(log: Log) -> None:
+    with log.writer(batch_bytes=NEVER, linger_ms=0) as writer:
+        writer.append(b"a")
+        time.sleep(0.05)
+        assert log.log_end_offset == 0
+        assert writer.flush() == AppendInfo(0, 0, NOW, -1, duplicate=False)
+        assert log.log_end_offset == 1
+        writer.append(b"b")
+    assert log.log_end_offset == 2
+
+
+def test_flush_tells_the_last_append(log: Log) -> None:
+    writer = log.writer(linger_ms=0)
+    assert writer.flush() is None
+    writer.append(b"a")
+    writer.append(b"b")
+    info = writer.flush()
+    assert info == AppendInfo(0, 1, NOW, -1, duplicate=False)
+    assert writer.flush() == info
+    log.append(b"between")
+    writer.append(b"c")
+    assert writer.flush() == AppendInfo(3, 3, NOW, -1, duplicate=False)
+    writer.close()
+
+
+@pytest.mark.parametrize("codec", [None, "none", "gzip", "snappy", "lz4", "zstd"])
+def test_compression(log: Log, codec: str | None) -> None:
+    with log.writer(compression=codec) as writer:  # type: ignore[arg-type]  # from the list above
+        for _ in range(50):
+            writer.append(b"again and again")
+    assert {frame.codec for frame in all_frames(Path(log.path))} == {codec or "none"}
+    assert values(log) == [b"again and again"] * 50
+
+
+def test_use_after_close(log: Log) -> None:
+    writer = log.writer()
+    writer.append(b"a")
+    writer.close()
+    writer.close()
+    before = tree(Path(log.path))
+    for call in (lambda: writer.append(b"b"), writer.flush, writer.__enter__):
+        with pytest.raises(LogClosedError, match="the writer is closed"):
+            call()
+    assert tree(Path(log.path)) == before
+    assert values(log) == [b"a"]
+
+
+def test_the_log_closed_first(tmp_path: Path) -> None:
+    """What waits cannot be appended any more, and the writer says so; it is closed all the same."""
+    log = Log.open(tmp_path / "orders-0", "a", SMALL)
+    writer = log.writer(batch_bytes=NEVER, linger_ms=NEVER)
+    writer.append(b"never")
+    log.close()
+    with pytest.raises(LogClosedError, match="log is closed"):
+        writer.close()
+    writer.close()
+    with Log.open(tmp_path / "orders-0", "a") as log:
+        assert log.recovery_report.clean
+        assert values(log) == []
+
+
+def test_a_body_that_raises_appends_what_was_given(log: Log) -> None:
+    def body() -> None:
+        with log.writer(linger_ms=0) as writer:
+            writer.append(b"a")
+            message = "the caller's"
+            raise RuntimeError(message)
+
+    with pytest.raises(RuntimeError, match="the caller's"):
+        body()
+    assert values(log) == [b"a"]
+
+
+def test_a_bad_argument_leaves_what_waits(log: Log) -> None:
+    with log.writer(linger_ms=0) as writer:
+        writer.append(b"a")
+        with pytest.raises(TypeError, match="value must be bytes"):
+            writer.append("text")  # type: ignore[arg-type]  # what it must refuse
+        with pytest.raises(TypeError, match="a header must be a pair"):
+            writer.append(b"", headers=[("a",)])  # type: ignore[list-item]  # what it must refuse
+        writer.append(b"b")
+    assert values(log) == [b"a", b"b"]
+
+
+def test_a_refused_batch_is_told_by_the_call_that_appended_it(log: Log) -> None:
+    log.config = {"max.message.bytes": 300, **SMALL}
+    writer = log.writer(batch_bytes=400, linger_ms=0)
+    for _ in range(3):
+        writer.append(bytes(100))
+    with pytest.raises(RecordTooLargeError):
+        writer.append(bytes(100))
+    assert log.log_end_offset == 0
+    writer.append(b"fine")
+    assert writer.flush() == AppendInfo(0, 0, NOW, -1, duplicate=False)
+    writer.append(bytes(400)[:0], timestamp=NOW * 2)
+    with pytest.raises(InvalidTimestampError):
+        writer.flush()
+    writer.append(bytes(1), timestamp=NOW * 2)
+    with pytest.raises(InvalidTimestampError):
+        writer.close()
+    writer.close()
+    assert values(log) == [b"fine"]
+
+
+@pytest.mark.parametrize("call", ["append", "flush", "close"])
+def test_an_error_of_the_timer_comes_with_the_next_call_once(log: Log, call: str) -> None:
+    writer = log.writer(linger_ms=1)
+    writer.append(b"too late", timestamp=NOW * 2)
+    time.sleep(0.1)
+    with pytest.raises(InvalidTimestampError, match=str(NOW * 2)):
+        getattr(writer, call)(*([b"this one is not taken"] if call == "append" else []))
+    if call != "close":
+        writer.append(b"fine")
+        assert writer.flush() is not None
+        writer.close()
+    assert values(log) == ([] if call == "close" else [b"fine"])
+
+
+def test_several_writers_of_one_log(log: Log) -> None:
+    with log.writer(linger_ms=0) as one, log.writer(linger_ms=0, compression="lz4") as two:
+        for number in range(10):
+            one.append(b"1/%d" % number)
+            two.append(b"2/%d" % number)
+            log.append(b"0/%d" % number)
+    found = [value or b"" for value in values(log)]
+    assert len(found) == 30
+    for source in (b"0/", b"1/", b"2/"):
+        assert [value for value in found if value.startswith(source)] == [source + b"%d" % number for number in range(10)]
+
+
+def test_threads_share_a_writer(log: Log) -> None:
+    with log.writer(batch_bytes=300, linger_ms=1) as writer:
+
+        def work(number: int) -> None:
+            for turn in range(200):
+                writer.append(b"%d/%d" % (number, turn))
+                if turn % 50 == 0:
+                    writer.flush()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = [value or b"" for value in values(log)]
+    assert offsets(log) == list(range(1000))
+    for number in range(5):
+        assert [value for value in found if value.startswith(b"%d/" % number)] == [b"%d/%d" % (number, turn) for turn in range(200)]
+
+
+def test_a_writer_that_is_forgotten_ends_with_its_timer(log: Log) -> None:
+    """Its timer appends what waits; nothing is left running that a second writer or closing would wait for."""
+    writer = log.writer(linger_ms=20)
+    writer.append(b"a")
+    del writer
+    gc.collect()
+    eventually(lambda: log.log_end_offset == 1)
+    names = [thread.name for thread in threading.enumerate()]
+    assert len(names) == len(set(names))
+
+
+def test_records_survive_as_they_are_for_many_sizes(log: Log) -> None:
+    sizes = [0, 1, 63, 64, 127, 128, 8191, 8192, 16383, 16384, 16385, 70_000]
+    with log.writer(batch_bytes=16_384, linger_ms=5) as writer:
+        for size in sizes:
+            writer.append(b"x" * size, key=b"y" * (size % 300))
+    assert [(len(record.value or b""), len(record.key or b"")) for record in log.scan()] == [(size, size % 300) for size in sizes]
