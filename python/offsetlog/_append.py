@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from offsetlog._options import (
 )
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, Cut, RecoveryReport
-from offsetlog.errors import ConfigError, LogClosedError
+from offsetlog.errors import ConfigError, ForkedLogError, LogClosedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -355,10 +356,11 @@ class Writer:
     come with :meth:`flush`.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_native", "_pid")
 
     def __init__(self, native: _offsetlog.Writer) -> None:
         self._native: _offsetlog.Writer | None = native
+        self._pid = os.getpid()
 
     def append(self, value: Buffer | None, *, key: Buffer | None = None, headers: Headers = (), timestamp: When | None = None) -> None:
         """Add a record to the batch, which is appended when it is full or has waited long enough.
@@ -384,13 +386,17 @@ class Writer:
     def close(self) -> None:
         """Append what waits and end the writer. Closing twice is fine."""
         native, self._native = self._native, None
-        if native is not None:
+        # In a forked child the records that wait are the parent's to append.
+        if native is not None and self._pid == os.getpid():
             native.close()
 
     def _open(self) -> _offsetlog.Writer:
         if self._native is None:
             message = "the writer is closed"
             raise LogClosedError(message)
+        if self._pid != os.getpid():
+            message = f"the writer was made in process {self._pid}; a child process cannot write through its parent's log"
+            raise ForkedLogError(message)
         return self._native
 
     def __enter__(self) -> Self:

@@ -13,17 +13,35 @@ use std::os::unix::fs::FileExt;
 pub struct Lock {
     /// The lock belongs to this open file and ends with it.
     file: Option<File>,
+    /// The process that took it: a child has a copy of the descriptor, and must not give the lock back.
+    process: u32,
 }
 
 impl Lock {
     /// A lock that keeps nobody away, for disks that one process has for itself.
     #[must_use]
     pub const fn unneeded() -> Self {
-        Self { file: None }
+        Self {
+            file: None,
+            process: 0,
+        }
     }
 
     pub(super) fn take(file: File, kind: LockKind) -> io::Result<Option<Self>> {
-        Ok(lock(&file, kind)?.then_some(Self { file: Some(file) }))
+        Ok(lock(&file, kind)?.then(|| Self {
+            file: Some(file),
+            process: std::process::id(),
+        }))
+    }
+
+    /// Gives the lock back, also while a child process still has a copy of the descriptor.
+    pub fn release(self) {
+        if let Some(file) = &self.file
+            && self.process == std::process::id()
+        {
+            // Where this fails, the lock ends with the last descriptor.
+            let _ = unlock(file);
+        }
     }
 
     /// Writes into the locked file who holds it, for those who find it locked.
@@ -74,6 +92,18 @@ fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
         Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn unlock(file: &File) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)))?;
+    Ok(())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn unlock(file: &File) -> io::Result<()> {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingUnlock)?;
+    Ok(())
 }
 
 /// Elsewhere a `flock`, which keeps our own processes apart; that a broker runs is seen by asking for its lock.

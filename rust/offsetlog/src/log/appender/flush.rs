@@ -200,7 +200,7 @@ impl Appender {
         };
         self.ends.close();
         self.flusher.wait();
-        self.locks.clear();
+        self.unlock();
         closed
     }
 
@@ -230,11 +230,17 @@ impl Appender {
     pub(crate) fn abandon(&mut self) {
         self.flusher.wait();
         self.ends.close();
-        self.locks.clear();
+        self.unlock();
     }
 }
 
 impl Appender {
+    fn unlock(&mut self) {
+        for lock in self.locks.drain(..).rev() {
+            lock.release();
+        }
+    }
+
     /// How the active segment's file looks now.
     fn clean_mark(&self) -> Result<CleanMark> {
         let path = self.active.path();

@@ -7,7 +7,7 @@
 use super::leftovers::{self, Step as Leftover};
 use super::load_producers::ProducerFiles;
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
-use super::rebuild::{Carried, Contents, Rule};
+use super::rebuild::{self, Carried, Contents, Rule};
 use super::recover::RecoveryReport;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
@@ -444,6 +444,9 @@ impl Loading<'_> {
             return self.restart_at(start.log_start_offset, bases, log_end);
         }
         let log_start = start.log_start_offset.max(first_base.unwrap_or(0));
+        if let Some(tail) = &active {
+            self.complete_epochs(&mut carried.epochs, tail.last_epoch, &bases)?;
+        }
         carried.epochs.truncate_from_end(log_end);
         carried.epochs.truncate_from_start(start.log_start_offset);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
@@ -494,6 +497,24 @@ impl Loading<'_> {
             drop_stray: true,
             clean: self.terms.start.clean,
         }
+    }
+
+    /// Leader epochs that do not reach that of the last batch were lost: a broker goes on without them.
+    fn complete_epochs(
+        &mut self,
+        epochs: &mut LeaderEpochs,
+        last_epoch: i32,
+        bases: &[i64],
+    ) -> Result<()> {
+        let known = epochs.latest().map_or(-1, |entry| entry.epoch);
+        if known >= last_epoch {
+            return Ok(());
+        }
+        *epochs = rebuild::epochs_of(self.directory, bases)?;
+        let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        let reason = format!("it knew epochs up to {known}, the last batch has {last_epoch}");
+        self.report.rebuilt.push((path, reason));
+        Ok(())
     }
 
     /// A log start offset above the end: a broker throws all segments away. Here only recovery does, and keeps them; but where our

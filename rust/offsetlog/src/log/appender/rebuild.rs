@@ -33,6 +33,8 @@ pub(super) struct Contents {
     pub(super) first_timestamp: Option<i64>,
     /// Offset behind the last batch; the base offset where there is none.
     pub(super) next_offset: i64,
+    /// Leader epoch of the last batch, -1 for none.
+    pub(super) last_epoch: i32,
     pub(super) damage: Option<Damage>,
     /// Epochs that go down, gaps and the like: kept, and told.
     pub(super) oddities: Vec<String>,
@@ -93,6 +95,7 @@ pub(super) fn survey(
         max: indexing.max,
         first_timestamp: None,
         next_offset: base_offset,
+        last_epoch: -1,
         damage: None,
         oddities: Vec::new(),
     };
@@ -134,6 +137,7 @@ pub(super) fn survey(
             )?;
         }
         contents.next_offset = header.last_offset.saturating_add(1);
+        contents.last_epoch = header.leader_epoch;
         contents.valid_bytes = walk.position();
         carried.producers.set_end_offset(contents.next_offset);
     }
@@ -144,6 +148,27 @@ pub(super) fn survey(
 
 fn is_unknown_magic(error: &Error) -> bool {
     matches!(error.kind(), crate::ErrorKind::UnsupportedMagic(_))
+}
+
+/// The leader epochs as the batch headers of all segments say.
+pub(super) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
+    let mut carried = Carried {
+        producers: ProducerStates::new(),
+        epochs: LeaderEpochs::default(),
+    };
+    for &base in bases {
+        let segment = open(directory, base, None)?;
+        let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
+        loop {
+            match walk.step(false) {
+                Ok(Step::Batch(header)) => note_epoch(&header, &mut carried, &mut Vec::new()),
+                Ok(Step::End(_)) => break,
+                Err(error) if error.is_corruption() => break,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(carried.epochs)
 }
 
 /// As in a broker's recovery only epochs above the newest count.

@@ -22,6 +22,8 @@ use offsetlog_format::{AbortedTransaction, SegmentFile};
 pub(super) struct Tail {
     pub(super) contents: active::Contents,
     pub(super) next_offset: i64,
+    /// Leader epoch of the last batch, -1 for none.
+    pub(super) last_epoch: i32,
 }
 
 pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
@@ -40,6 +42,7 @@ pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
             rebuilt_entries: contents.rebuilt_entries,
         },
         next_offset: contents.next_offset,
+        last_epoch: contents.last_epoch,
     }
 }
 
@@ -98,6 +101,7 @@ fn empty(base: i64) -> Tail {
             rebuilt_entries: 0,
         },
         next_offset: base,
+        last_epoch: -1,
     }
 }
 
@@ -274,6 +278,7 @@ pub(super) fn read_tail(
                 }
                 is_first = false;
                 tail.next_offset = header.last_offset.saturating_add(1);
+                tail.last_epoch = header.leader_epoch;
                 if header.max_timestamp > tail.contents.max.timestamp {
                     tail.contents.max = MaxTimestamp {
                         timestamp: header.max_timestamp,
