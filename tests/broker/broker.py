@@ -67,12 +67,12 @@ def run(command: Sequence[str], *, seconds: int = PROGRAM_SECONDS) -> tuple[str,
     return done.stdout, done.stderr
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def two_free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens on now."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 class Broker:
@@ -89,12 +89,13 @@ class Broker:
         self.runs = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
-        self._second_port = free_port()
+        self._port = self._second_port = 0
 
     def format(self) -> None:
         """Write `meta.properties` and the first metadata, as the format tool does."""
         self.directory.mkdir(parents=True)
-        properties = self._properties(free_port())
+        self._port, self._second_port = two_free_ports()
+        properties = self._properties()
         _, errors = run(java(self.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)))
         assert (self.log_dir / "meta.properties").exists(), errors
 
@@ -111,8 +112,8 @@ class Broker:
             "producer.id.expiration.ms": 2**31 - 1,
         }
 
-    def _properties(self, port: int) -> Path:
-        self.address = f"127.0.0.1:{port}"
+    def _properties(self) -> Path:
+        self.address = f"127.0.0.1:{self._port}"
         settings = {
             **self._of_its_kind(),
             "advertised.listeners": f"PLAINTEXT://{self.address}",
@@ -141,10 +142,10 @@ class Broker:
         """Start, and wait until it serves."""
         assert self._process is None, "it runs"
         self.runs += 1
-        self._second_port = free_port()
+        self._port, self._second_port = two_free_ports()
         try:
             self._start_what_it_needs()
-            properties = self._properties(free_port())
+            properties = self._properties()
             self._output = self.output().open("wb")
             self._process = subprocess.Popen(
                 java(self.version, "kafka.Kafka", str(properties)), stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output
