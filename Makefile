@@ -21,7 +21,7 @@ rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml C
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo test lint bench soak fuzz docs wheel clean
-.PHONY: need-test need-lint test-rust test-python test-spark test-spark40 lock
+.PHONY: need-test need-lint test-rust test-python test-broker test-spark test-spark40 brokers lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,7 @@ demo: .venv-demo/installed ## read a real broker's directories with Spark (under
 	@mkdir -p build/demo
 	@.venv-demo/bin/python examples/demo.py
 
-test: need-test test-rust test-python test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+test: need-test test-rust test-python test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
 	@.ci/summary "make test"
 
 lint: need-lint .venv/installed ## formatting, lints, types, layers, features, shape of the tree
@@ -62,7 +62,7 @@ clean: ## remove all that make made
 	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +
 
 need-test:
-	@.ci/need rust cc python java
+	@.ci/need rust cc python java maven
 	@mkdir -p $(skips)
 	@rm -f $(skips)/test-*
 
@@ -76,6 +76,10 @@ test-rust: need-test
 test-python: need-test .venv/installed
 	$(say) "pytest tests/tidy tests/python"
 	@OFFSETLOG_SKIPS=$(skips)/test-python $(bin)/python -m pytest -q $(PYTEST) tests/tidy tests/python
+
+test-broker: need-test .venv/installed brokers
+	$(say) "pytest tests/broker: real brokers, $(broker_versions)"
+	@OFFSETLOG_SKIPS=$(skips)/test-broker $(bin)/python -m pytest -q tests/broker
 
 test-spark: need-test .venv/installed
 	$(say) "pytest tests/spark, PySpark $$($(bin)/python -c 'import pyspark; print(pyspark.__version__)')"
@@ -112,6 +116,17 @@ build/wheel.stamp: $(rust_sources) $(python_sources) | .venv-build/ready
 	@rm -rf dist
 	@mkdir -p build
 	@.venv-build/bin/maturin build --quiet --release --locked --interpreter $(abspath .venv-build/bin/python) --out dist
+	@touch $@
+
+# The versions of tests/broker/conftest.py.
+broker_versions := 4.3.0 3.9.2 2.8.2
+brokers: $(broker_versions:%=build/brokers/%/.complete)
+
+build/brokers/%/.complete: tests/broker/java/pom.xml
+	@.ci/need java maven
+	$(say) "Kafka $*: a broker's jars, by Maven"
+	@rm -rf $(@D)
+	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -Dkafka.version=$* -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
 # Needs uv; run by whoever changes a file of requirements/*.in.

@@ -1,0 +1,312 @@
+"""One real Kafka broker on free loopback ports, started and stopped as often as a test asks, and Kafka's own programs beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Self
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKERS = ROOT / "build" / "brokers"
+"""One folder of jars a version, and what `make` puts there is never made by a test."""
+
+NODE_ID = 1
+CLUSTER_ID = "b2Zmc2V0bG9nLXRlc3RzLWM"
+"""Any id will do that StorageTool takes: 16 bytes in base64."""
+
+STARTING_SECONDS = 90
+STOPPING_SECONDS = 60
+PROGRAM_SECONDS = 120
+STARTED = re.compile(r"Kafka Server started|KafkaServer id=1\] started")
+ZOOKEEPER_STARTED = "binding to port"
+CLEAN_MARK = ".kafka_cleanshutdown"
+
+# A broker of a few partitions: the small heap keeps two of them apart from the machine's other work, and code that runs for
+# seconds gains nothing from the second compiler.
+JVM = ("-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# Quiet, but for what the storage layer says when it loads, recovers, rolls and deletes.
+QUIET = {
+    "defaultLogLevel": "warn",
+    "showDateTime": "true",
+    "log.kafka.log": "info",
+    "log.org.apache.kafka.storage.internals.log": "info",
+    "log.kafka.server.KafkaRaftServer": "info",
+    "log.kafka.server.KafkaServer": "info",
+    "log.org.apache.zookeeper.server.NIOServerCnxnFactory": "info",
+}
+
+
+def jars(version: str) -> Path:
+    """The folder of a version's jars, or nothing at all: a broker that is not there is no reason to pass."""
+    folder = BROKERS / version
+    if not (folder / ".complete").exists():
+        raise FileNotFoundError(f"{folder.relative_to(ROOT)} is not complete: run `make brokers`")
+    return folder
+
+
+def java(version: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command line of one of Kafka's programs."""
+    program = shutil.which("java")
+    assert program is not None, "no java"
+    logger = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in QUIET.items()]
+    return [program, *JVM, *options, *logger, "-cp", f"{jars(version)}{os.sep}*", *arguments]
+
+
+def run(command: Sequence[str], *, seconds: int = PROGRAM_SECONDS) -> tuple[str, str]:
+    """Run a program to its end: what it printed, what it complained about."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, f"{command[-6:]}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout, done.stderr
+
+
+def two_free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens on now."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+class Broker:
+    """A KRaft broker and controller in one process, with one log dir beside one for its own metadata."""
+
+    epochs_a_run = 2
+    """By how much the leader epoch of a partition grows from one run to the next: it has no leader, then one again."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        self.directory = directory
+        self.log_dir = directory / "logs"
+        self.address = ""
+        self.runs = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+        self._port = self._second_port = 0
+
+    def format(self) -> None:
+        """Write `meta.properties` and the first metadata, as the format tool does."""
+        self.directory.mkdir(parents=True)
+        self._port, self._second_port = two_free_ports()
+        properties = self._properties()
+        _, errors = run(java(self.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)))
+        assert (self.log_dir / "meta.properties").exists(), errors
+
+    def _of_its_kind(self) -> dict[str, object]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": NODE_ID,
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._second_port}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self._second_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "metadata.log.dir": self.directory / "metadata",
+            "log.message.timestamp.after.max.ms": 2**63 - 1,
+            "producer.id.expiration.ms": 2**31 - 1,
+        }
+
+    def _properties(self) -> Path:
+        self.address = f"127.0.0.1:{self._port}"
+        settings = {
+            **self._of_its_kind(),
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": self.log_dir,
+            "num.network.threads": 1,
+            "num.io.threads": 2,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "auto.create.topics.enable": "false",
+            # What a test wrote stays as long as the test wants it, however old its timestamps are.
+            "log.retention.ms": -1,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+        return path
+
+    def output(self, run_number: int | None = None) -> Path:
+        """What a run of the broker said."""
+        return self.directory / f"broker-{self.runs if run_number is None else run_number}.log"
+
+    def start(self) -> None:
+        """Start, and wait until it serves."""
+        assert self._process is None, "it runs"
+        self.runs += 1
+        self._port, self._second_port = two_free_ports()
+        try:
+            self._start_what_it_needs()
+            properties = self._properties()
+            self._output = self.output().open("wb")
+            self._process = subprocess.Popen(
+                java(self.version, "kafka.Kafka", str(properties)), stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output
+            )
+            self._wait_until_started()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start_what_it_needs(self) -> None:
+        """Nothing: the controller runs in the broker's process."""
+
+    def _wait_until_started(self) -> None:
+        assert self._process is not None
+        end = time.monotonic() + STARTING_SECONDS
+        while time.monotonic() < end:
+            code = self._process.poll()
+            said = self.output().read_text(encoding="utf-8", errors="replace")
+            if code is not None:
+                raise RuntimeError(f"the broker ended with {code}:\n{said[-4000:]}")
+            if STARTED.search(said):
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"the broker did not start within {STARTING_SECONDS} s; see {self.output()}")
+
+    def stop(self) -> None:
+        """Stop as an operator does: the log dir is closed and marked clean."""
+        assert self._process is not None, "it does not run"
+        self._process.terminate()
+        try:
+            self._process.wait(STOPPING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self._ended()
+        assert (self.log_dir / CLEAN_MARK).exists(), f"no clean shutdown; see {self.output()}"
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._process = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """A run from start to clean stop; a test that fails in between does not leave it behind."""
+        self.start()
+        try:
+            yield self
+        except BaseException:
+            self.kill()
+            raise
+        self.stop()
+
+    def said_of(self, partition: str, run_number: int | None = None) -> list[str]:
+        """The lines in which a run of the broker named a partition directory."""
+        name = re.compile(rf"(?<![\w.-]){re.escape(partition)}(?![\w-])")
+        return [
+            line for line in self.output(run_number).read_text(encoding="utf-8", errors="replace").splitlines() if name.search(line)
+        ]
+
+
+class ZooKeeperBroker(Broker):
+    """A broker of the time before KRaft, with a ZooKeeper of its own."""
+
+    epochs_a_run = 0
+
+    def __init__(self, version: str, directory: Path) -> None:
+        super().__init__(version, directory)
+        self._keeper: subprocess.Popen[bytes] | None = None
+
+    def format(self) -> None:
+        """The broker makes its own log dir."""
+        self.directory.mkdir(parents=True)
+
+    def _of_its_kind(self) -> dict[str, object]:
+        return {
+            "broker.id": NODE_ID,
+            "zookeeper.connect": f"127.0.0.1:{self._second_port}",
+            "listeners": f"PLAINTEXT://{self.address}",
+        }
+
+    def _start_what_it_needs(self) -> None:
+        said = self.directory / f"zookeeper-{self.runs}.log"
+        settings = self.directory / "zookeeper.properties"
+        settings.write_text(
+            f"dataDir={self.directory / 'zookeeper'}\nclientPort={self._second_port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
+            encoding="utf-8",
+        )
+        program = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with said.open("wb") as output:
+            self._keeper = subprocess.Popen(
+                java(self.version, program, str(settings)), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        end = time.monotonic() + STARTING_SECONDS
+        while ZOOKEEPER_STARTED not in (text := said.read_text(encoding="utf-8", errors="replace")):
+            if self._keeper.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"ZooKeeper did not start:\n{text[-4000:]}")
+            time.sleep(0.1)
+
+    def _ended(self) -> None:
+        super()._ended()
+        self._end_keeper()
+
+    def kill(self) -> None:
+        """End both."""
+        super().kill()
+        self._end_keeper()
+
+    def _end_keeper(self) -> None:
+        # It has nothing to lose: what matters is in its log before it answers.
+        if self._keeper is not None:
+            self._keeper.kill()
+            self._keeper.wait()
+            self._keeper = None
+
+
+def broker_of(version: str, directory: Path) -> Broker:
+    """A broker of the kind that this version is."""
+    return ZooKeeperBroker(version, directory) if version < "3" else Broker(version, directory)
+
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+"""Where the dump tool is since 4.3."""
+
+
+def dump_files(version: str, files: Sequence[Path]) -> dict[Path, tuple[list[str], list[str]]]:
+    """What kafka-dump-log prints and complains about, file by file; all in one run of the tool, deep and with the index checks.
+
+    Complaints come at the end and name absolute paths; they are sorted to the file that they name.
+    """
+    resolved = {str(path.resolve()): path for path in files}
+    printed, errors = run(java(version, DUMP, "--deep-iteration", "--files", ",".join(resolved)))
+    found: dict[Path, tuple[list[str], list[str]]] = {path: ([], []) for path in files}
+    lines: list[str] | None = None
+    for line in printed.splitlines():
+        if line.startswith("Dumping "):
+            lines = found[resolved[line.removeprefix("Dumping ")]][0]
+        elif lines is not None:
+            lines.append(line)
+    complaints: list[str] | None = None
+    for line in errors.splitlines():
+        named = next((path for text, path in resolved.items() if text in urllib.parse.unquote(line)), None)
+        if named is not None:
+            complaints = found[named][1]
+        assert complaints is not None, errors
+        complaints.append(line)
+    return found
+
+
+def sane_indexes(version: str, files: Sequence[Path]) -> list[Path]:
+    """The index files that pass the dump tool's sanity check."""
+    resolved = {str(path.resolve()): path for path in files}
+    printed, _ = run(java(version, DUMP, "--index-sanity-check", "--files", ",".join(resolved)))
+    passed = " passed sanity check."
+    return [resolved[line.removesuffix(passed)] for line in printed.splitlines() if line.endswith(passed)]
