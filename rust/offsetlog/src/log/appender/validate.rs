@@ -259,10 +259,11 @@ pub(super) fn validate<'a>(
             || target == source && (source == Codec::None || walked.consecutive));
     if in_place {
         let delta = first.last_offset - first.base_offset.unwrap_or(first.last_offset);
-        if terms.log_end_offset.saturating_add(walked.count - 1) < delta {
+        if delta + 1 != walked.count {
             return Err(refused(format!(
-                "last offset delta {delta} found with {} records: the batch would begin below offset 0",
-                walked.count
+                "{} records found, {} expected by the last offset delta",
+                walked.count,
+                delta + 1
             )));
         }
         return Ok(patch(incoming.bytes, first, &walked, terms));
@@ -495,6 +496,9 @@ fn rebuild<'a>(
             "producer epoch {} and base sequence {} found for producer id {}, 0 or more expected",
             first.producer_epoch, first.base_sequence, first.producer_id
         )));
+    }
+    if first.producer_id < 0 && first.attributes.is_transactional() {
+        return Err(refused("a transactional batch without producer id"));
     }
     let append_time = terms.config.message_timestamp_type() == TimestampType::LogAppend;
     let mut attributes = Attributes::new(target, append_time);
