@@ -75,7 +75,7 @@ impl View {
             mut base_offsets,
             mut snapshots,
             warnings,
-        } = list(directory.disk.as_ref(), &directory.path)?;
+        } = settled_list(directory, stamp.directory)?;
         base_offsets.sort_unstable();
         snapshots.sort_unstable();
         // What came between the first look and the listing is seen by the next look.
@@ -283,6 +283,30 @@ struct Listing {
     /// Offsets of the producer snapshots.
     snapshots: Vec<i64>,
     warnings: Vec<String>,
+}
+
+/// A listing in which no file is missing that was made before another one in it.
+///
+/// The system may leave out a file that is made while it lists and still give one made later. Every file that is older than one in
+/// the first listing was made before the second one began, so that has it; what came later belongs to the next look.
+fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listing> {
+    const SETTLED_MS: i64 = 2_000;
+    let disk = directory.disk.as_ref();
+    let first = list(disk, &directory.path)?;
+    let after = disk.stat(&directory.path).ok();
+    let is_settled = before == after
+        && before.is_some_and(|stat| {
+            crate::disk::wall_clock().saturating_sub(stat.modified_ms) > SETTLED_MS
+        });
+    if is_settled {
+        return Ok(first);
+    }
+    let mut second = list(disk, &directory.path)?;
+    let newest = first.base_offsets.iter().max().copied();
+    second
+        .base_offsets
+        .retain(|&base| newest.is_none_or(|newest| base <= newest));
+    Ok(second)
 }
 
 fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {

@@ -101,6 +101,7 @@ pub(in crate::log) fn open(
         start.recovery_point = recovery_point;
     }
     if let Some(log_start) = write.log_start_offset {
+        start.start_is_ours = false;
         start.log_start_offset = log_start;
     }
     if write.config.is_some() && stored != write.config {
@@ -364,8 +365,12 @@ impl Loading<'_> {
         for slot in 0..bases.len() {
             let Some(&base) = kept.get(slot) else { break };
             let is_last = slot + 1 == kept.len();
-            let must = slot >= from || swapped.contains(&base);
-            if !must && !tail::needs_reading(&mut self, base, is_last)? {
+            let files: &[SegmentFile] = if slot >= from || swapped.contains(&base) {
+                &tail::ALL
+            } else {
+                tail::needed(&mut self, base, is_last)?
+            };
+            if files.is_empty() {
                 continue;
             }
             self.check()?;
@@ -373,7 +378,7 @@ impl Loading<'_> {
             if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
                 carried.producers = self.producers_before(base, &kept)?;
             }
-            let contents = self.read_segment(&mut kept, slot, &mut carried)?;
+            let contents = self.read_segment(&mut kept, slot, files, &mut carried)?;
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {
@@ -389,18 +394,28 @@ impl Loading<'_> {
         if self.compacted || self.terms.start.own.is_some() {
             return Ok(());
         }
+        let mut gaps = Vec::new();
         for pair in bases.windows(2) {
             let &[base, next_base] = pair else { continue };
             let end = match ends.get(&base) {
                 Some(&end) => Some(end),
                 None => tail::next_offset(self, base)?,
             };
-            if let Some(end) = end.filter(|&end| end < next_base) {
-                self.report.warnings.push(format!(
-                    "offsets {end} to {} are in no segment: a segment may be missing",
-                    next_base - 1
-                ));
+            if let Some(end) = end.filter(|&end| end > base && end < next_base)
+                && tail::is_contiguous(self, base)?
+                && tail::is_contiguous(self, next_base)?
+            {
+                gaps.push((end, next_base - 1));
             }
+        }
+        if let Some((first, last)) = gaps.first() {
+            let more = match gaps.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} ranges more)"),
+            };
+            self.report.warnings.push(format!(
+                "offsets {first} to {last}{more} are in no segment: a segment may be missing"
+            ));
         }
         Ok(())
     }
@@ -444,7 +459,9 @@ impl Loading<'_> {
             return self.restart_at(start.log_start_offset, bases, log_end);
         }
         let log_start = start.log_start_offset.max(first_base.unwrap_or(0));
-        if let Some(tail) = &active {
+        if let Some(tail) = &active
+            && tail.next_offset > log_start
+        {
             self.complete_epochs(&mut carried.epochs, tail.last_epoch, &bases)?;
         }
         carried.epochs.truncate_from_end(log_end);
@@ -520,7 +537,8 @@ impl Loading<'_> {
     /// A log start offset above the end: a broker throws all segments away. Here only recovery does, and keeps them; but where our
     /// own mark says so, all records were deleted and the last ones truncated.
     fn restart_at(mut self, log_start: i64, bases: Vec<i64>, log_end: i64) -> Result<Loaded> {
-        if !self.terms.cut_batches && self.terms.start.own.is_none() {
+        let is_ours = self.terms.start.own.is_some() || self.terms.start.start_is_ours;
+        if !self.terms.cut_batches && !is_ours {
             return Err(Error::log_dir(
                 &self.directory.path,
                 format!("log start offset {log_start} is above the log end offset {log_end}"),

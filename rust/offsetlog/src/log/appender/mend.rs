@@ -4,6 +4,7 @@ use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
+use super::tail;
 use crate::disk::{Access, Disk, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
@@ -21,6 +22,7 @@ impl Loading<'_> {
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
+        files: &[SegmentFile],
         carried: &mut Carried,
     ) -> Result<Contents> {
         let base = bases.get(slot).copied().unwrap_or_default();
@@ -36,8 +38,10 @@ impl Loading<'_> {
             self.cut(base, &contents, damage, &later)?;
             bases.truncate(slot + 1);
         }
-        self.write_beside(base, &contents)?;
-        self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+        self.write_beside(base, files, &contents)?;
+        if files.len() == tail::ALL.len() {
+            self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+        }
         Ok(contents)
     }
 
@@ -219,8 +223,13 @@ impl Loading<'_> {
         kept
     }
 
-    /// Writes the indexes as the batches say, where they are not that already.
-    fn write_beside(&mut self, base: i64, contents: &Contents) -> Result<()> {
+    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already.
+    fn write_beside(
+        &mut self,
+        base: i64,
+        wanted: &[SegmentFile],
+        contents: &Contents,
+    ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
         let files = [
             (SegmentFile::OffsetIndex, &contents.entries.offset),
@@ -228,6 +237,9 @@ impl Loading<'_> {
             (SegmentFile::TransactionIndex, &contents.transactions),
         ];
         for (kind, bytes) in files {
+            if !wanted.contains(&kind) {
+                continue;
+            }
             let is_there = present.contains(&kind);
             if kind == SegmentFile::TransactionIndex && bytes.is_empty() && !is_there {
                 continue;

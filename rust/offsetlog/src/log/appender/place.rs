@@ -34,6 +34,8 @@ pub(super) struct Start {
     /// A writer of ours closed the log, and the segment with this base offset is as it left it: a clean end, if that is still the
     /// last one.
     pub(super) own: Option<i64>,
+    /// The log start offset is the one that a writer of ours noted.
+    pub(super) start_is_ours: bool,
     pub(super) recovery_point: i64,
     pub(super) log_start_offset: i64,
 }
@@ -109,6 +111,7 @@ impl Place {
             return Ok(Start {
                 clean: false,
                 own,
+                start_is_ours: true,
                 recovery_point: state.recovery_point,
                 log_start_offset: state.log_start,
             });
@@ -129,6 +132,7 @@ impl Place {
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         Ok(Start {
             own,
+            start_is_ours: false,
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
             log_start_offset: log_start.unwrap_or(0),

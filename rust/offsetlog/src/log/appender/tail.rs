@@ -16,6 +16,7 @@ use offsetlog_format::index_entry::{
 };
 use offsetlog_format::snapshot::SNAPSHOT_HEADER_BYTES;
 use offsetlog_format::{AbortedTransaction, SegmentFile};
+use std::collections::HashSet;
 
 /// The end of the last segment.
 #[derive(Debug, Clone, Copy)]
@@ -46,29 +47,50 @@ pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
     }
 }
 
-/// Whether a segment of a clean log must be read whole after all. For the last one its end is looked at and kept.
-pub(super) fn needs_reading(loading: &mut Loading<'_>, base: i64, is_last: bool) -> Result<bool> {
+/// All that is made from a segment's batches.
+pub(super) const ALL: [SegmentFile; 3] = [
+    SegmentFile::OffsetIndex,
+    SegmentFile::TimeIndex,
+    SegmentFile::TransactionIndex,
+];
+
+/// The files of a segment of a clean log that have to be made from its batches after all; mostly none. Sound ones are left alone: they
+/// may differ from what would be made now, because the interval between entries was another, or a writer came and went. Of the
+/// last segment the end is looked at and kept.
+pub(super) fn needed(
+    loading: &mut Loading<'_>,
+    base: i64,
+    is_last: bool,
+) -> Result<&'static [SegmentFile]> {
     let kinds = loading
         .files
         .segments
         .get(&base)
         .cloned()
         .unwrap_or_default();
-    if !kinds.contains(&SegmentFile::OffsetIndex) || !kinds.contains(&SegmentFile::TimeIndex) {
-        return Ok(!is_new_segment(loading, base, is_last)?);
+    let has_times = kinds.contains(&SegmentFile::TimeIndex);
+    if !kinds.contains(&SegmentFile::OffsetIndex) || (is_last && !has_times) {
+        let is_new = is_new_segment(loading, base, is_last)?;
+        return Ok(if is_new { &[] } else { &ALL });
     }
-    if kinds.contains(&SegmentFile::TransactionIndex) {
-        if !is_sound_txn_index(loading, base)? {
-            return Ok(true);
-        }
-    } else if has_lost_txn_index(loading, base)? {
-        return Ok(true);
+    if !has_times {
+        return Ok(&[SegmentFile::TimeIndex]);
+    }
+    if kinds.contains(&SegmentFile::TransactionIndex) && !is_sound_txn_index(loading, base)? {
+        return Ok(&ALL);
     }
     if is_last {
         loading.tail = read_tail(loading.directory, loading.rule, base)?;
-        return Ok(loading.tail.is_none());
+        if loading.tail.is_none() {
+            return Ok(&ALL);
+        }
+    } else if is_emptied(loading, base)? {
+        return Ok(&[SegmentFile::OffsetIndex, SegmentFile::TimeIndex]);
     }
-    is_emptied(loading, base)
+    if !kinds.contains(&SegmentFile::TransactionIndex) && has_lost_txn_index(loading, base)? {
+        return Ok(&[SegmentFile::TransactionIndex]);
+    }
+    Ok(&[])
 }
 
 /// The last segment, empty and without indexes: a roll that no append followed.
@@ -117,7 +139,7 @@ fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
         }))
 }
 
-/// Whether a segment without transaction index holds the marker of an aborted transaction. Looked for only where a producer was
+/// Whether a segment without transaction index holds an aborted transaction, records and marker. Looked for only where a producer was
 /// known at the segment's end, and not in a log that we closed ourselves.
 fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     if loading.terms.start.own.is_some() {
@@ -140,17 +162,39 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     }
     let segment = rebuild::open(directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
+    // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay.
+    let mut with_data = HashSet::new();
+    loop {
+        let header = match walk.step(false) {
+            Ok(Step::Batch(header)) => header,
+            Ok(Step::End(_)) => return Ok(false),
+            Err(error) if error.is_corruption() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if header.attributes.is_control() {
+            let had_data = with_data.remove(&header.producer_id);
+            let marker = parse_marker(walk.batch()?, &header);
+            if had_data && matches!(marker, Ok(Some(marker)) if !marker.commit) {
+                return Ok(true);
+            }
+        } else if header.attributes.is_transactional() && header.record_count > 0 {
+            with_data.insert(header.producer_id);
+        }
+    }
+}
+
+/// Whether the batches of a segment follow each other without a gap, from its base offset on. A compacted one has gaps.
+pub(super) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    let segment = rebuild::open(loading.directory, base, None)?;
+    let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
+    let mut next = base;
     loop {
         match walk.step(false) {
-            Ok(Step::Batch(header)) => {
-                if header.producer_id >= 0 && header.attributes.is_control() {
-                    let marker = parse_marker(walk.batch()?, &header);
-                    if matches!(marker, Ok(Some(marker)) if !marker.commit) {
-                        return Ok(true);
-                    }
-                }
+            Ok(Step::Batch(header)) if header.base_offset == Some(next) => {
+                next = header.last_offset.saturating_add(1);
             }
-            Ok(Step::End(_)) => return Ok(false),
+            Ok(Step::End(_)) => return Ok(true),
+            Ok(Step::Batch(_)) => return Ok(false),
             Err(error) if error.is_corruption() => return Ok(false),
             Err(error) => return Err(error),
         }
