@@ -54,7 +54,7 @@ def append_some(path: Path) -> None:
         log.flush()
         print(f"    record {first}, batch {batch.base_offset} to {batch.last_offset}, then 20,000 small appends")
         print(f"    {log!r}, {log.size_bytes:,} bytes")
-    files = sorted(name for name in os.listdir(path) if not name.startswith("."))
+    files = sorted(file.name for file in path.iterdir() if not file.name.startswith("."))
     print(f"    {', '.join(files)}")
     with Log.open(path) as log:
         for line in str(log.locate(12_345)).splitlines():

@@ -9,12 +9,13 @@
 or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offsetlog.errors`, Spark in :mod:`offsetlog.spark`.
 """
 
-from offsetlog._append import Writer, recover
+from offsetlog._append import Writer
 from offsetlog._cached import open_cached
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
 from offsetlog._offsetlog import Record, __version__
+from offsetlog._recover import recover
 from offsetlog._scan import Scan
 from offsetlog._values import (
     AbortedTransaction,

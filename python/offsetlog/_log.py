@@ -162,7 +162,7 @@ class Log(Reading, Appending):
                 config=None if config is None else config_pairs(config),
                 clock=clock,
                 topic_id=_topic_id(topic_id),
-                clean=None if clean is None else bool(clean),
+                clean=_clean(clean),
                 recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
                 **options,
             )
@@ -322,6 +322,14 @@ class Log(Reading, Appending):
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
         return f"<table>{cells}</table>"
+
+
+def _clean(clean: object) -> bool | None:
+    """Return `clean` if it is one of the three: a text would be taken for true."""
+    if clean is None or isinstance(clean, bool):
+        return clean
+    message = f"clean must be a bool or None, found {type(clean).__name__}"
+    raise TypeError(message)
 
 
 def _topic_id(topic_id: object) -> str | None:

@@ -16,6 +16,7 @@ __all__ = [
     "Scan",
     "Writer",
     "__version__",
+    "append_arrow",
     "arrow_schema",
     "config_check",
     "recover",
@@ -327,6 +328,17 @@ class Batches:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_schema__(self) -> object: ...
+
+def append_arrow(
+    appender: Appender,
+    data: object,
+    *,
+    compression: str | None,
+    leader_epoch: int | None,
+    flush: bool,
+    batch_bytes: int,
+) -> _Info:
+    """Append the rows of Arrow data."""
 
 def arrow_schema(columns: Sequence[str] | None) -> object:
     """Return the schema of a scan with these columns as a PyCapsule."""

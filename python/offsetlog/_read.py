@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
@@ -28,6 +28,7 @@ from offsetlog._values import (
 )
 
 if TYPE_CHECKING:
+    from offsetlog._log import Log
     from offsetlog._offsetlog import Record
 
 SPLIT_BYTES = 128 << 20
@@ -217,7 +218,8 @@ class Reading:
 
     def _scan(self, start: int | None, stop: int | None, options: CheckedScan) -> Scan:
         self._engine()
-        return Scan._of(((self, start, stop),), options)  # noqa: SLF001  # same package
+        log = cast("Log", self)  # the one class that this is a part of
+        return Scan._of(((log, start, stop),), options)  # noqa: SLF001  # same package
 
     def batches(self, start: int | None = None, stop: int | None = None) -> Iterator[BatchInfo]:
         """Return an iterator over batch headers, control batches and empty ones included. Payloads are not read.

@@ -247,7 +247,7 @@ def test_keys_must_be_bytes(log: Log) -> None:
 
 def test_a_log_dir_does_not_append_yet(tmp_path: Path) -> None:
     """Said clearly, with what does."""
-    with pytest.raises(offsetlog.ConfigError, match="open a partition with Log.open") as caught:
+    with pytest.raises(offsetlog.ConfigError, match="open a partition with Log") as caught:
         LogDir.open(tmp_path, mode="a")  # type: ignore[arg-type]
     assert (caught.value.key, caught.value.value) == ("mode", "a")
 

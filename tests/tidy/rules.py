@@ -28,8 +28,8 @@ HOME_PATHS = re.compile(r"""(?<![\w.~-])/(?:work|root|home|Users|tmp)/[\w.-]+"""
 MARKS = re.compile(r"\b(?:FIX" + r"ME|TO" + r"DO|XX" + r"X)\b|\bdbg!|\bbreakpoint\(\)|\btodo!\(|\bunimplemented!\(")
 SECTION = re.compile(r"«([^»]+)»")
 HOSTS = re.compile(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|\b[\w-]+\.(?:com|org|net|io|dev|internal|local)\b")
-# A module of its own says in its header what may be unsafe; the other place is handed a pointer by the Arrow C interface.
-UNSAFE = frozenset({"rust/offsetlog/src/disk/map.rs", "rust/offsetlog-python/src/requested.rs"})
+# A module of its own says in its header what may be unsafe; the other place is handed pointers by the Arrow C interface.
+UNSAFE = frozenset({"rust/offsetlog/src/disk/map.rs", "rust/offsetlog-python/src/capsule.rs"})
 
 
 def without_comments(text: str) -> str:

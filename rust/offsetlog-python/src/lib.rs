@@ -7,6 +7,8 @@
 
 mod appender;
 mod arrow;
+mod arrow_append;
+mod capsule;
 mod command;
 mod config;
 mod convert;
@@ -36,6 +38,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan::Scan>()?;
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;

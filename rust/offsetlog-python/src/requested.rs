@@ -2,22 +2,8 @@
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
-use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 use std::sync::Arc;
-
-/// Reads the schema out of a capsule `arrow_schema`; the capsule keeps what it holds.
-pub(crate) fn from_capsule(capsule: &Bound<'_, PyCapsule>) -> PyResult<Option<Schema>> {
-    let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?;
-    #[expect(unsafe_code, reason = "the C data interface hands over a pointer")]
-    // SAFETY: the name was checked, and by the Arrow PyCapsule interface a capsule of this name points to an ArrowSchema that it
-    // keeps alive; `capsule` is borrowed for the whole function. test_arrow.py exercises it with pyarrow's and polars' capsules.
-    let schema = unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() };
-    // A type that arrow-rs does not know cannot be served anyway.
-    Ok(Schema::try_from(schema).ok())
-}
 
 /// The columns of `asked`, as far as `own` can serve all of them, and the fields to answer with.
 pub(crate) fn serve(asked: &Schema, own: &Schema) -> Option<(Vec<String>, SchemaRef)> {

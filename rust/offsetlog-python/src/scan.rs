@@ -1,6 +1,7 @@
 //! `Scan`: what is to be read, kept as plain options; every reading of it begins a scan of its own.
 
 use crate::arrow::{self, Batches};
+use crate::capsule;
 use crate::convert::isolation;
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
@@ -128,7 +129,7 @@ impl Scan {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let own = offsetlog::arrow::schema(&self.columns);
         let asked = requested_schema
-            .map(|capsule| requested::from_capsule(&capsule))
+            .map(|capsule| capsule::schema(&capsule))
             .transpose()?
             .flatten();
         let (columns, schema) = match asked.and_then(|asked| requested::serve(&asked, &own)) {

@@ -1,12 +1,16 @@
-//! Batches decoded straight into Arrow columns.
+//! Batches decoded straight into Arrow columns, and record batches encoded straight into batches.
 //!
 //! The schema is Spark's Kafka source's: `key` and `value` binary, `topic` string, `partition` and `timestampType` int, `offset` long,
 //! `timestamp` in microseconds UTC, `headers` a list of (key, value), all nullable, in that order. Record batches are bounded
 //! by rows and by bytes; their large buffers come back to a pool when the consumer lets go of them.
 
+mod append;
 mod columns;
 mod parallel;
 mod pool;
+mod rows;
+
+pub use append::{ArrowAppendOptions, ArrowRows};
 
 use crate::error::{Error, Result};
 use crate::log::{Batch, Scan};

@@ -40,7 +40,7 @@ pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, RecoverOptions, RecoveryReport, recover};
 
 pub(super) use load::open;
-pub(super) use place::{LOCK_FILE, STATE_FILE, read_state};
+pub(super) use place::{LOCK_FILE, STATE_FILE, is_log_dir, read_state};
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]
@@ -194,7 +194,6 @@ impl Appender {
     pub(super) fn set_config(&mut self, config: LogConfig) -> Result<()> {
         self.check_usable()?;
         place::write_config(&self.directory, &config)?;
-        self.active.set_interval(config.index_interval_bytes());
         self.config = config;
         Ok(())
     }

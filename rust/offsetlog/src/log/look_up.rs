@@ -136,7 +136,11 @@ impl Log {
     pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
         let view = self.fresh_view()?;
         let end = view.end()?.log_end_offset;
-        if offset < view.log_start_offset || offset > end {
+        let first = view
+            .segments
+            .first()
+            .map_or(0, |segment| segment.base_offset);
+        if offset < view.log_start_offset.max(first) || offset > end {
             return Err(self.out_of_range(&view, offset)?);
         }
         let last_stable_offset = self.last_stable_offset_of(&view)?;

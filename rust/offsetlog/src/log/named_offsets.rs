@@ -1,6 +1,6 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
-use super::appender::{STATE_FILE, read_state};
+use super::appender::{STATE_FILE, is_log_dir, read_state};
 use super::{Isolation, Log};
 use crate::disk::read_whole;
 use crate::error::{Error, Result};
@@ -55,7 +55,8 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
             None
         }
     };
-    bounds.log_start = log_start.or(own);
+    let in_log_dir = is_log_dir(directory.disk.as_ref(), parent);
+    bounds.log_start = log_start.or(own.filter(|_| !in_log_dir));
     bounds.high_watermark = high_watermark;
     bounds
 }

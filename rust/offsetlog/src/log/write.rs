@@ -50,6 +50,23 @@ impl Log {
         })
     }
 
+    /// What [`append`](Self::append) refuses of records before it encodes them; otherwise the settings, and the time by the log's
+    /// clock. `timestamps` are the least and the greatest, `None` in place of the time of the append.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn check_records(
+        &self,
+        timestamps: Option<(i64, i64)>,
+        first_null_key: Option<i64>,
+        leader_epoch: Option<i32>,
+    ) -> Result<(LogConfig, i64)> {
+        let now = (self.0.options.clock)();
+        let appender = self.appender()?;
+        let leader_epoch = appender.epoch_for(leader_epoch);
+        let timestamps = timestamps.unwrap_or((now, now));
+        appender.check_records(timestamps, first_null_key, leader_epoch, now)?;
+        Ok((appender.config().clone(), now))
+    }
+
     /// Appends an encoded batch as a leader does: gives offsets and epoch, corrects the greatest timestamp, encodes anew what the
     /// settings want compressed differently or what has magic 0 or 1.
     ///

@@ -198,11 +198,6 @@ impl ActiveSegment {
         Ok(false)
     }
 
-    pub(crate) fn set_interval(&mut self, interval: i32) {
-        self.indexing.set_interval(interval);
-        self.rebuild.set_interval(interval);
-    }
-
     /// Makes the index files if they are not there, as the first append to a segment does.
     pub(crate) fn touch(&mut self) -> Result<()> {
         let disk = self.directory.disk.as_ref();
@@ -213,6 +208,7 @@ impl ActiveSegment {
     /// Writes `parts`, which hold `batches` whose positions count from the first byte of the parts. After an error the segment
     /// must be taken back to its [`state`](Self::state) before.
     pub(crate) fn append(&mut self, parts: &[&[u8]], batches: &[Indexed]) -> Result<()> {
+        self.touch()?;
         self.log
             .write_parts_at(parts, self.size)
             .map_err(|error| Error::io("write", &self.path, error).at_position(self.size))?;

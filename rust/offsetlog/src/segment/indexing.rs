@@ -109,10 +109,6 @@ impl Indexing {
         self
     }
 
-    pub(crate) fn set_interval(&mut self, interval: i32) {
-        self.interval = interval.max(0) as u64;
-    }
-
     /// Takes the next batch into account and appends the entries it gets to `out`. In a full index it gets none.
     pub(crate) fn note(&mut self, batch: &Indexed, out: &mut NewEntries) -> Result<()> {
         if batch.max_timestamp > self.max.timestamp {

@@ -157,26 +157,39 @@ impl Appender {
         })
     }
 
+    /// What a leader refuses of records before it encodes them: by their least and greatest timestamp, and by the number of the first
+    /// one without a key.
+    pub(crate) fn check_records(
+        &self,
+        (minimum, maximum): (i64, i64),
+        first_null_key: Option<i64>,
+        leader_epoch: i32,
+        now: i64,
+    ) -> Result<()> {
+        self.check_usable()?;
+        check_epoch(leader_epoch)?;
+        validate::check_times(minimum, maximum, &self.terms(now, leader_epoch))?;
+        match first_null_key.filter(|_| self.config.is_compacted()) {
+            Some(slot) => Err(validate::null_key(slot)),
+            None => Ok(()),
+        }
+    }
+
     /// Appends the records of `batch` as one batch of the leader; the builder is empty afterwards unless this failed.
     pub(crate) fn append_built(
         &mut self,
         batch: &mut BatchBuilder,
         leader_epoch: i32,
     ) -> Result<AppendInfo> {
-        self.check_usable()?;
-        check_epoch(leader_epoch)?;
+        let now = self.now();
+        self.check_records(
+            batch.timestamps(),
+            batch.first_null_key(),
+            leader_epoch,
+            now,
+        )?;
         if batch.is_empty() {
             return Err(refused("the batch holds no record"));
-        }
-        let now = self.now();
-        let terms = self.terms(now, leader_epoch);
-        let (minimum, maximum) = batch.timestamps();
-        validate::check_times(minimum, maximum, &terms)?;
-        if let Some(slot) = batch
-            .first_null_key()
-            .filter(|_| self.config.is_compacted())
-        {
-            return Err(validate::null_key(slot));
         }
         if batch.producer_id() >= 0 && batch.base_sequence() < 0 {
             return Err(refused(format!(
@@ -259,14 +272,7 @@ impl Appender {
         else {
             return Err(refused("the append holds no batch"));
         };
-        let bytes: usize = storing.parts.iter().map(|part| part.len()).sum();
-        let segment_bytes = self.config.segment_bytes();
-        if bytes as i64 > i64::from(segment_bytes) {
-            return Err(Error::new(ErrorKind::RecordBatchTooLarge {
-                size: bytes as u64,
-                maximum: i64::from(segment_bytes),
-            }));
-        }
+        self.check_width(storing, last)?;
         let now = self.now();
         self.expire_producers(now);
         let changes = if storing
@@ -356,6 +362,26 @@ impl Appender {
             log_append_time: storing.append_time,
             duplicate: false,
         })
+    }
+
+    /// What does not fit a segment, or 64 bits.
+    fn check_width(&self, storing: &Storing<'_>, last: &BatchHeader) -> Result<()> {
+        if last.last_offset == i64::MAX {
+            // There is no offset behind it, where the log would end.
+            return Err(Error::new(ErrorKind::AppendTooWide {
+                base_offset: self.active.base_offset,
+                last_offset: last.last_offset,
+            }));
+        }
+        let bytes: usize = storing.parts.iter().map(|part| part.len()).sum();
+        let segment_bytes = self.config.segment_bytes();
+        if bytes as i64 > i64::from(segment_bytes) {
+            return Err(Error::new(ErrorKind::RecordBatchTooLarge {
+                size: bytes as u64,
+                maximum: i64::from(segment_bytes),
+            }));
+        }
+        Ok(())
     }
 
     fn check_producers(&self, storing: &Storing<'_>) -> Result<Checked> {

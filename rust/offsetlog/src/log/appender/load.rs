@@ -101,7 +101,7 @@ pub(in crate::log) fn open(
         start.recovery_point = recovery_point;
     }
     if let Some(log_start) = write.log_start_offset {
-        start.start_is_ours = false;
+        start.noted_by_us = false;
         start.log_start_offset = log_start;
     }
     if write.config.is_some() && stored != write.config {
@@ -461,6 +461,7 @@ impl Loading<'_> {
         let log_start = start.log_start_offset.max(first_base.unwrap_or(0));
         if let Some(tail) = &active
             && tail.next_offset > log_start
+            && start.own.is_none()
         {
             self.complete_epochs(&mut carried.epochs, tail.last_epoch, &bases)?;
         }
@@ -524,10 +525,17 @@ impl Loading<'_> {
         bases: &[i64],
     ) -> Result<()> {
         let known = epochs.latest().map_or(-1, |entry| entry.epoch);
-        if known >= last_epoch {
+        // Of an empty last segment nothing is known.
+        let is_unknown = last_epoch < 0 && known < 0 && bases.len() > 1;
+        if known >= last_epoch && !is_unknown {
             return Ok(());
         }
-        *epochs = rebuild::epochs_of(self.directory, bases)?;
+        let found = rebuild::epochs_of(self.directory, bases)?;
+        let last_epoch = found.latest().map_or(-1, |entry| entry.epoch);
+        if found == *epochs {
+            return Ok(());
+        }
+        *epochs = found;
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         let reason = format!("it knew epochs up to {known}, the last batch has {last_epoch}");
         self.report.rebuilt.push((path, reason));
@@ -537,7 +545,7 @@ impl Loading<'_> {
     /// A log start offset above the end: a broker throws all segments away. Here only recovery does, and keeps them; but where our
     /// own mark says so, all records were deleted and the last ones truncated.
     fn restart_at(mut self, log_start: i64, bases: Vec<i64>, log_end: i64) -> Result<Loaded> {
-        let is_ours = self.terms.start.own.is_some() || self.terms.start.start_is_ours;
+        let is_ours = self.terms.start.own.is_some() || self.terms.start.noted_by_us;
         if !self.terms.cut_batches && !is_ours {
             return Err(Error::log_dir(
                 &self.directory.path,

@@ -35,7 +35,7 @@ pub(super) struct Start {
     /// last one.
     pub(super) own: Option<i64>,
     /// The log start offset is the one that a writer of ours noted.
-    pub(super) start_is_ours: bool,
+    pub(super) noted_by_us: bool,
     pub(super) recovery_point: i64,
     pub(super) log_start_offset: i64,
 }
@@ -111,7 +111,7 @@ impl Place {
             return Ok(Start {
                 clean: false,
                 own,
-                start_is_ours: true,
+                noted_by_us: true,
                 recovery_point: state.recovery_point,
                 log_start_offset: state.log_start,
             });
@@ -132,7 +132,7 @@ impl Place {
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         Ok(Start {
             own,
-            start_is_ours: false,
+            noted_by_us: false,
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
             log_start_offset: log_start.unwrap_or(0),
@@ -334,7 +334,7 @@ impl Place {
 }
 
 /// A folder that a broker keeps logs in, or that is prepared for one.
-pub(super) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
+pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
     let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
         .into_iter()
         .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));

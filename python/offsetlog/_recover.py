@@ -1,0 +1,76 @@
+"""``recover``, and the report that opening for appending makes too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetlog import _offsetlog
+from offsetlog._options import (
+    MAX_BATCH_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_OPEN_FILES,
+    integer,
+    open_options,
+    path_text,
+)
+from offsetlog._values import Cut, RecoveryReport
+
+if TYPE_CHECKING:
+    from offsetlog._options import PathLike
+
+__all__ = ["recover"]
+
+
+def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = False) -> RecoveryReport:
+    """Make a log that was not closed cleanly, or is damaged, one that can be appended to.
+
+    Reads the segments whole, cuts them at the first bytes that are no batch, with everything behind, and makes indexes, leader
+    epochs and producer snapshots again. What is cut is kept in the folder ``offsetlog-cut`` of the partition directory.
+    Opening with mode ``"a"`` does the same where only an unfinished end has to be cut; where whole batches stand behind the
+    damage it refuses, and this call is what cuts them (a broker does so without asking).
+
+    Parameters
+    ----------
+    path
+        The partition directory.
+    from_offset
+        Read only the segments from the one that holds this offset on; ``None``: all.
+    dry_run
+        Change nothing, take no lock, and say what would be done.
+
+    Raises
+    ------
+    LogLockedError
+        Somebody writes the log.
+    LogDirError
+        The name is not ``topic-partition``, or a file in it has an impossible name.
+
+    Notes
+    -----
+    Reads every byte of those segments once; the data stay where they are.
+    """
+    options = open_options(
+        mapped=False,
+        max_batch_bytes=MAX_BATCH_BYTES,
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        max_open_files=MAX_OPEN_FILES,
+    )
+    start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
+    return report_of(_offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options))
+
+
+def report_of(native: _offsetlog.ReportFields) -> RecoveryReport:
+    """Return the native report as the public value."""
+    return RecoveryReport(
+        cut=tuple(map(Cut._make, native["cut"])),
+        kept=tuple(native["kept"]),
+        rebuilt=tuple(native["rebuilt"]),
+        log_end_offset=native["log_end_offset"],
+        log_start_offset=native["log_start_offset"],
+        clean=native["clean"],
+        dry_run=native["dry_run"],
+        tidied=tuple(native["tidied"]),
+        warnings=tuple(native["warnings"]),
+        segments_read=native["segments_read"],
+        bytes_read=native["bytes_read"],
+    )

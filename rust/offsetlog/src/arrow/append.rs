@@ -1,0 +1,415 @@
+//! Record batches appended to a log: rows are encoded straight into Kafka batches, without an allocation a row.
+
+use super::rows::{Header, Places, Row, Rows};
+use crate::batch_builder::{BatchBuilder, Producer};
+use crate::codec::Compressor;
+use crate::config::LogConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{AppendInfo, AppendOptions, Log};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Schema};
+use offsetlog_format::Codec;
+use std::sync::Arc;
+
+/// How rows are appended.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrowAppendOptions {
+    /// Codec of the batches where the log's `compression.type` is `producer`.
+    pub codec: Codec,
+    /// A batch is appended before it would have more bytes than this, uncompressed. `max.message.bytes` and `segment.bytes` make it
+    /// less where they are smaller; a single record may be larger than this, but not than those.
+    pub batch_bytes: usize,
+    /// Leader epoch, and whether all rows are on the disk at the end.
+    pub append: AppendOptions,
+}
+
+impl Default for ArrowAppendOptions {
+    fn default() -> Self {
+        Self {
+            codec: Codec::None,
+            batch_bytes: 1 << 20,
+            append: AppendOptions::default(),
+        }
+    }
+}
+
+/// Rows of record batches that are to be appended to a log.
+///
+/// The columns are those of a [scan](super::schema) by name: `value` (required), `key`, both binary or string in any layout; `timestamp`,
+/// of any unit or int64 milliseconds, null for the time of the append, finer parts cut off; `headers`, a list of structs or a map. What else
+/// a scan gives (`topic`, `offset`, `leaderEpoch`, …) is left out, and unknown names are refused.
+///
+/// Everything is checked before the first record is appended: layouts, types, timestamps, headers, keys, sizes.
+///
+/// ```
+/// use arrow_array::{RecordBatch, StringArray};
+/// use offsetlog::arrow::{ArrowAppendOptions, ArrowRows};
+/// use offsetlog::{Log, OpenOptions, WriteOptions};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let log = Log::open_for_append(folder.path().join("orders-0"), &OpenOptions::default(), &WriteOptions::default())?;
+/// let values = StringArray::from(vec!["paid", "sent"]);
+/// let batch = RecordBatch::try_from_iter([("value", Arc::new(values) as _)])?;
+/// let mut rows = ArrowRows::new(&batch.schema())?;
+/// rows.push(&batch)?;
+/// assert_eq!(rows.append(&log, &ArrowAppendOptions::default())?.last_offset, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ArrowRows {
+    places: Places,
+    batches: Vec<Rows>,
+    rows: u64,
+    earliest: Option<Seen>,
+    latest: Option<Seen>,
+    first_null_key: Option<u64>,
+    oversized: Option<u64>,
+    appended: Option<AppendInfo>,
+    appended_rows: u64,
+}
+
+/// A timestamp and the row that has it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    timestamp: i64,
+    row: u64,
+}
+
+/// What fits into a batch.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Uncompressed bytes that a batch of several records may have.
+    target: usize,
+    /// Bytes that any batch may have as it is stored.
+    most: usize,
+}
+
+impl ArrowRows {
+    /// No rows yet, of record batches with this schema.
+    ///
+    /// # Errors
+    /// `Argument` for an unknown column, one that is there twice, one of a type that cannot be read, and without `value`.
+    pub fn new(schema: &Schema) -> Result<Self> {
+        Ok(Self {
+            places: Places::find(schema)?,
+            batches: Vec::new(),
+            rows: 0,
+            earliest: None,
+            latest: None,
+            first_null_key: None,
+            oversized: None,
+            appended: None,
+            appended_rows: 0,
+        })
+    }
+
+    /// As [`new`](Self::new), of arrays of a struct type whose fields are the columns.
+    ///
+    /// # Errors
+    /// Also `Argument` for any other type.
+    pub fn of_type(data_type: &DataType) -> Result<Self> {
+        match data_type {
+            DataType::Struct(fields) => Self::new(&Schema::new(fields.clone())),
+            other => {
+                let found: String = other.to_string().chars().take(200).collect();
+                let reason = format!("arrays of {found} found, a table or record batch expected");
+                Err(Error::argument("data", reason))
+            }
+        }
+    }
+
+    /// As [`push`](Self::push), of an array of the type that was given to [`of_type`](Self::of_type).
+    ///
+    /// # Errors
+    /// Also `RecordRefused` for a row that is null as a whole, which is not the same as a record of nulls.
+    pub fn push_array(&mut self, array: &dyn Array) -> Result<()> {
+        let Some(rows) = array.as_struct_opt() else {
+            return Self::of_type(array.data_type()).map(drop);
+        };
+        if let Some(nulls) = rows.nulls().filter(|nulls| nulls.null_count() > 0) {
+            let null = (0..nulls.len()).find(|at| nulls.is_null(*at));
+            let row = self.rows + null.unwrap_or(0) as u64;
+            return Err(Error::new(ErrorKind::RecordRefused {
+                reason: format!("row {row} is null as a whole, not a row of nulls"),
+            }));
+        }
+        let schema = Arc::new(Schema::new(rows.fields().clone()));
+        let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &count)
+            .map_err(|error| Error::argument("data", format!("not valid Arrow data: {error}")))?;
+        self.push(&batch)
+    }
+
+    /// Adds the rows of `batch`, which has the schema that was given to [`new`](Self::new). Its buffers are held, not copied.
+    ///
+    /// # Errors
+    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, and for
+    /// a header without a key.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let first = self.rows;
+        let rows = Rows::take(batch, self.places, first)?;
+        let (mut earliest, mut latest) = (self.earliest, self.latest);
+        rows.timestamps(first, |row, timestamp| {
+            // -1 is none, to which no bound applies.
+            if timestamp >= 0 {
+                if earliest.is_none_or(|seen| timestamp < seen.timestamp) {
+                    earliest = Some(Seen { timestamp, row });
+                }
+                if latest.is_none_or(|seen| timestamp > seen.timestamp) {
+                    latest = Some(Seen { timestamp, row });
+                }
+            }
+        })?;
+        (self.earliest, self.latest) = (earliest, latest);
+        if self.first_null_key.is_none() {
+            self.first_null_key = rows.first_null_key().map(|at| first + at as u64);
+        }
+        self.rows += rows.len() as u64;
+        self.batches.push(rows);
+        Ok(())
+    }
+
+    /// Rows in all.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// After an error of [`append`](Self::append): how many rows, the first ones, are in the log, and where.
+    #[must_use]
+    pub const fn appended(&self) -> Option<(u64, AppendInfo)> {
+        match self.appended {
+            Some(info) => Some((self.appended_rows, info)),
+            None => None,
+        }
+    }
+
+    /// After the error that a record is too large: its row, counted from 0.
+    #[must_use]
+    pub const fn oversized(&self) -> Option<u64> {
+        self.oversized
+    }
+
+    /// Appends all rows, once, in as many batches as it takes; gives the first and the last offset, the greatest timestamp,
+    /// and the last append time. Without rows nothing is appended, and the offsets are -1.
+    ///
+    /// All rows are checked before the first is appended, so that what the data can have wrong leaves the log as it was. Each batch is then
+    /// appended whole or not at all. What can still end the work between two batches is the disk, an interruption, another thread that
+    /// closes the log or changes its settings: then the rows of [`appended`](Self::appended) stay. Batches that other threads
+    /// append meanwhile may stand between those of these rows.
+    ///
+    /// # Errors
+    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`: nothing was appended.
+    /// `Io`, `Closed`, `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
+    pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {
+        (self.oversized, self.appended, self.appended_rows) = (None, None, 0);
+        if options.batch_bytes == 0 {
+            return Err(Error::argument(
+                "batch_bytes",
+                "0 found, at least 1 expected",
+            ));
+        }
+        let (config, now) = self.check(log, options)?;
+        let codec = config.codec_for(options.codec);
+        let sizes = Sizes::new(&config, codec, options.batch_bytes);
+        self.check_sizes(log, &config, codec, sizes, now)?;
+        self.append_checked(log, options, sizes, now)?;
+        Ok(self.appended.unwrap_or(AppendInfo {
+            base_offset: -1,
+            last_offset: -1,
+            max_timestamp: -1,
+            log_append_time: -1,
+            duplicate: false,
+        }))
+    }
+
+    /// What the log says to the rows before they are encoded.
+    fn check(&self, log: &Log, options: &ArrowAppendOptions) -> Result<(LogConfig, i64)> {
+        let timestamps = self.earliest.zip(self.latest);
+        let bounds = timestamps.map(|(first, last)| (first.timestamp, last.timestamp));
+        let first_null_key = self.first_null_key.map(|row| row as i64);
+        log.check_records(bounds, first_null_key, options.append.leader_epoch)
+            .map_err(|error| match (error.kind(), timestamps) {
+                (
+                    &ErrorKind::InvalidTimestamp {
+                        timestamp,
+                        now,
+                        before,
+                        after,
+                        ..
+                    },
+                    Some((earliest, latest)),
+                ) => {
+                    let is_latest = timestamp == latest.timestamp;
+                    let row = if is_latest { latest.row } else { earliest.row };
+                    Error::new(ErrorKind::InvalidTimestamp {
+                        slot: row as i64,
+                        timestamp,
+                        now,
+                        before,
+                        after,
+                    })
+                }
+                _ => error,
+            })
+    }
+
+    /// Refuses a record that no batch can hold. Those that fit with certainty are only measured.
+    fn check_sizes(
+        &mut self,
+        log: &Log,
+        config: &LogConfig,
+        codec: Codec,
+        sizes: Sizes,
+        now: i64,
+    ) -> Result<()> {
+        let mut alone = Alone::new(config, codec)?;
+        let mut first = 0;
+        for rows in &self.batches {
+            log.check()?;
+            let mut headers = Vec::new();
+            for at in 0..rows.len() {
+                let row = rows.row(at, &mut headers);
+                if row.size_bound(&headers) <= sizes.target {
+                    continue;
+                }
+                log.check()?;
+                if let Err(error) = alone.check(&row, &headers, now, sizes.most) {
+                    self.oversized = Some(first + at as u64);
+                    return Err(error);
+                }
+            }
+            first += rows.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn append_checked(
+        &mut self,
+        log: &Log,
+        options: &ArrowAppendOptions,
+        sizes: Sizes,
+        now: i64,
+    ) -> Result<()> {
+        let unflushed = AppendOptions {
+            flush: false,
+            ..options.append
+        };
+        let mut batch = BatchBuilder::new(options.codec, Producer::default());
+        for rows in std::mem::take(&mut self.batches) {
+            let mut headers = Vec::new();
+            for at in 0..rows.len() {
+                let row = rows.row(at, &mut headers);
+                let size = batch.size_bytes() + row.size_bound(&headers);
+                if size > sizes.target && !batch.is_empty() {
+                    self.append_batch(log, &mut batch, &unflushed)?;
+                }
+                let timestamp = row.timestamp.unwrap_or(now);
+                batch.push(timestamp, row.key, row.value, &headers)?;
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.append_batch(log, &mut batch, &options.append)
+    }
+
+    fn append_batch(
+        &mut self,
+        log: &Log,
+        batch: &mut BatchBuilder,
+        options: &AppendOptions,
+    ) -> Result<()> {
+        log.check()?;
+        let rows = batch.len() as u64;
+        let info = log.append(batch, options)?;
+        self.appended_rows += rows;
+        self.appended = Some(match self.appended {
+            None => info,
+            Some(before) => AppendInfo {
+                base_offset: before.base_offset,
+                max_timestamp: before.max_timestamp.max(info.max_timestamp),
+                ..info
+            },
+        });
+        Ok(())
+    }
+}
+
+impl Sizes {
+    fn new(config: &LogConfig, codec: Codec, batch_bytes: usize) -> Self {
+        let most = config
+            .max_message_bytes()
+            .min(config.segment_bytes())
+            .max(0) as usize;
+        // Bytes that do not compress become a few more: frames of blocks of at least 16 KiB, and their ends.
+        let growth = if codec == Codec::None {
+            0
+        } else {
+            64 + most / 128
+        };
+        Self {
+            target: batch_bytes.min(most.saturating_sub(growth)),
+            most,
+        }
+    }
+}
+
+/// Finds out how large a batch of one record is as it is stored.
+struct Alone {
+    batch: BatchBuilder,
+    codec: Codec,
+    compressor: Compressor,
+    max_message_bytes: usize,
+}
+
+impl Alone {
+    fn new(config: &LogConfig, codec: Codec) -> Result<Self> {
+        let mut compressor = Compressor::new();
+        if codec != Codec::None {
+            compressor.set_level(codec, config.compression_level(codec))?;
+        }
+        Ok(Self {
+            batch: BatchBuilder::default(),
+            codec,
+            compressor,
+            max_message_bytes: config.max_message_bytes().max(0) as usize,
+        })
+    }
+
+    fn check(
+        &mut self,
+        row: &Row<'_>,
+        headers: &[Header<'_>],
+        now: i64,
+        most: usize,
+    ) -> Result<()> {
+        self.batch.clear();
+        let timestamp = row.timestamp.unwrap_or(now);
+        self.batch.push(timestamp, row.key, row.value, headers)?;
+        let stored = self
+            .batch
+            .finish(0, 0, None, self.codec, &mut self.compressor)?;
+        let size = stored.2.size_bytes;
+        if size <= most {
+            return Ok(());
+        }
+        let (size, maximum) = (size as u64, most as i64);
+        Err(Error::new(if size > self.max_message_bytes as u64 {
+            let maximum = self.max_message_bytes as i64;
+            ErrorKind::RecordTooLarge { size, maximum }
+        } else {
+            ErrorKind::RecordBatchTooLarge { size, maximum }
+        }))
+    }
+}

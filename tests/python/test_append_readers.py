@@ -1,0 +1,197 @@
+"""Readers beside a writer: in the same process, in threads, in other processes. They see whole batches, in order, and only more of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from writing import NOW, SMALL, Clock, coded, filled, offsets, running, values
+
+from offsetlog import Log, LogDir, OffsetLogError, Scan, open_cached
+
+WRITES = """
+import sys, time
+from offsetlog import Log
+log = Log.open(sys.argv[1], "a", {"internal.segment.bytes": 20_000, "segment.index.bytes": 1000, "index.interval.bytes": 100})
+print("ready", flush=True)
+number = 0
+while True:
+    size = number % 7 + 1
+    log.append_records([b"%d/%d/%d" % (number, at, size) + b"." * (number * 37 % 300) for at in range(size)], compression=[None, "lz4", "zstd"][number % 3])
+    number += 1
+    time.sleep(0.0005)
+"""
+
+
+def check_whole(found: list[bytes | None]) -> int:
+    """Records of batches: each batch is complete, and they follow each other; gives how many there were."""
+    at = batches = 0
+    while at < len(found):
+        number, first, size = map(int, (found[at] or b"").rstrip(b".").split(b"/"))
+        assert (number, first) == (batches, 0)
+        for place in range(size):
+            assert (found[at + place] or b"").startswith(b"%d/%d/%d" % (number, place, size))
+        at += size
+        batches += 1
+    return batches
+
+
+def test_another_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "orders-0"
+    with running(WRITES, path):
+        seen = 0
+        with Log.open(path) as follower:
+            while follower.log_end_offset < 10:
+                time.sleep(0.01)
+            for turn in range(10):
+                with Log.open(path) as reader:
+                    fresh = check_whole(values(reader))
+                    end = reader.log_end_offset
+                    assert reader.scan(stop=end).count() <= end
+                followed = check_whole(values(follower))
+                assert fresh >= seen
+                assert followed >= fresh
+                seen = followed
+                if turn % 5 == 0:
+                    table = follower.scan(columns=["offset", "value"]).to_arrow()
+                    assert table["offset"].to_pylist() == list(range(table.num_rows))
+                    assert check_whole(table["value"].to_pylist()) >= seen
+                    last = follower.log_end_offset - 1
+                    record = follower.get(last)
+                    assert record is not None
+                    assert record.offset == last
+                    assert follower.fetch(last).high_watermark > last
+        assert seen > 10
+        assert open_cached(path).log_end_offset > 0
+
+
+def test_threads_read_while_others_append(tmp_path: Path) -> None:
+    """Through the writing log itself and through readers of the same directory."""
+    path = tmp_path / "orders-0"
+    failures: list[BaseException] = []
+    stop = threading.Event()
+    with Log.open(path, "a", {"internal.segment.bytes": 3000, **SMALL}) as log:
+
+        def read(own: bool) -> None:
+            try:
+                seen = 0
+                while not stop.is_set():
+                    if own:
+                        found = values(log)
+                    else:
+                        with Log.open(path) as reader:
+                            found = values(reader)
+                    batches = check_whole(found)
+                    assert batches >= seen
+                    seen = batches
+                    # Another log may see bytes a moment before the writer calls them appended.
+                    if found and own:
+                        record = log.get(len(found) - 1)
+                        assert record is not None
+                        assert record.value == found[-1]
+            except BaseException as failure:  # noqa: BLE001  # the test's own thread raises it
+                failures.append(failure)
+
+        threads = [threading.Thread(target=read, args=(own,)) for own in (True, True, False)]
+        for thread in threads:
+            thread.start()
+        for number in range(300):
+            size = number % 4 + 1
+            log.append_records([b"%d/%d/%d" % (number, at, size) for at in range(size)])
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+        assert check_whole(values(log)) == 300
+
+
+def test_a_reader_follows_appends_rolls_and_new_starts(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    with Log.open(path, "a", clock=Clock()) as log, Log.open(path) as reader:
+        assert reader.log_end_offset == 6
+        log.append(b"more")
+        assert (reader.log_end_offset, values(reader)[-1]) == (7, b"more")
+        log.roll()
+        log.append(b"rolled")
+        assert (values(reader)[-1], len(reader.segments)) == (b"rolled", 2)
+        log.delete_records_before(2)
+        with Log.open(path) as fresh:
+            assert (fresh.log_start_offset, offsets(fresh)) == (2, [2, 3, 4, 5, 6, 7])
+        assert [record.value for record in reader.take([7, 6])] == [b"rolled", b"more"]
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_reader_survives_truncation(tmp_path: Path, segments: int) -> None:
+    """What was cut is gone; what stays is served, and what comes in its place."""
+    path = filled(tmp_path / "orders-0", 6, segments=segments)
+    with Log.open(path, "a", clock=Clock()) as log, Log.open(path) as reader:
+        before = iter(reader.scan())
+        next(before)
+        log.truncate_to(5)
+        assert offsets(log) == [0, 1, 2, 3]
+        log.append_as_follower(coded(b"other", base_offset=5, leader_epoch=1), leader_epoch=1)
+        with Log.open(path) as fresh:
+            assert offsets(fresh) == offsets(log) == [0, 1, 2, 3, 5]
+            assert values(fresh)[-1] == b"other"
+        assert [record.offset for record in reader.scan()] == [0, 1, 2, 3, 5]
+        found: list[int] = []
+        try:
+            found.extend(record.offset for record in before)
+        except (OffsetLogError, OSError):
+            # Cut under a scan that was under way: an error is an answer, wrong records are none.
+            assert found == list(range(1, len(found) + 1))
+        else:
+            assert found[:3] == [1, 2, 3]
+
+
+def test_a_reader_beside_truncation_to_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    with Log.open(path, "a", clock=Clock()) as log:
+        log.truncate_fully_and_start_at(100)
+        log.append(b"new world")
+        with Log.open(path) as reader:
+            assert (reader.log_start_offset, offsets(reader), values(reader)) == (100, [100], [b"new world"])
+            assert reader.offset_for_timestamp(NOW) is not None
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[tuple[Log, Log]]:
+    """A writer and a reader of one log with transactions under way."""
+    with Log.open(tmp_path / "orders-0", "a", SMALL, clock=Clock()) as log:
+        log.append(b"before")
+        log.append_records([b"t1"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append(b"after")
+        with Log.open(tmp_path / "orders-0") as reader:
+            yield log, reader
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_read_committed_beside_an_open_transaction(beside: tuple[Log, Log], commit: bool) -> None:
+    log, reader = beside
+
+    def committed(which: Log) -> list[bytes | None]:
+        return [record.value for record in which.scan(isolation_level="read_committed")]
+
+    for which in (log, reader):
+        assert which.last_stable_offset == 1
+        assert committed(which) == [b"before"]
+        assert values(which) == [b"before", b"t1", b"after"]
+        assert which.offset_for_timestamp(NOW, isolation_level="read_committed") is not None
+    log.append_marker(1, 0, commit=commit)
+    expected = [b"before", b"t1", b"after"] if commit else [b"before", b"after"]
+    for which in (log, reader):
+        assert which.last_stable_offset == 4
+        assert committed(which) == expected
+        assert [tuple(entry) for entry in which.fetch(0, isolation_level="read_committed").aborted] == ([] if commit else [(1, 1)])
+
+
+def test_splits_and_log_dirs_beside_a_writer(tmp_path: Path) -> None:
+    with Log.open(filled(tmp_path / "orders-0", 6, segments=3), "a", clock=Clock()) as log:
+        log.append(b"new")
+        assert Scan.over(log.splits(count=4)).count() == 13
+        with LogDir.open(tmp_path) as log_dir:
+            assert log_dir.scan().count() == 13
+            assert log_dir.log("orders", 0).log_end_offset == 13
