@@ -21,7 +21,7 @@ rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml C
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo test lint bench soak fuzz docs wheel clean
-.PHONY: need-test need-lint test-rust test-python test-broker test-spark test-spark40 brokers lock
+.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 brokers lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,7 @@ demo: .venv-demo/installed ## read a real broker's directories with Spark (under
 	@mkdir -p build/demo
 	@.venv-demo/bin/python examples/demo.py
 
-test: need-test test-rust test-python test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+test: need-test test-rust test-python test-oracle test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
 	@.ci/summary "make test"
 
 lint: need-lint .venv/installed ## formatting, lints, types, layers, features, shape of the tree
@@ -41,7 +41,7 @@ bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-soak: need-test .venv/installed ## the random tests at length: DURATION=30m
+soak: need-test .venv/installed build/oracle/oracle.jar ## the random tests at length: DURATION=30m
 	@.ci/soak $(DURATION)
 
 fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly)
@@ -76,6 +76,10 @@ test-rust: need-test
 test-python: need-test .venv/installed
 	$(say) "pytest tests/tidy tests/python"
 	@OFFSETLOG_SKIPS=$(skips)/test-python $(bin)/python -m pytest -q $(PYTEST) tests/tidy tests/python
+
+test-oracle: need-test .venv/installed build/oracle/oracle.jar
+	$(say) "pytest tests/oracle: beside Kafka's own storage layer"
+	@OFFSETLOG_SKIPS=$(skips)/test-oracle $(bin)/python -m pytest -q $(PYTEST) tests/oracle
 
 test-broker: need-test .venv/installed brokers
 	$(say) "pytest tests/broker: real brokers, $(broker_versions)"
@@ -127,6 +131,12 @@ build/brokers/%/.complete: tests/broker/java/pom.xml
 	$(say) "Kafka $*: a broker's jars, by Maven"
 	@rm -rf $(@D)
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -Dkafka.version=$* -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
+	@.ci/need java maven
+	$(say) "the oracle: Kafka's storage layer behind a line protocol"
+	@mvn -q -B -f tests/oracle/java/pom.xml package
 	@touch $@
 
 # Needs uv; run by whoever changes a file of requirements/*.in.

@@ -1,0 +1,84 @@
+"""Random histories: the same steps through offsetlog's public API and through Kafka's own storage layer, byte for byte.
+
+A failing one is made small, printed and kept: ``pytest tests/oracle --history SEED`` (or the file it names) replays it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from comparing import Arena
+from differences import KNOWN_OPEN
+from histories import History, history
+from kafka_log import ROOT
+from reports import SEED, STILL_OPEN
+from runner import play
+from shrink import shrunk
+
+pytestmark = pytest.mark.interop
+
+CHUNK = 40
+CHUNKS = 26
+TURN_CHUNKS = 8
+# Random seeds are for `make soak`; a run is to say the same every time.
+RANDOM_CHUNKS = int(os.environ.get("OFFSETLOG_RANDOM_CHUNKS", "0"))
+FAILED = ROOT / "build" / "oracle" / "failed"
+
+
+def found(one: History, arena: Arena) -> str | None:
+    """What is wrong with a history, made small."""
+    mismatch = play(one, arena)
+    if mismatch is None:
+        return None
+    small = shrunk(one, lambda smaller: play(smaller, arena) is not None)
+    FAILED.mkdir(parents=True, exist_ok=True)
+    file = FAILED / f"{'t' if one.turns else ''}{one.seed}.json"
+    small.save(file)
+    replay = f"replay: pytest tests/oracle --history {file.stem} (whole) or --history {file.relative_to(ROOT)} (small)"
+    return f"{replay}\n{mismatch}\n\nmade small:\n{small}\n{play(small, arena)}"
+
+
+def all_agree(seeds: range, arena: Arena, *, turns: bool = False) -> None:
+    """Runs a chunk of histories, and tells the first failing one whole, the others by their seeds."""
+    failed = []
+    for seed in seeds:
+        mismatch = play(history(seed, turns=turns), arena)
+        name = f"{'t' if turns else ''}{seed}"
+        if name in KNOWN_OPEN:
+            STILL_OPEN.append(f"{name}: {'differs' if mismatch else 'agrees now'}: {KNOWN_OPEN[name]}")
+        elif mismatch is not None:
+            failed.append(seed)
+    if failed:
+        told = found(history(failed[0], turns=turns), arena) or "it passed the second time"
+        pytest.fail(f"{len(failed)} of {len(seeds)} histories differ: seeds {failed}\n{told}", pytrace=False)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_histories(chunk: int, arena: Arena) -> None:
+    all_agree(range(chunk * CHUNK, (chunk + 1) * CHUNK), arena)
+
+
+@pytest.mark.parametrize("chunk", range(TURN_CHUNKS))
+def test_taking_turns(chunk: int, arena: Arena) -> None:
+    """Offsetlog and Kafka open one directory after each other, after clean and unclean ends, beside Kafka alone."""
+    all_agree(range(chunk * CHUNK, (chunk + 1) * CHUNK), arena, turns=True)
+
+
+if RANDOM_CHUNKS:
+
+    @pytest.mark.parametrize("chunk", range(RANDOM_CHUNKS))
+    def test_random_histories(chunk: int, arena: Arena) -> None:
+        first = int(os.environ[SEED]) + chunk * CHUNK
+        all_agree(range(first, first + CHUNK // 2), arena)
+        all_agree(range(first + CHUNK // 2, first + CHUNK), arena, turns=True)
+
+
+def test_given_history(arena: Arena, request: pytest.FixtureRequest) -> None:
+    given = str(request.config.getoption("history"))
+    seed = given.lstrip("t")
+    one = history(int(seed), turns=given.startswith("t")) if seed.isdigit() else History.load(Path(given))
+    told = found(one, arena)
+    if told is not None:
+        pytest.fail(told, pytrace=False)
