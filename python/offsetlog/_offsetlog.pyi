@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypedDict, final
+from typing import Any, Final, TypeAlias, final
 
 __all__ = [
     "COLUMNS",
@@ -167,21 +167,6 @@ class Log:
 _Info: TypeAlias = tuple[int, int, int, int, bool]
 _Headers: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
-class ReportFields(TypedDict):
-    """What a recovery found and did."""
-
-    clean: bool
-    dry_run: bool
-    cut: list[tuple[str, int, int, str, bool, str | None]]
-    kept: list[str]
-    rebuilt: list[tuple[str, str]]
-    tidied: list[str]
-    warnings: list[str]
-    segments_read: int
-    bytes_read: int
-    log_start_offset: int
-    log_end_offset: int
-
 @final
 class Appender:
     """A partition that is open for appending."""
@@ -245,7 +230,7 @@ class Appender:
     def recovery_point(self) -> int: ...
     def config(self) -> list[tuple[str, str]]: ...
     def set_config(self, pairs: Sequence[tuple[str, str]]) -> None: ...
-    def recovery_report(self) -> ReportFields: ...
+    def recovery_report(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
     def abandon(self) -> None: ...
 
@@ -269,7 +254,7 @@ def recover(
     max_batch_bytes: int,
     max_decompressed_bytes: int,
     max_open_files: int,
-) -> ReportFields: ...
+) -> dict[str, Any]: ...
 
 @final
 class LogDir:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
@@ -59,7 +59,7 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
     return report_of(_offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options))
 
 
-def report_of(native: _offsetlog.ReportFields) -> RecoveryReport:
+def report_of(native: dict[str, Any]) -> RecoveryReport:
     """Return the native report as the public value."""
     return RecoveryReport(
         cut=tuple(map(Cut._make, native["cut"])),
