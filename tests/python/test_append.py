@@ -22,6 +22,7 @@ from offsetlog._append import Appending, Writer
 # What this and the other files of appending call; a new method fails the test at the end until somebody tests it.
 TESTED = {
     "append",
+    "append_arrow",
     "append_as_follower",
     "append_batches",
     "append_marker",
