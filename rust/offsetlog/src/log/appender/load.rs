@@ -181,6 +181,8 @@ pub(super) fn assemble(
         clock: super::ClockHolder(Arc::clone(&options.clock)),
         closed: bases,
         active,
+        opened_with: settings,
+        made_with: BTreeMap::new(),
         epochs: loaded.epochs,
         producers: loaded.producers,
         snapshots: loaded.snapshots,

@@ -57,6 +57,7 @@ impl Appender {
         let now = self.now();
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
+            self.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.closed.split_off(kept);
             later.push(self.active.base_offset);
             for base in later {
@@ -83,9 +84,15 @@ impl Appender {
 
     /// Cuts a segment and makes it the active one.
     fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
+        // As in a broker a segment keeps what it was made with, also when the log's settings have changed since.
+        let mut settings = if base == self.active.base_offset {
+            self.active.settings()
+        } else {
+            self.made_with.remove(&base).unwrap_or(self.opened_with)
+        };
         let rule = Rule {
-            index_bytes: self.config.segment_index_bytes(),
-            index_interval: self.config.index_interval_bytes(),
+            index_bytes: settings.index_bytes,
+            index_interval: settings.index_interval,
         };
         let path = segment_path(&self.directory.path, base, ".log");
         let segment = rebuild::open(&self.directory, base, None)?;
@@ -128,7 +135,9 @@ impl Appender {
             tail::of_contents(&contents, base).contents
         };
         debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
-        let settings = self.settings(now);
+        if contents.size == 0 {
+            settings.created = now;
+        }
         self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
         self.active.touch()
     }
@@ -245,6 +254,7 @@ impl Appender {
         let now = self.now();
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
+        self.made_with.clear();
         for base in bases {
             self.doom_segment(base, now)?;
         }
