@@ -165,7 +165,6 @@ DIFFERENCES: tuple[Difference, ...] = tuple(value for value in dict(globals()).v
 
 # Histories (`t`: in turns) that differ in a corner that is known and not yet decided: run and told, but not failed.
 KNOWN_OPEN: dict[str, str] = {
-    "53": "killed after a clean opening, with the log start offset at the end: Kafka forgets a producer that a snapshot at that offset names",
     "240": "a follower's batch with a negative last offset delta: nothing is stored, and nothing refused",
 }
 

@@ -6,6 +6,7 @@
 
 mod append;
 mod companions;
+mod finish;
 mod flush;
 mod leftovers;
 mod load;

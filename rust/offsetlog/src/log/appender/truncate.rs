@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
-use super::load_producers::ProducerFiles;
+use super::load_producers::{ProducerFiles, Tracked, follow_log_start};
 use super::place::State;
 use super::rebuild::{self, Carried, Rule};
 use super::{Appender, companions, tail};
@@ -46,6 +46,8 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
+        // Those that are due would have gone before; what is read again now stays until the next time.
+        self.expire_producers(self.now());
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -122,10 +124,7 @@ impl Appender {
         let contents = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
             tail.contents
         } else {
-            let mut carried = Carried {
-                producers: ProducerStates::new(),
-                epochs: LeaderEpochs::default(),
-            };
+            let mut carried = Carried::new(LeaderEpochs::default());
             let contents = rebuild::survey(&self.directory, base, None, rule, &mut carried)?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
@@ -214,11 +213,16 @@ impl Appender {
             log_start: self.ends.log_start(),
             now,
             dry_run: false,
-            drop_stray: false,
             clean: false,
         };
-        (self.producers, self.last_snapshot) = files.rebuild(&mut self.snapshots, log_end)?;
-        Ok(())
+        let mut tracked = Tracked {
+            states: std::mem::replace(&mut self.producers, ProducerStates::new()),
+            last_snapshot: self.last_snapshot,
+        };
+        let rebuilt = files.rebuild(&mut self.snapshots, &mut tracked, log_end);
+        self.producers = tracked.states;
+        self.last_snapshot = tracked.last_snapshot;
+        rebuilt
     }
 
     /// Takes all records away and goes on at `offset`, as a follower does whose leader has nothing older.
@@ -301,11 +305,7 @@ impl Appender {
         if self.epochs != before {
             self.write_epochs()?;
         }
-        self.producers.complete_until(offset);
-        if self.producers.end_offset() < offset {
-            self.producers.set_end_offset(offset);
-        }
-        self.last_snapshot = self.snapshots.last().copied().unwrap_or(offset);
+        self.last_snapshot = follow_log_start(&mut self.producers, &self.snapshots, offset);
         self.publish(self.log_end());
         self.save_point()?;
         Ok(true)
