@@ -1,0 +1,3 @@
+//! A disk in front of another one that fails chosen calls.
+#[derive(Debug)]
+pub struct FaultDisk;
