@@ -18,6 +18,7 @@
 
 pub mod batch;
 pub mod check;
+pub mod crash;
 pub mod fault;
 pub mod files;
 pub mod model;
