@@ -20,8 +20,8 @@ pub struct Model {
     pub acknowledged: usize,
     /// How many of them a flush covered.
     pub durable: usize,
-    /// The history that a truncation or a failed append may have left as it was.
-    pub other: Option<Vec<Batch>>,
+    /// Histories that a truncation under way, or a call that failed, may have left.
+    pub others: Vec<Vec<Batch>>,
     /// Histories before truncations that no flush covered.
     pub older: Vec<Vec<Batch>>,
     /// Log start offsets that may be found.
@@ -48,12 +48,12 @@ impl Model {
 
     /// An append begins.
     pub fn appending(&mut self, batches: &[Batch]) {
-        self.other = None;
         self.current.extend_from_slice(batches);
     }
 
     /// It returned.
     pub fn appended(&mut self) {
+        self.others.clear();
         self.acknowledged = self.current.len();
         if let Some(batch) = self.current.last() {
             self.next = batch.last + 1;
@@ -67,16 +67,15 @@ impl Model {
 
     /// It failed, and what it had may be found or not.
     pub fn unknown(&mut self) {
-        let with = self.current.clone();
+        self.others.push(self.current.clone());
         self.refused();
-        self.other = Some(with);
     }
 
     /// A flush returned, or a close.
     pub fn flushed(&mut self) {
         self.durable = self.acknowledged;
         self.older.clear();
-        self.other = None;
+        self.others.clear();
     }
 
     /// A truncation begins.
@@ -88,14 +87,14 @@ impl Model {
         if before.len() > self.current.len() {
             self.older.push(before.clone());
         }
-        self.other = Some(before);
+        self.others.push(before);
         let log_start = self.log_start();
         self.log_starts = vec![log_start, log_start.min(offset)];
     }
 
     /// It returned.
     pub fn truncated(&mut self, offset: i64) {
-        self.other = None;
+        self.others.clear();
         self.next = self.next.min(offset);
         self.log_starts = vec![self.log_start()];
     }
@@ -111,6 +110,16 @@ impl Model {
         self.log_starts = vec![self.log_start()];
     }
 
+    /// The log was opened again and holds this, which was checked.
+    pub fn adopt(&mut self, found: Vec<Batch>, log_start: i64, log_end: i64) {
+        self.acknowledged = found.len();
+        self.durable = self.durable.min(found.len());
+        self.current = found;
+        self.others.clear();
+        self.log_starts = vec![log_start];
+        self.next = log_end;
+    }
+
     /// Compares what was found: F1, F2, F3, F4 and F5.
     ///
     /// # Errors
@@ -120,11 +129,11 @@ impl Model {
             return Err(format!("F1: log start {log_start} found, one of {:?} expected", self.log_starts));
         }
         let older: &[Vec<Batch>] = if end == End::Power { &self.older } else { &[] };
-        let mut legal = std::iter::once(&self.current).chain(&self.other).chain(older);
+        let mut legal = std::iter::once(&self.current).chain(&self.others).chain(older);
         if !legal.any(|legal| legal.starts_with(found)) {
             return Err(format!(
-                "F2, F3, F4: no prefix of what was appended.\n  found {found:?}\n  legal {:?}\n  other {:?}\n  older {older:?}",
-                self.current, self.other
+                "F2, F3, F4: no prefix of what was appended.\n  found {found:?}\n  legal {:?}\n  others {:?}\n  older {older:?}",
+                self.current, self.others
             ));
         }
         let count = match end {

@@ -23,7 +23,9 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+/// A number or word given in the environment.
+#[must_use]
+pub fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 

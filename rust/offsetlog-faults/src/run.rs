@@ -1,7 +1,8 @@
 //! Runs a script on a disk and tells the model.
 
 use crate::batch::{Batch, Row, encode};
-use crate::model::Model;
+use crate::files::{batches, segments};
+use crate::model::{End, Model};
 use crate::script::{Script, Step};
 use crate::sim::{SimDisk, World};
 use offsetlog::disk::Disk;
@@ -148,14 +149,11 @@ impl Run {
         };
         let options = options(Arc::clone(&self.disk), &self.clock);
         let log = Log::open_for_append(PARTITION, &options, &write)?;
-        let end = log.log_end_offset()?;
-        let after = self.model.current.last().map_or(0, |batch| batch.last + 1);
-        // A truncation inside a batch leaves a gap behind the last one, which opening does not know of.
-        if end == self.model.next || end == after.max(self.model.log_start()) {
-            self.model.next = end;
-        } else {
-            let next = self.model.next;
-            self.broken = Some(format!("opened again, the log ends at {end}; {after} or {next} expected"));
+        let (log_start, log_end) = (log.log_start_offset()?, log.log_end_offset()?);
+        let found = self.sim.look(|world| batches(&segments(world, Self::partition())));
+        match self.model.check(End::Process, &found, log_start, log_end) {
+            Ok(()) => self.model.adopt(found, log_start, log_end),
+            Err(error) => self.broken = Some(format!("opened again: {error}")),
         }
         self.log = Some(log);
         self.mark();
@@ -295,7 +293,8 @@ impl Run {
         batches: &[Batch],
         append: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let next = self.model.next;
+        let end = |run: &Self| run.log.as_ref().and_then(|log| log.log_end_offset().ok());
+        let before = end(self);
         self.model.appending(batches);
         self.mark();
         let done = append(self);
@@ -303,10 +302,10 @@ impl Run {
             self.model.appended();
         } else {
             // The log itself says whether the batch is in.
-            let end = self.log.as_ref().and_then(|log| log.log_end_offset().ok());
-            match end {
-                Some(end) if end != next => self.model.appended(),
-                _ => self.model.unknown(),
+            if before.is_some() && end(self).is_some_and(|end| Some(end) != before) {
+                self.model.appended();
+            } else {
+                self.model.unknown();
             }
         }
         self.mark();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-pub use world::{Change, Choice, Cut, Fill, Inode, Names, Node, World};
+pub use world::{Change, Choice, Cut, Fill, Inode, Name, Names, Node, World, name};
 
 /// Linux's numbers.
 const ENOENT: i32 = 2;
@@ -111,12 +111,9 @@ impl SimDisk {
         self.0.locks().len()
     }
 
-    /// Makes the next changes of a file fail to reach the disk: a failed sync. What was not synced is lost, and reads still show it.
-    pub fn fail_sync(&self, path: &Path) {
-        let mut state = self.0.lock();
-        if let Some(Node::File(inode)) = state.world.node(path) {
-            state.change(Change::FailedSync { inode });
-        }
+    /// A sync of a file fails: what was not synced is lost, and reads still show it.
+    pub fn fail_sync(&self, file: FileStat) {
+        self.0.lock().change(Change::FailedSync { inode: file.id.1 });
     }
 }
 
@@ -165,7 +162,7 @@ impl State {
         self.directory(path.parent().unwrap_or(Path::new("/")))?;
         let inode = self.world.next_inode();
         self.change(Change::Create {
-            path: path.to_path_buf(),
+            path: name(path),
             inode,
         });
         Ok(inode)
@@ -214,11 +211,16 @@ impl Disk for SimDisk {
             (None, _) => state.create(path)?,
         };
         drop(state);
-        self.0.handles.fetch_add(1, Ordering::SeqCst);
-        Ok(Arc::new(SimFile {
-            disk: Arc::clone(&self.0),
-            inode,
-        }))
+        Ok(Arc::new(SimFile::new(&self.0, inode, true)))
+    }
+
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        let inode = self.0.enter().file(path)?.ok_or_else(|| error(ENOENT))?;
+        Ok(Some(Arc::new(SimFile::new(&self.0, inode, false))))
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        Some(u128::from(self.0.enter().world.boots()))
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
@@ -235,7 +237,7 @@ impl Disk for SimDisk {
         missing.reverse();
         for directory in missing {
             state.change(Change::MakeDirectory {
-                path: directory.to_path_buf(),
+                path: name(directory),
             });
         }
         state.directory(path)
@@ -249,8 +251,8 @@ impl Disk for SimDisk {
         state.file(to)?;
         state.directory(to.parent().unwrap_or(Path::new("/")))?;
         state.change(Change::Rename {
-            from: from.to_path_buf(),
-            to: to.to_path_buf(),
+            from: name(from),
+            to: name(to),
             inode,
         });
         Ok(())
@@ -262,7 +264,7 @@ impl Disk for SimDisk {
             return Err(error(ENOENT));
         };
         state.change(Change::Unlink {
-            path: path.to_path_buf(),
+            path: name(path),
             inode,
         });
         Ok(())
@@ -272,7 +274,7 @@ impl Disk for SimDisk {
         let mut state = self.0.enter();
         state.directory(path)?;
         state.change(Change::SyncDirectory {
-            path: path.to_path_buf(),
+            path: name(path),
         });
         Ok(())
     }
@@ -334,6 +336,7 @@ impl Drop for SimLock {
 struct SimFile {
     disk: Arc<Shared>,
     inode: u64,
+    cached: bool,
 }
 
 impl Drop for SimFile {
@@ -343,20 +346,13 @@ impl Drop for SimFile {
 }
 
 impl SimFile {
-    fn read(&self, buffer: &mut [u8], position: u64, cached: bool) -> usize {
-        let state = self.disk.enter();
-        let inode = state.world.inode(self.inode);
-        let past_the_cache;
-        let bytes = if cached {
-            inode.cached()
-        } else {
-            past_the_cache = inode.uncached();
-            &past_the_cache
-        };
-        let begin = bytes.len().min(position as usize);
-        let count = buffer.len().min(bytes.len() - begin);
-        buffer[..count].copy_from_slice(&bytes[begin..begin + count]);
-        count
+    fn new(disk: &Arc<Shared>, inode: u64, cached: bool) -> Self {
+        disk.handles.fetch_add(1, Ordering::SeqCst);
+        Self {
+            disk: Arc::clone(disk),
+            inode,
+            cached,
+        }
     }
 
     fn change(&self, change: Change) -> io::Result<()> {
@@ -371,7 +367,19 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        Ok(self.read(buffer, position, true))
+        let state = self.disk.enter();
+        let inode = state.world.inode(self.inode);
+        let past_the_cache;
+        let bytes = if self.cached {
+            inode.cached()
+        } else {
+            past_the_cache = inode.uncached();
+            &past_the_cache
+        };
+        let begin = bytes.len().min(position as usize);
+        let count = buffer.len().min(bytes.len() - begin);
+        buffer[..count].copy_from_slice(&bytes[begin..begin + count]);
+        Ok(count)
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
@@ -394,11 +402,17 @@ impl DiskFile for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.change(Change::Sync { inode: self.inode })
+        self.change(Change::Sync {
+            inode: self.inode,
+            times: false,
+        })
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.change(Change::Sync { inode: self.inode })
+        self.change(Change::Sync {
+            inode: self.inode,
+            times: true,
+        })
     }
 
     fn map(&self, _size: u64) -> Option<Map> {

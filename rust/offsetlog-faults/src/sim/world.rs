@@ -3,8 +3,27 @@
 
 use offsetlog::disk::FileStat;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::ops::Bound;
 use std::sync::Arc;
+
+/// A whole path: comparing paths part by part would be most of what a test does.
+pub type Name = Arc<str>;
+
+/// The name that a path is.
+#[must_use]
+pub fn name(path: &Path) -> Name {
+    Name::from(text(path))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn parent(name: &str) -> Option<&str> {
+    let (parent, _) = name.rsplit_once('/')?;
+    Some(if parent.is_empty() { "/" } else { parent })
+}
 
 /// Bytes that reach a disk together.
 pub(super) const SECTOR: usize = 512;
@@ -44,17 +63,17 @@ pub enum Node {
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields say what they are")]
 pub enum Change {
-    Create { path: PathBuf, inode: u64 },
-    MakeDirectory { path: PathBuf },
-    Rename { from: PathBuf, to: PathBuf, inode: u64 },
-    Unlink { path: PathBuf, inode: u64 },
+    Create { path: Name, inode: u64 },
+    MakeDirectory { path: Name },
+    Rename { from: Name, to: Name, inode: u64 },
+    Unlink { path: Name, inode: u64 },
     Write { inode: u64, position: usize, bytes: Arc<[u8]> },
     SetLen { inode: u64, size: usize },
-    /// Bytes and length are on the disk.
-    Sync { inode: u64 },
+    /// Bytes and length are on the disk, and the time of the last change if `times`.
+    Sync { inode: u64, times: bool },
     /// A sync that failed: what was not on the disk never gets there, and is read all the same.
     FailedSync { inode: u64 },
-    SyncDirectory { path: PathBuf },
+    SyncDirectory { path: Name },
 }
 
 /// A file as it was after one unsynced change.
@@ -84,12 +103,13 @@ pub struct Inode {
 pub struct World {
     rule: Names,
     inodes: BTreeMap<u64, Inode>,
-    names: BTreeMap<PathBuf, Node>,
-    durable_names: BTreeMap<PathBuf, Node>,
+    names: BTreeMap<Name, Node>,
+    durable_names: BTreeMap<Name, Node>,
     unsynced_names: Vec<Change>,
-    directories: BTreeMap<PathBuf, u64>,
+    directories: BTreeMap<Name, u64>,
     ticks: u64,
     inode: u64,
+    boots: u64,
 }
 
 /// What of one file a crash leaves.
@@ -135,7 +155,7 @@ impl Inode {
     #[must_use]
     pub fn uncached(&self) -> Vec<u8> {
         let mut after = self.clone();
-        after.sync();
+        after.sync(true);
         let mut bytes = after.durable.as_ref().clone();
         bytes.resize(self.cached.len(), 0);
         bytes
@@ -151,7 +171,7 @@ impl Inode {
         });
     }
 
-    fn sync(&mut self) {
+    fn sync(&mut self, times: bool) {
         let chosen = |inode: &Self, sector: usize| {
             inode
                 .versions
@@ -161,7 +181,9 @@ impl Inode {
         };
         let size = self.cached.len();
         self.durable = Arc::new(self.mix(size, Fill::Zeros, 0, |sector| chosen(self, sector)));
-        self.durable_modified = self.modified;
+        if times {
+            self.durable_modified = self.modified;
+        }
         self.versions.clear();
     }
 
@@ -202,7 +224,9 @@ impl Inode {
 
     fn after(&self, choice: Choice, fill: Fill, rng: &mut fastrand::Rng) -> (Vec<u8>, u64) {
         if self.versions.is_empty() {
-            return (self.durable.as_ref().clone(), self.durable_modified);
+            let is_new = choice != Choice::Durable && rng.bool();
+            let modified = if is_new { self.modified } else { self.durable_modified };
+            return (self.durable.as_ref().clone(), modified);
         }
         let seed = rng.u64(..);
         let last = self.versions.len();
@@ -271,15 +295,16 @@ impl World {
         let mut world = Self {
             rule,
             inodes: BTreeMap::new(),
-            names: BTreeMap::from([(PathBuf::from("/"), Node::Directory)]),
+            names: BTreeMap::from([(Name::from("/"), Node::Directory)]),
             durable_names: BTreeMap::new(),
             unsynced_names: Vec::new(),
             directories: BTreeMap::new(),
             ticks: 0,
             inode: 1,
+            boots: 1,
         };
         for directory in directories {
-            world.names.insert(PathBuf::from(directory), Node::Directory);
+            world.names.insert(Name::from(*directory), Node::Directory);
         }
         world.durable_names = world.names.clone();
         world
@@ -288,14 +313,14 @@ impl World {
     /// Puts a file on the disk.
     pub fn put(&mut self, path: &str, bytes: &[u8]) {
         let inode = self.next_inode();
-        let path = PathBuf::from(path);
+        let path = Name::from(path);
         self.apply(&Change::Create { path, inode });
         self.apply(&Change::Write {
             inode,
             position: 0,
             bytes: bytes.into(),
         });
-        self.apply(&Change::Sync { inode });
+        self.apply(&Change::Sync { inode, times: true });
         self.durable_names = self.names.clone();
         self.unsynced_names.clear();
     }
@@ -309,7 +334,7 @@ impl World {
     /// What stands under a name.
     #[must_use]
     pub fn node(&self, path: &Path) -> Option<Node> {
-        self.names.get(path).copied()
+        self.names.get(text(path)).copied()
     }
 
     /// A file by its number.
@@ -329,10 +354,12 @@ impl World {
 
     /// What is in a directory.
     pub fn children(&self, directory: &Path) -> impl Iterator<Item = (&str, Node)> {
-        let found = self.names.iter().filter_map(move |(path, &node)| {
-            let name = path.strip_prefix(directory).ok()?;
-            let name = name.to_str().filter(|name| !name.is_empty() && !name.contains('/'))?;
-            Some((name, node))
+        let front = format!("{}/", text(directory).trim_end_matches('/'));
+        let above = format!("{}0", front.trim_end_matches('/'));
+        let range = (Bound::Excluded(front.as_str()), Bound::Excluded(above.as_str()));
+        let found = self.names.range::<str, _>(range).filter_map(|(path, &node)| {
+            let name = path.get(front.len()..)?;
+            (!name.is_empty() && !name.contains('/')).then_some((name, node))
         });
         found.collect::<Vec<_>>().into_iter()
     }
@@ -340,7 +367,7 @@ impl World {
     /// Every file with its bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.names.iter().filter_map(|(path, node)| match node {
-            Node::File(inode) => Some((path.as_path(), self.inode(*inode).cached())),
+            Node::File(inode) => Some((Path::new(path.as_ref()), self.inode(*inode).cached())),
             Node::Directory => None,
         })
     }
@@ -361,7 +388,7 @@ impl World {
         match self.node(path)? {
             Node::File(inode) => Some(self.stat_inode(inode)),
             Node::Directory => {
-                let modified = self.directories.get(path).copied().unwrap_or(0);
+                let modified = self.directories.get(text(path)).copied().unwrap_or(0);
                 Some(stat(4096, modified, u64::MAX))
             }
         }
@@ -419,7 +446,7 @@ impl World {
                 file.lost.retain(|&sector| (sector + 1) * SECTOR <= *size);
                 file.change(whole, before.min(*size)..before.max(*size), ticks);
             }
-            Change::Sync { inode } => self.file(*inode).sync(),
+            Change::Sync { inode, times } => self.file(*inode).sync(*times),
             Change::FailedSync { inode } => self.file(*inode).fail_sync(),
             Change::SyncDirectory { path } => self.sync_directory(path),
         }
@@ -432,12 +459,12 @@ impl World {
     fn rename(&mut self, change: &Change) {
         apply_name(&mut self.names, change);
         for directory in directories_of(change) {
-            self.directories.insert(directory.to_path_buf(), self.ticks);
+            self.directories.insert(Name::from(directory), self.ticks);
         }
         self.unsynced_names.push(change.clone());
     }
 
-    fn sync_directory(&mut self, path: &Path) {
+    fn sync_directory(&mut self, path: &str) {
         let is_here = |change: &Change| directories_of(change).contains(&path);
         match self.rule {
             Names::Journal => {
@@ -521,11 +548,18 @@ impl World {
             });
             world.durable_names = world.names.clone();
             world.unsynced_names.clear();
+            world.boots += 1;
         }
         world
     }
 
-    fn names_after(&self, cut: Cut, rng: &mut fastrand::Rng) -> BTreeMap<PathBuf, Node> {
+    /// How often the machine was started.
+    #[must_use]
+    pub const fn boots(&self) -> u64 {
+        self.boots
+    }
+
+    fn names_after(&self, cut: Cut, rng: &mut fastrand::Rng) -> BTreeMap<Name, Node> {
         let mut names = self.durable_names.clone();
         let count = self.unsynced_names.len();
         let prefix = match cut {
@@ -549,21 +583,23 @@ impl World {
 }
 
 /// Directories whose names a change changes.
-fn directories_of(change: &Change) -> Vec<&Path> {
+fn directories_of(change: &Change) -> Vec<&str> {
     match change {
         Change::Create { path, .. }
         | Change::MakeDirectory { path }
-        | Change::Unlink { path, .. } => path.parent().into_iter().collect(),
-        Change::Rename { from, to, .. } => from.parent().into_iter().chain(to.parent()).collect(),
+        | Change::Unlink { path, .. } => parent(path).into_iter().collect(),
+        Change::Rename { from, to, .. } => parent(from).into_iter().chain(parent(to)).collect(),
         _ => Vec::new(),
     }
 }
 
-fn apply_name(names: &mut BTreeMap<PathBuf, Node>, change: &Change) {
-    let mut add = |path: &PathBuf, node: Node| {
+fn apply_name(names: &mut BTreeMap<Name, Node>, change: &Change) {
+    let mut add = |path: &Name, node: Node| {
         // Of any subset a name in a directory needs the directory.
-        for above in path.ancestors().skip(1) {
-            names.entry(above.to_path_buf()).or_insert(Node::Directory);
+        let mut above = parent(path);
+        while let Some(directory) = above.filter(|directory| !names.contains_key(*directory)) {
+            names.insert(Name::from(directory), Node::Directory);
+            above = parent(directory);
         }
         names.insert(path.clone(), node);
     };
