@@ -15,6 +15,9 @@ pub use lock::Lock;
 pub use map::Map;
 pub use real::{RealDisk, wall_clock};
 
+/// What reads past the cache are aligned to, in memory and in the file.
+pub const UNCACHED_ALIGNMENT: usize = 4096;
+
 /// A directory's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -85,6 +88,16 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// The system's; `InvalidInput` for what is not a regular file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens a regular file for reading past the system's cache, so that what is read is what the disk holds: buffers, positions and
+    /// lengths are multiples of [`UNCACHED_ALIGNMENT`]. `None` where that cannot be had.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>>;
+
+    /// Changes with each start of the machine, after which no cache holds what the disk does not; `None` where it is not known.
+    fn boot_id(&self) -> Option<u128>;
 
     /// Looks at a file or directory without opening it.
     ///

@@ -22,6 +22,7 @@ struct Inner {
     position: Option<u64>,
     offset: Option<i64>,
     advice: Option<&'static str>,
+    appended: bool,
 }
 
 /// What is wrong.
@@ -312,6 +313,7 @@ impl Error {
             position: None,
             offset: None,
             advice: None,
+            appended: false,
         }))
     }
 
@@ -355,6 +357,19 @@ impl Error {
     pub(crate) fn advise(mut self, advice: &'static str) -> Self {
         self.0.advice.get_or_insert(advice);
         self
+    }
+
+    /// Says that the records were appended and only their flush failed.
+    pub(crate) fn after_append(mut self) -> Self {
+        self.0.appended = true;
+        self
+    }
+
+    /// Whether the records of the append that failed are in the log all the same: they were written, and making them durable failed.
+    /// They are read and may survive, but nothing is promised.
+    #[must_use]
+    pub fn is_appended(&self) -> bool {
+        self.0.appended
     }
 
     /// What is wrong.

@@ -16,6 +16,7 @@ mod place;
 mod rebuild;
 mod recover;
 mod roll;
+mod settle;
 mod tail;
 mod truncate;
 mod validate;
@@ -39,6 +40,7 @@ use validate::Workshop;
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, RecoverOptions, RecoveryReport, recover};
 
+pub(super) use flush::Commit;
 pub(super) use load::open;
 pub(super) use place::{LOCK_FILE, STATE_FILE, is_log_dir, read_state};
 
@@ -79,6 +81,14 @@ pub(crate) struct Appender {
     doomed: Vec<(i64, PathBuf)>,
     flusher: Flusher,
     last_flush: i64,
+    /// When the recovery point was last written down.
+    last_checkpoint: i64,
+    /// A setting wants what was appended to be flushed.
+    flush_due: bool,
+    /// A truncation is not durable yet.
+    unsynced: bool,
+    /// Files were made, renamed or removed since the directory was synced.
+    names_changed: bool,
     last_expiry: i64,
     report: RecoveryReport,
     poisoned: Option<String>,
@@ -140,7 +150,7 @@ impl Appender {
         Some((floor.map_or(epoch, |entry| entry.epoch), end))
     }
 
-    fn log_end(&self) -> i64 {
+    pub(super) fn log_end(&self) -> i64 {
         self.ends.log_end()
     }
 

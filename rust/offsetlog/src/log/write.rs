@@ -1,7 +1,7 @@
 //! The verbs that write, on a log that was opened for appending.
 
 use super::appender::{
-    self, AppendInfo, AppendOptions, AppendOrigin, Appender, MarkerOptions, RecoveryReport,
+    self, AppendInfo, AppendOptions, AppendOrigin, Appender, Commit, MarkerOptions, RecoveryReport,
     WriteOptions,
 };
 use super::{Log, OpenOptions};
@@ -9,7 +9,8 @@ use crate::batch_builder::BatchBuilder;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use std::path::Path;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 impl Log {
     /// Opens the partition directory `path` for appending and makes it if it is missing.
@@ -120,20 +121,69 @@ impl Log {
         flush: bool,
         append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
     ) -> Result<AppendInfo> {
-        let mut appender = self.appender()?;
-        let info = append(&mut appender)?;
-        if flush {
-            appender.flush()?;
+        let (info, end, due, interval) = {
+            let mut appender = self.appender()?;
+            let info = append(&mut appender)?;
+            let due = appender.take_flush_due() || flush;
+            (info, appender.log_end(), due, appender.config().flush_ms())
+        };
+        if due {
+            self.commit(Some(end)).map_err(Error::after_append)?;
+        } else if interval < i64::MAX {
+            self.flush_within(interval)?;
         }
         Ok(info)
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes everything below `end` durable, or with `None` everything so far. Callers at the same time share one sync.
+    fn commit(&self, end: Option<i64>) -> Result<()> {
+        let flusher = self.appender()?.flusher().clone();
+        loop {
+            let commit = self.appender()?.begin_commit(end)?;
+            match commit {
+                Commit::Done => return Ok(()),
+                Commit::Lead(job) => return flusher.commit(&job),
+                Commit::Follow => flusher.wait_for_commit(),
+            }
+        }
+    }
+
+    /// Has a thread flush the log when `flush.ms` are over, unless one waits for that already.
+    fn flush_within(&self, interval: i64) -> Result<()> {
+        let flusher = self.appender()?.flusher().clone();
+        let wait = Duration::from_millis(interval.max(0) as u64);
+        let Some(due) = Instant::now().checked_add(wait) else {
+            return Ok(());
+        };
+        if !flusher.set_alarm(due) {
+            return Ok(());
+        }
+        let log = Arc::downgrade(&self.0);
+        let waiting = flusher.clone();
+        let started = std::thread::Builder::new()
+            .name("offsetlog-flush".to_owned())
+            .spawn(move || {
+                if waiting.await_alarm()
+                    && let Some(inner) = log.upgrade()
+                {
+                    // A failure ends the appending, which the next caller is told.
+                    let _ = Self(inner).commit(None);
+                }
+            });
+        if started.is_err() {
+            // No thread to be had: the caller does it.
+            flusher.drop_alarm();
+            return self.commit(None).map_err(Error::after_append);
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable, and every truncation. Callers at the same time share one sync.
     ///
     /// # Errors
     /// `Io`, after which nothing more can be appended until the log is opened again.
     pub fn flush(&self) -> Result<()> {
-        self.appender()?.flush()
+        self.commit(None)
     }
 
     /// Closes the active segment and begins a new one; an empty one stays. Gives the active segment's base offset.

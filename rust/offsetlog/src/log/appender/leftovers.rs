@@ -194,6 +194,7 @@ impl Appender {
         let target = std::path::PathBuf::from(target);
         match self.directory.disk.rename(&path, &target) {
             Ok(()) => {
+                self.names_changed = true;
                 let due = now.saturating_add(self.config.file_delete_delay_ms());
                 self.doomed.push((due, target));
                 Ok(())

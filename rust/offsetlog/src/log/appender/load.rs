@@ -9,6 +9,7 @@ use super::load_producers::ProducerFiles;
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
 use super::rebuild::{self, Carried, Contents, Rule};
 use super::recover::RecoveryReport;
+use super::settle;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
 use crate::config::LogConfig;
@@ -189,6 +190,11 @@ pub(super) fn assemble(
         doomed: Vec::new(),
         flusher: super::Flusher::default(),
         last_flush: now,
+        last_checkpoint: now,
+        flush_due: false,
+        // What an earlier writer did last may not have reached the disk.
+        unsynced: !loaded.report.clean,
+        names_changed: true,
         last_expiry: now,
         started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
         report: loaded.report,
@@ -358,6 +364,9 @@ impl Loading<'_> {
                 .partition_point(|&base| base <= self.terms.start.recovery_point)
                 .saturating_sub(1)
         };
+        if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
+            settle::settle(&mut self, bases.get(from..).unwrap_or(&[]))?;
+        }
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;
         let mut chain_end = None;

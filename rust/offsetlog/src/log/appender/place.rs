@@ -34,6 +34,9 @@ pub(super) struct Start {
     /// A writer of ours closed the log, and the segment with this base offset is as it left it: a clean end, if that is still the
     /// last one.
     pub(super) own: Option<i64>,
+    /// A writer of ours ended since the machine was started without closing the log: the system's cache may show what a disk that
+    /// failed does not hold.
+    pub(super) same_boot: bool,
     /// The log start offset is the one that a writer of ours noted.
     pub(super) noted_by_us: bool,
     pub(super) recovery_point: i64,
@@ -54,6 +57,8 @@ pub(crate) struct State {
     pub(crate) recovery_point: i64,
     pub(crate) log_start: i64,
     clean: Option<CleanMark>,
+    /// When the machine was started on which a writer has the log open, or had it when it ended.
+    boot: Option<u128>,
 }
 
 /// A partition's place and how it is marked.
@@ -106,11 +111,14 @@ impl Place {
             .and_then(|state| state.clean)
             .filter(|&mark| self.matches(mark))
             .map(|mark| mark.active_base);
+        let boot = state.and_then(|state| state.boot);
+        let same_boot = boot.is_some() && boot == self.disk().boot_id();
         let Some(log_dir) = &self.log_dir else {
             let state = state.unwrap_or_default();
             return Ok(Start {
                 clean: false,
                 own,
+                same_boot,
                 noted_by_us: true,
                 recovery_point: state.recovery_point,
                 log_start_offset: state.log_start,
@@ -132,6 +140,7 @@ impl Place {
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         Ok(Start {
             own,
+            same_boot,
             noted_by_us: false,
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
@@ -156,6 +165,7 @@ impl Place {
             recovery_point,
             log_start,
             clean: None,
+            boot: self.disk().boot_id(),
         })?;
         if let Some(log_dir) = self.log_dir.clone() {
             self.leave_marker(&log_dir)?;
@@ -225,7 +235,8 @@ impl Place {
         first_base: i64,
     ) -> Result<()> {
         let Some(log_dir) = &self.log_dir else {
-            return self.write_state(&state);
+            let boot = self.disk().boot_id();
+            return self.write_state(&State { boot, ..state });
         };
         let _shared = self.share(log_dir)?;
         let lines = [
@@ -390,6 +401,7 @@ impl State {
             recovery_point,
             log_start,
             clean: None,
+            boot: None,
         }
     }
 
@@ -406,6 +418,9 @@ impl State {
                 mark.active_base, mark.size, mark.modified_ns
             );
         }
+        if let Some(boot) = self.boot {
+            let _ = writeln!(text, "boot: {boot:032x}");
+        }
         text
     }
 
@@ -421,21 +436,25 @@ impl State {
         };
         let recovery_point = offset(lines.next()?, "recovery_point")?;
         let log_start = offset(lines.next()?, "log_start_offset")?;
-        let clean = match lines.next() {
-            Some(line) => {
-                let mut fields = line.strip_prefix("clean: ")?.split(' ');
-                Some(CleanMark {
+        let (mut clean, mut boot) = (None, None);
+        for line in lines {
+            if let Some(fields) = line.strip_prefix("clean: ") {
+                let mut fields = fields.split(' ');
+                clean = Some(CleanMark {
                     active_base: fields.next()?.parse().ok()?,
                     size: fields.next()?.parse().ok()?,
                     modified_ns: fields.next()?.parse().ok()?,
-                })
+                });
+            } else {
+                let id = line.strip_prefix("boot: ")?;
+                boot = Some(u128::from_str_radix(id, 16).ok()?);
             }
-            None => None,
-        };
+        }
         Some(Self {
             recovery_point,
             log_start,
             clean,
+            boot,
         })
     }
 }

@@ -101,10 +101,14 @@ impl Appender {
         files.extend(last.files());
         self.flusher.start(Job {
             files,
+            closed: Vec::new(),
+            names: true,
+            times: false,
             directory: Arc::clone(&self.directory),
             ends: Arc::clone(&self.ends),
             up_to: base_offset,
         });
+        self.names_changed = false;
         Ok(())
     }
 

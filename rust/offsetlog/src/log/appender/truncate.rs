@@ -55,6 +55,7 @@ impl Appender {
 
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
+        self.unsynced = true;
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
             let mut later = self.closed.split_off(kept);
@@ -243,6 +244,8 @@ impl Appender {
 
     fn restart_at(&mut self, offset: i64, log_start: i64) -> Result<()> {
         let now = self.now();
+        self.unsynced = true;
+        self.names_changed = true;
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
         for base in bases {
@@ -302,7 +305,7 @@ impl Appender {
     }
 
     /// Writes recovery point and log start offset down.
-    fn save_point(&self) -> Result<()> {
+    pub(super) fn save_point(&self) -> Result<()> {
         let state = State::new(self.ends.recovery_point(), self.ends.log_start());
         self.place
             .checkpoint(state, self.high_watermark(), self.first_base())
