@@ -10,9 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from promises import Batch, content
-
-from offsetlog import Log, Record
+from telling import Telling
 
 
 def say(words: str) -> None:
@@ -24,32 +22,20 @@ def main(directory: str, run: int, seed: int) -> None:
     """Append, flush, roll and truncate, as chance has it."""
     pick = random.Random(seed)
     flush, roll, truncate = pick.choice((0.0, 0.05, 0.5)), pick.choice((0.0, 0.02)), pick.choice((0.0, 0.0, 0.02))
-    config = {"internal.segment.bytes": pick.choice((3000, 30_000)), "index.interval.bytes": 500, "file.delete.delay.ms": 0}
-    generation = 0
-    log = Log.open(directory, "a", config)
-    say(f"opened {log.log_end_offset}")
+    config: dict[str, int | str] = {
+        "internal.segment.bytes": pick.choice((3000, 30_000)),
+        "index.interval.bytes": 500,
+        "file.delete.delay.ms": 0,
+    }
+    telling = Telling(Path(directory), run, say, config)
     while True:
-        batch = Batch.at(run, generation, log.log_end_offset)
-        records = [Record(log.topic, log.partition, at, timestamp=when, value=value) for at, when, value in contents(batch)]
-        say(f"appending {generation} {batch.base}")
-        done = log.append_records(records)
-        say(f"acked {generation} {done.base_offset} {done.last_offset}")
+        telling.append(flush=pick.random() < flush / 4)
         if pick.random() < flush:
-            log.flush()
-            say(f"flushed {log.log_end_offset}")
+            telling.flush()
         if pick.random() < roll:
-            say(f"rolled {log.roll()}")
+            telling.roll()
         if pick.random() < truncate:
-            offset = max(0, log.log_end_offset - pick.randrange(1, 30))
-            say(f"truncating {offset}")
-            generation += 1
-            log.truncate_to(offset)
-            say(f"truncated {offset}")
-
-
-def contents(batch: Batch) -> list[tuple[int, int, bytes]]:
-    """Offset, timestamp and value of each record."""
-    return [(offset, *content(batch.run, batch.generation, offset)) for offset in range(batch.base, batch.last + 1)]
+            telling.truncate(pick.randrange(1, 30))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from promises import BrokenPromiseError, History
 
@@ -45,7 +45,7 @@ class Driver:
             preexec_fn=before,  # noqa: PLW1509  # sets limits of the child
         )
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +90,10 @@ def listen(history: History, lines: Sequence[Line], *, until: int | None = None)
 def keeping_evidence(directory: Path, name: str, history: History) -> Iterator[None]:
     """Copy a directory before it is checked; the copy stays, with the history, when the check fails."""
     broken = ROOT / "build/broken" / name
-    shutil.copytree(directory, broken, dirs_exist_ok=True)
+    broken.mkdir(parents=True, exist_ok=True)
+    # A crash may come before there is any.
+    if directory.exists():
+        shutil.copytree(directory, broken, dirs_exist_ok=True)
     (broken / "history.txt").write_text(f"{history}\n", encoding="utf-8")
     try:
         yield

@@ -8,6 +8,7 @@ afterwards: both must see the same.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -179,10 +180,14 @@ class History:
                 wrong = next(slot for slot, pair in enumerate(zip(found, [*whole, None], strict=False)) if pair[0] != pair[1])
                 problems.append(f"batch {wrong} is {found[wrong]}, {whole[wrong] if wrong < len(whole) else 'nothing'} was appended")
             elif len(found) < needed:
-                problems.append(f"{len(found)} batches, but {needed} were {'flushed' if power else 'acknowledged'}: {branch[len(found)]} is lost")
+                problems.append(
+                    f"{len(found)} batches, but {needed} were {'flushed' if power else 'acknowledged'}: {branch[len(found)]} is lost"
+                )
             else:
                 return
-        raise BrokenPromiseError("; ".join(problems) + f" (end {self.end}, durable {self.durable}, pending {self.pending}, cutting {self.cutting})")
+        raise BrokenPromiseError(
+            "; ".join(problems) + f" (end {self.end}, durable {self.durable}, pending {self.pending}, cutting {self.cutting})"
+        )
 
     def settle(self, found: list[Batch], end: int) -> None:
         """What was found is now what is."""
@@ -263,7 +268,10 @@ def _check_indexes(path: Path, stored: list[Stored]) -> None:
     for timestamp, relative in marks:
         later = [entry for entry in stored if entry.batch.last <= base + relative and entry.max_timestamp > timestamp]
         owe(not later, f"{path.stem}.timeindex: ({timestamp}, {base + relative}) hides {later}")
-        owe(not stored or base + relative <= stored[-1].batch.last, f"{path.stem}.timeindex: offset {base + relative} is not in the segment")
+        owe(
+            not stored or base + relative <= stored[-1].batch.last,
+            f"{path.stem}.timeindex: offset {base + relative} is not in the segment",
+        )
 
 
 def read_files(directory: Path, history: History, *, open_now: bool) -> list[Batch]:
@@ -279,7 +287,7 @@ def read_files(directory: Path, history: History, *, open_now: bool) -> list[Bat
         if stored or not open_now:
             _check_indexes(path, stored)
         found.extend(entry.batch for entry in stored)
-    owe(all(later.base > earlier.last for earlier, later in zip(found, found[1:], strict=False)), "offsets do not ascend")
+    owe(all(later.base > earlier.last for earlier, later in itertools.pairwise(found)), "offsets do not ascend")
     left = [path.name for path in directory.iterdir() if path.name.endswith(LEFTOVERS)]
     owe(not left, f"leftovers: {left}")
     return found
@@ -298,7 +306,9 @@ def check_through_reader(log: Log, found: list[Batch], history: History) -> None
     """Our reader sees what the files hold."""
     seen = [(record.offset, record.timestamp, record.value) for record in log.scan()]
     expected = [
-        (offset, *content(batch.run, batch.generation, offset, history.value_bytes)) for batch in found for offset in range(batch.base, batch.last + 1)
+        (offset, *content(batch.run, batch.generation, offset, history.value_bytes))
+        for batch in found
+        for offset in range(batch.base, batch.last + 1)
     ]
     owe(seen == expected, f"a scan gives {len(seen)} records, {len(expected)} are in the files")
     for batch in (*found[:1], *found[-1:]):
@@ -328,7 +338,9 @@ def check_opening(directory: Path, history: History, *, power: bool) -> Recovery
         history.check(found, power=power)
         end = found[-1].last + 1 if found else 0
         # A truncation to the middle of a batch leaves a gap that is not in the files.
-        owe(log.log_end_offset in (end, history.end, history.cutting), f"the log ends at {log.log_end_offset}, its last batch at {end}")
+        owe(
+            log.log_end_offset in (end, history.end, history.cutting), f"the log ends at {log.log_end_offset}, its last batch at {end}"
+        )
         owe(recovery_point <= log.log_end_offset, f"the recovery point was {recovery_point}, the log ends at {log.log_end_offset}")
         check_through_reader(log, found, history)
         history.settle(found, log.log_end_offset)

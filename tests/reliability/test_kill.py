@@ -58,9 +58,8 @@ def test_killed_at_each_call(call: str) -> None:
             listen(history, lines)
             if ended(lines):
                 break
-            if directory.exists():
-                with keeping_evidence(directory, f"kill-{call}-{nth}", history):
-                    check_all(directory, history, power=False)
+            with keeping_evidence(directory, f"kill-{call}-{nth}", history):
+                check_all(directory, history, power=False)
             part.count()
 
 
@@ -98,11 +97,15 @@ def test_enough_calls() -> None:
         with needed(part):
             need_tracing()
         output = folder / "calls"
-        watched = "rename,renameat,renameat2,unlink,unlinkat,truncate,ftruncate,fallocate,pwritev2,writev,sync_file_range,msync,link,linkat"
+        watched = (
+            "rename,renameat,renameat2,unlink,unlinkat,truncate,ftruncate,fallocate,pwritev2,writev,sync_file_range,msync,link,linkat"
+        )
         arguments = command(folder / "topic-0", 1, **SCRIPT)
         with Driver(["strace", "-f", "-qq", "-o", str(output), "-e", f"trace={watched}", *arguments]) as driver:
             assert ended(driver.lines())
-        names = {line.split(maxsplit=1)[1].partition("(")[0] for line in output.read_text(encoding="utf-8").splitlines() if "(" in line}
+        names = {
+            line.split(maxsplit=1)[1].partition("(")[0] for line in output.read_text(encoding="utf-8").splitlines() if "(" in line
+        }
         assert names <= set(CALLS)
         part.count(len(names))
 
