@@ -79,10 +79,16 @@ class Driver:
         self.process.stdin.flush()
 
 
-def listen(history: History, lines: Sequence[Line], *, until: int | None = None) -> None:
-    """Tell a history what was said, up to a moment."""
+def listen(history: History, lines: Sequence[Line], *, until: int | None = None, power_until: int | None = None) -> None:
+    """Tell a history what was said, up to a moment.
+
+    What is said to be flushed once the switch of the power was touched does not count: while a file system shuts down, a sync may
+    succeed because there is nothing left to wait for, which no process lives to see when the power really goes.
+    """
     for line in lines:
-        if until is None or line.time < until:
+        if until is not None and line.time >= until:
+            return
+        if power_until is None or line.time < power_until or not line.text.startswith(("flushed", "closed")):
             history.feed(line.text)
 
 

@@ -83,12 +83,16 @@ class History:
         Offset of the truncation that was begun and has not returned.
     """
 
-    run: int = 0
+    run: int = 1
     branches: list[list[Batch]] = field(default_factory=lambda: [[]])
     end: int = 0
     durable: int = 0
     pending: Batch | None = None
     cutting: int | None = None
+    #: Ends that truncations set: a log may end there, behind its last batch, until something else is appended.
+    ends: set[int] = field(default_factory=set)
+    #: Base of the first batch whose append failed and that is in the log all the same: from there on nothing was promised.
+    refused: int | None = None
     opened: bool = False
     #: Something has changed since the opening, and no closing has begun.
     unclean: bool = False
@@ -120,6 +124,7 @@ class History:
                 self._opened(*numbers)
             case "appending":
                 generation, base = numbers
+                self._leave_pending(base)
                 self.pending = Batch.at(self.run, generation, base, self.records)
             case "acked":
                 self._acked(*numbers)
@@ -163,15 +168,21 @@ class History:
         self.acked.append(batch)
         self.end, self.pending, self.unclean = last + 1, None, True
 
+    def _leave_pending(self, base: int) -> None:
+        """The next batch begins behind the one that failed: that one is in the log, and nobody was promised it."""
+        if self.pending is not None and base == self.pending.last + 1:
+            self.acked.append(self.pending)
+            self.refused, self.end = self.refused or self.pending.base, base
+
     def _truncated(self, offset: int) -> None:
+        self.ends.add(offset)
         self.branches.append([batch for batch in self.acked if batch.last < offset])
         self.end, self.cutting, self.durable, self.unclean = offset, None, min(self.durable, offset), True
 
     def check(self, found: list[Batch], *, power: bool) -> None:
         """F1, F2 and F4: durable or acknowledged batches are there, in order, with nothing between and nothing else behind."""
         floor = self.durable if power else self.end
-        if self.cutting is not None:
-            floor = min(floor, self.cutting)
+        floor = min([floor, *(end for end in (self.cutting, self.refused) if end is not None)])
         problems = []
         for branch in self.branches if power else [self.acked]:
             whole = [*branch, self.pending] if self.pending is not None and branch is self.acked else branch
@@ -192,7 +203,8 @@ class History:
     def settle(self, found: list[Batch], end: int) -> None:
         """What was found is now what is."""
         self.branches, self.end, self.durable = [list(found)], end, end
-        self.pending = self.cutting = None
+        self.pending = self.cutting = self.refused = None
+        self.ends = {end}
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -338,10 +350,10 @@ def check_opening(directory: Path, history: History, *, power: bool) -> Recovery
         history.check(found, power=power)
         end = found[-1].last + 1 if found else 0
         # A truncation to the middle of a batch leaves a gap that is not in the files.
-        owe(
-            log.log_end_offset in (end, history.end, history.cutting), f"the log ends at {log.log_end_offset}, its last batch at {end}"
-        )
-        owe(recovery_point <= log.log_end_offset, f"the recovery point was {recovery_point}, the log ends at {log.log_end_offset}")
+        known = log.log_end_offset in {end, history.cutting, *history.ends} and log.log_end_offset >= end
+        owe(known, f"the log ends at {log.log_end_offset}, its last batch at {end}")
+        sound = recovery_point <= log.log_end_offset or recovery_point in history.ends
+        owe(sound, f"the recovery point was {recovery_point}, the log ends at {log.log_end_offset}")
         check_through_reader(log, found, history)
         history.settle(found, log.log_end_offset)
         _grow(log, history, 3)

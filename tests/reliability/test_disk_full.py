@@ -17,6 +17,7 @@ from rows import row
 from telling import Telling
 
 from offsetlog import Log
+from offsetlog.errors import LogPoisonedError
 
 RUNS = 20
 # What is done when there is no room, and how often in a run.
@@ -98,23 +99,28 @@ def one_run(mounted: Path, pick: random.Random) -> int:
         refused += 1
         history.pending = None
         seen_by_reader(directory, history)
-        for name in pick.sample(sorted(STEPS), 3):
+        for name in pick.sample(sorted(set(STEPS) - {"truncate"}), 3):
             refused += is_full(telling, name, pick)
             history.pending = None
         ballast.unlink()
         # Room again: nothing needs to be opened anew.
         telling.append()
         seen_by_reader(directory, history)
-    if pick.random() < 0.5:
+    if pick.random() < 0.3:
         telling.close()
         check_again(directory, history)
         return refused
+    if pick.random() < 0.5:
+        fill(ballast, 0)
+        # What is cut half-way is cut by the next opening, or not at all.
+        refused += is_full(telling, "truncate", pick)
+        ballast.unlink()
     # A clean end needs a little room, too; without it, the end is not clean, and nothing is lost.
     fill(ballast, 0)
     try:
         telling.close()
-    except OSError as error:
-        owe(error.errno == errno.ENOSPC, f"close: {error!r}")
+    except (OSError, LogPoisonedError) as error:
+        owe(not isinstance(error, OSError) or error.errno == errno.ENOSPC, f"close: {error!r}")
         refused += 1
     ballast.unlink()
     with keeping_evidence(directory, f"full-{pick.random()}", history):

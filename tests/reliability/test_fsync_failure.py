@@ -190,6 +190,7 @@ def test_disk_refuses(kind: str) -> None:
                     telling = Telling(directory, 1, history.feed)
                     break_and_heal(disk, telling, history, way)
                     owe(answers(telling.log.close), "a broken log closes as if it were whole")
+                    del telling
                 if between == "cache dropped":
                     drop_caches()
                 open_again(directory, history, all_of_it=BETWEEN[between])

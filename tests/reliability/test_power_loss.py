@@ -38,11 +38,12 @@ def one_cycle(mounted: Path, directory: Path, history: History, run: int, pick: 
         if pick.random() < 0.2:
             write_out(mounted)
             time.sleep(0.005 * pick.random())
+        switched = time.time_ns()
         cut_power(mounted)
         driver.kill()
         lines = driver.lines()
     # What failed, failed because the disk was gone.
-    listen(history, [line for line in lines if not line.text.startswith("failed")])
+    listen(history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
 
 
 class Cycles:
