@@ -346,3 +346,7 @@ def _topic_id(topic_id: object) -> str | None:
 
 def _reopened(path: str, options: OpenOptions) -> Log:
     return Log.open(path, **options)
+
+
+# A lock must end with the process that took it, whatever became of its children.
+os.register_at_fork(after_in_child=_offsetlog.close_inherited_locks)

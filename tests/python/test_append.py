@@ -553,3 +553,16 @@ def test_every_public_call_is_tested_somewhere() -> None:
         "max_decompressed_bytes",
         "max_open_files",
     }
+
+
+def test_a_durable_scan_ends_where_the_last_flush_did(log: Log) -> None:
+    for value in (b"a", b"b"):
+        log.append(value)
+    log.flush()
+    log.append(b"c")
+    assert [record.value for record in log.scan(durable=True)] == [b"a", b"b"]
+    assert [record.value for record in log.scan(1, 9, durable=True)] == [b"b"]
+    assert [record.value for record in log.scan(0, 1, durable=True)] == [b"a"]
+    assert len(list(log.scan())) == 3
+    with Log.open(log.path) as reader, pytest.raises(offsetlog.ConfigError):
+        reader.scan(durable=True)

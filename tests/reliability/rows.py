@@ -5,21 +5,23 @@ A test that counts fewer cases than its floor fails. One that cannot run here sa
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, ParamSpec
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = float(os.environ.get("OFFSETLOG_SCALE", "1"))
+P = ParamSpec("P")
 
 
 def folder() -> Path:
@@ -33,14 +35,14 @@ class Row:
     Attributes
     ----------
     floor
-        The fewest cases that count as done, scaled by ``OFFSETLOG_SCALE``.
+        The fewest cases that count as done, scaled by ``OFFSETLOG_SCALE`` unless they are ``fixed``.
     seed
         Where all randomness of the test comes from: ``OFFSETLOG_SEED``, or drawn anew. It is printed, and stands in the file.
     """
 
-    def __init__(self, number: int, name: str, unit: str, floor: int) -> None:
+    def __init__(self, number: int, name: str, unit: str, floor: int, *, fixed: bool = False) -> None:
         self.number, self.name, self.unit = number, name, unit
-        self.floor = math.ceil(floor * SCALE)
+        self.floor = floor if fixed else math.ceil(floor * SCALE)
         self.seed = int(os.environ.get("OFFSETLOG_SEED") or random.SystemRandom().randrange(10**9))
         self.random = random.Random(self.seed)
         self.cases = 0
@@ -73,9 +75,9 @@ class Row:
 
 
 @contextmanager
-def row(number: int, name: str, unit: str, floor: int) -> Iterator[Row]:
+def row(number: int, name: str, unit: str, floor: int, *, fixed: bool = False) -> Iterator[Row]:
     """Count the cases of one test of a row; a test that fails leaves no file, so that its row is missing from the table."""
-    part = Row(number, name, unit, floor)
+    part = Row(number, name, unit, floor, fixed=fixed)
     print(f"row {number}, {name}: OFFSETLOG_SEED={part.seed}")
     start = time.monotonic()
     try:
@@ -85,3 +87,19 @@ def row(number: int, name: str, unit: str, floor: int) -> Iterator[Row]:
         raise
     assert part.cases >= part.floor, f"row {number}, {name}: {part.cases} {part.unit}, at least {part.floor} are asked for"
     part.write(time.monotonic() - start)
+
+
+def counted(number: int, unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """A test that is one case of a row."""
+
+    def decorate(test: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(test)
+        def inner(*args: P.args, **kwargs: P.kwargs) -> None:
+            name = os.environ["PYTEST_CURRENT_TEST"].rpartition("::")[2].removesuffix(" (call)")
+            with row(number, name, unit, 1, fixed=True) as part:
+                test(*args, **kwargs)
+                part.count()
+
+        return inner
+
+    return decorate

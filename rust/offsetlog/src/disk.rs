@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use lock::Lock;
+pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
 pub use real::{RealDisk, wall_clock};
 

@@ -80,6 +80,10 @@ pub(crate) struct Appender {
     /// Files renamed `.deleted`, with the time at which they go.
     doomed: Vec<(i64, PathBuf)>,
     flusher: Flusher,
+    /// Behind the last batch: below the log end offset after a truncation inside a batch.
+    data_end: i64,
+    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
+    gap: Option<i64>,
     last_flush: i64,
     /// When the recovery point was last written down.
     last_checkpoint: i64,

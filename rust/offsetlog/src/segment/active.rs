@@ -121,6 +121,9 @@ impl ActiveSegment {
                 .capacity()
                 .saturating_sub(contents.rebuilt_entries),
         );
+        if contents.size > 0 {
+            segment.rebuild.resume_anywhere();
+        }
         Ok(segment)
     }
 

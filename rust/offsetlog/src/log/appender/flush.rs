@@ -37,7 +37,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn run(&self) -> Result<()> {
+    pub(super) fn run(&self) -> Result<()> {
         for &base in &self.closed {
             sync_closed(&self.directory, base)?;
         }
@@ -270,8 +270,9 @@ impl Appender {
     }
 
     /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
-    fn commit_job(&mut self) -> Result<Job> {
+    pub(super) fn commit_job(&mut self) -> Result<Job> {
         self.mark_unclean()?;
+        self.note_gap()?;
         let recovery_point = self.ends.recovery_point();
         let first = self.closed.partition_point(|&base| base <= recovery_point);
         let closed = self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]);

@@ -77,8 +77,7 @@ pub(super) fn plan(directory: &Directory) -> Result<Plan> {
 
 fn is_our_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY_SUFFIX).is_some_and(|stem| {
-        stem.starts_with(".offsetlog")
-            || matches!(FileName::classify(stem), FileName::Segment(segment) if segment.file == SegmentFile::ProducerSnapshot)
+        stem.starts_with(".offsetlog") || matches!(FileName::classify(stem), FileName::Segment(_))
     })
 }
 

@@ -189,6 +189,8 @@ pub(super) fn assemble(
         workshop: super::Workshop::default(),
         doomed: Vec::new(),
         flusher: super::Flusher::default(),
+        data_end: loaded.report.log_end_offset,
+        gap: None,
         last_flush: now,
         last_checkpoint: now,
         flush_due: false,
@@ -360,8 +362,11 @@ impl Loading<'_> {
         let from = if self.terms.start.clean {
             bases.len()
         } else {
+            let point = self.terms.start.recovery_point;
+            // A segment of ours that ends at the recovery point may have been rolled after that: its indexes were not synced then.
+            let is_ours = self.terms.start.crashed_beyond.is_some();
             bases
-                .partition_point(|&base| base <= self.terms.start.recovery_point)
+                .partition_point(|&base| base < point || (base == point && !is_ours))
                 .saturating_sub(1)
         };
         if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
@@ -388,6 +393,7 @@ impl Loading<'_> {
                 carried.producers = self.producers_before(base, &kept)?;
             }
             let contents = self.read_segment(&mut kept, slot, files, &mut carried)?;
+            self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {

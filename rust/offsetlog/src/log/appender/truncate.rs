@@ -56,6 +56,7 @@ impl Appender {
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
         self.unsynced = true;
+        self.lower_recovery_point(offset)?;
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
             let mut later = self.closed.split_off(kept);
@@ -70,8 +71,6 @@ impl Appender {
         }
         let log_start = self.ends.log_start().min(offset);
         self.ends.set_log_start(log_start);
-        self.ends
-            .set_recovery_point(self.ends.recovery_point().min(offset));
         let before = self.epochs.clone();
         self.epochs.truncate_from_end(offset);
         if self.epochs != before {
@@ -113,8 +112,8 @@ impl Appender {
         drop(segment);
         self.cut_file(base, ".log", position.min(written))?;
         self.cut_entries(base, offset)?;
-        let contents = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
-            tail.contents
+        let tail = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
+            tail
         } else {
             let mut carried = Carried {
                 producers: ProducerStates::new(),
@@ -126,8 +125,10 @@ impl Appender {
             }
             self.write_entries(base, ".index", &contents.entries.offset)?;
             self.write_entries(base, ".timeindex", &contents.entries.time)?;
-            tail::of_contents(&contents, base).contents
+            tail::of_contents(&contents, base)
         };
+        let contents = tail.contents;
+        self.data_end = tail.next_offset;
         debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
         let settings = self.settings(now);
         self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
@@ -246,6 +247,7 @@ impl Appender {
         let now = self.now();
         self.unsynced = true;
         self.names_changed = true;
+        self.lower_recovery_point(offset)?;
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
         for base in bases {
@@ -264,9 +266,8 @@ impl Appender {
         self.producers.clear(offset);
         self.last_snapshot = log_start;
         self.take_snapshot(true)?;
+        self.data_end = offset;
         self.ends.set_log_start(log_start);
-        self.ends
-            .set_recovery_point(self.ends.recovery_point().min(offset));
         self.publish(offset);
         self.save_point()
     }
@@ -287,8 +288,15 @@ impl Appender {
             return Ok(false);
         }
         self.mark_unclean()?;
+        let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
+        // Before the epochs: those that reach below the start do not hurt, those that are missing above it would.
+        if let Err(error) = self.save_point() {
+            self.ends.set_log_start(log_start);
+            self.ends.set_recovery_point(recovery_point);
+            return Err(error);
+        }
         let before = self.epochs.clone();
         self.epochs.truncate_from_start(offset);
         if self.epochs != before {
@@ -300,8 +308,17 @@ impl Appender {
         }
         self.last_snapshot = self.snapshots.last().copied().unwrap_or(offset);
         self.publish(self.log_end());
-        self.save_point()?;
         Ok(true)
+    }
+
+    /// Before the first change: whoever opens the log after a crash reads all that is being changed.
+    fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
+        self.gap = self.gap.filter(|&base| base <= offset);
+        if self.ends.recovery_point() <= offset {
+            return Ok(());
+        }
+        self.ends.set_recovery_point(offset);
+        self.save_point()
     }
 
     /// Writes recovery point and log start offset down.
