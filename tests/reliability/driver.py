@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def command(path: Path, run: int, **options: int | str) -> list[str]:
-    """The driver's command line; options of Kafka's have underscores in the place of dots after `kafka_`."""
+    """The driver's command line. What is not an option of its own is a setting of Kafka's."""
     given: dict[str, int | str] = {"path": str(path), "run": run, **SMALL, **options}
     return [str(DRIVER), *(f"{name}={value}" for name, value in given.items())]
 

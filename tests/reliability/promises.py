@@ -352,7 +352,7 @@ def check_opening(directory: Path, history: History, *, power: bool) -> Recovery
         # A truncation to the middle of a batch leaves a gap that is not in the files.
         known = log.log_end_offset in {end, history.cutting, *history.ends} and log.log_end_offset >= end
         owe(known, f"the log ends at {log.log_end_offset}, its last batch at {end}")
-        sound = recovery_point <= log.log_end_offset or recovery_point in history.ends
+        sound = recovery_point <= log.log_end_offset or recovery_point in {history.cutting, *history.ends}
         owe(sound, f"the recovery point was {recovery_point}, the log ends at {log.log_end_offset}")
         check_through_reader(log, found, history)
         history.settle(found, log.log_end_offset)

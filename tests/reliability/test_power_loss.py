@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,8 @@ def options(pick: random.Random) -> dict[str, int]:
     }
 
 
-def one_cycle(mounted: Path, directory: Path, history: History, run: int, pick: random.Random) -> None:
-    """Drive, and cut the power meanwhile."""
+def one_cycle(mounted: Path, directory: Path, history: History, run: int, pick: random.Random, keep: Callable[[], None]) -> None:
+    """Drive, and cut the power meanwhile. `keep` keeps the disk as it is then: unmounting may still write to it."""
     history.start(run)
     with Driver(command(directory, run, **options(pick))) as driver:
         time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
@@ -40,6 +41,7 @@ def one_cycle(mounted: Path, directory: Path, history: History, run: int, pick: 
             time.sleep(0.005 * pick.random())
         switched = time.time_ns()
         cut_power(mounted)
+        keep()
         driver.kill()
         lines = driver.lines()
     # What failed, failed because the disk was gone.
@@ -51,7 +53,7 @@ class Cycles:
 
     def __init__(self, kind: str, mount_options: str, part: Row) -> None:
         self.kind, self.mount_options, self.part = kind, mount_options, part
-        self.image = folder() / f"power-{kind}"
+        self.image, self.kept = folder() / f"power-{kind}", folder() / f"power-{kind}-kept"
         self.name, self.history = "", History()
         self.batches = self.recovered = 0
 
@@ -64,7 +66,11 @@ class Cycles:
                     self.look(mounted)
                     if not self.name or self.part.random.random() < 0.6:
                         self.name, self.history = f"topic{cycle}-0", History()
-                    one_cycle(mounted, mounted / self.name, self.history, self.part.cases + 1, self.part.random)
+                    number = self.part.cases + 1
+                    one_cycle(
+                        mounted, mounted / self.name, self.history, number, self.part.random, lambda: copy_image(self.image, self.kept)
+                    )
+                self.kept.replace(self.image)
             with mounted_image(self.kind, self.image, self.mount_options) as mounted:
                 self.look(mounted)
             self.name = ""
