@@ -24,6 +24,8 @@ from tracing import need_tracing, traced
 from offsetlog import Log
 from offsetlog.errors import LogPoisonedError
 
+# A number that stands in no block of a file system's own.
+RUN = int.from_bytes(b"offset\x01g", "little")
 # Which of a directory's files hold records, or say which files there are. The others are written to a new file each time.
 RECORDS = re.compile(r"\.(?:log|index|timeindex|snapshot)>|/topic\d*-0>")
 SCRIPT: dict[str, int | str] = {"appends": 14, "flush_every": 4, "roll_every": 5, "truncate_every": 6, "internal.segment.bytes": 1500}
@@ -99,7 +101,7 @@ def break_and_heal(disk: OwnDisk, telling: Telling, history: History, way: str) 
         telling.append()
     telling.flush()
     certain = history.durable
-    # Contents of this run, which are in no block of the file system's own.
+    # The head of each value of this run.
     disk.refuse(telling.run.to_bytes(8, "little") + telling.generation.to_bytes(8, "little"))
     for _ in range(3):
         telling.append()
@@ -149,14 +151,14 @@ def drive_in_child(disk: OwnDisk, directory: Path, history: History, way: str) -
     child = os.fork()
     if child == 0:
         told = History()
-        told.start(1)
+        told.start(RUN)
 
         def say(words: str) -> None:
             told.feed(words)
             os.write(into, words.encode() + b"\n")
 
         try:
-            break_and_heal(disk, Telling(directory, 1, say), told, way)
+            break_and_heal(disk, Telling(directory, RUN, say), told, way)
             os.write(into, b"well\n")
         except BaseException as error:  # noqa: BLE001  # the parent tells it
             os.write(into, f"{error!r}\n".encode())
@@ -181,13 +183,13 @@ def test_disk_refuses(kind: str) -> None:
             image = folder() / f"refuse-{kind}-{slot}"
             copy_image(fresh_image(kind), image)
             history = History()
-            history.start(1)
+            history.start(RUN)
             with needed(part), own_disk(kind, image) as disk:
                 directory = disk.mounted / "topic-0"
                 if between == "killed":
                     drive_in_child(disk, directory, history, way)
                 else:
-                    telling = Telling(directory, 1, history.feed)
+                    telling = Telling(directory, RUN, history.feed)
                     break_and_heal(disk, telling, history, way)
                     owe(answers(telling.log.close), "a broken log closes as if it were whole")
                     del telling
