@@ -6,6 +6,7 @@
 
 mod append;
 mod companions;
+mod finish;
 mod flush;
 mod leftovers;
 mod load;
@@ -32,7 +33,7 @@ use crate::segment::active::{ActiveSegment, Settings};
 use flush::Flusher;
 use offsetlog_format::LeaderEpochs;
 use place::Place;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use validate::Workshop;
@@ -70,6 +71,9 @@ pub(crate) struct Appender {
     /// Base offsets of the closed segments, ascending.
     closed: Vec<i64>,
     active: ActiveSegment,
+    /// What the segments were opened with that were there at the beginning, and what the closed ones were made with since.
+    opened_with: Settings,
+    made_with: BTreeMap<i64, Settings>,
     epochs: LeaderEpochs,
     producers: ProducerStates,
     /// Offsets of the snapshot files.
@@ -223,7 +227,7 @@ fn settings(config: &LogConfig, now: i64) -> Settings {
         } else {
             0
         },
-        now,
+        created: now,
         jitter: if limit > 0 {
             i64::from(roll::random_u31()) % limit
         } else {

@@ -9,7 +9,6 @@ use crate::disk::{Access, Disk, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
-use offsetlog_format::snapshot::write_producer_snapshot;
 use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +39,7 @@ impl Loading<'_> {
         }
         self.write_beside(base, files, &contents)?;
         if files.len() == tail::ALL.len() {
-            self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+            self.snapshot_behind(bases, &mut carried.producers)?;
         }
         Ok(contents)
     }
@@ -295,48 +294,6 @@ impl Loading<'_> {
                 write(self.directory.disk.as_ref(), &path, bytes)?;
             }
         }
-        Ok(())
-    }
-
-    /// The producers' state behind a segment, where a roll would have left it.
-    fn write_snapshot(
-        &mut self,
-        base: i64,
-        next: Option<i64>,
-        contents: &Contents,
-        carried: &mut Carried,
-    ) -> Result<()> {
-        let disk = self.directory.disk.as_ref();
-        // What older snapshots say of offsets inside this segment, or of a next segment that begins elsewhere, is not trusted.
-        let stale: Vec<i64> = self
-            .files
-            .snapshots
-            .range(base + 1..)
-            .copied()
-            .take_while(|&offset| next.is_none_or(|next| offset <= next))
-            .filter(|&offset| offset != contents.next_offset)
-            .collect();
-        for offset in stale {
-            self.files.snapshots.remove(&offset);
-            if !self.terms.dry_run {
-                leftovers::remove(
-                    disk,
-                    &segment_path(&self.directory.path, offset, ".snapshot"),
-                )?;
-            }
-        }
-        if contents.next_offset <= base.max(0) {
-            return Ok(());
-        }
-        let path = segment_path(&self.directory.path, contents.next_offset, ".snapshot");
-        let bytes = write_producer_snapshot(&carried.producers.to_snapshot())?;
-        let present = self.files.snapshots.contains(&contents.next_offset);
-        let same = present
-            && read_whole(disk, &path, u64::from(u32::MAX)).is_ok_and(|before| before == bytes);
-        if !same && !self.terms.dry_run {
-            write(disk, &path, &bytes)?;
-        }
-        self.files.snapshots.insert(contents.next_offset);
         Ok(())
     }
 }

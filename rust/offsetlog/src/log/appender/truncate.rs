@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
-use super::load_producers::ProducerFiles;
+use super::load_producers::{ProducerFiles, Tracked, follow_log_start};
 use super::place::State;
 use super::rebuild::{self, Carried, Rule};
 use super::{Appender, companions, tail};
@@ -46,6 +46,8 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
+        // Those that are due would have gone before; what is read again now stays until the next time.
+        self.expire_producers(self.now());
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -59,6 +61,7 @@ impl Appender {
         self.lower_recovery_point(offset)?;
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
+            self.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.closed.split_off(kept);
             later.push(self.active.base_offset);
             for base in later {
@@ -83,9 +86,15 @@ impl Appender {
 
     /// Cuts a segment and makes it the active one.
     fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
+        // As in a broker a segment keeps what it was made with, also when the log's settings have changed since.
+        let mut settings = if base == self.active.base_offset {
+            self.active.settings()
+        } else {
+            self.made_with.remove(&base).unwrap_or(self.opened_with)
+        };
         let rule = Rule {
-            index_bytes: self.config.segment_index_bytes(),
-            index_interval: self.config.index_interval_bytes(),
+            index_bytes: settings.index_bytes,
+            index_interval: settings.index_interval,
         };
         let path = segment_path(&self.directory.path, base, ".log");
         let segment = rebuild::open(&self.directory, base, None)?;
@@ -115,10 +124,7 @@ impl Appender {
         let tail = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
             tail
         } else {
-            let mut carried = Carried {
-                producers: ProducerStates::new(),
-                epochs: LeaderEpochs::default(),
-            };
+            let mut carried = Carried::new(LeaderEpochs::default());
             let contents = rebuild::survey(&self.directory, base, None, rule, &mut carried)?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
@@ -130,7 +136,9 @@ impl Appender {
         let contents = tail.contents;
         self.data_end = tail.next_offset;
         debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
-        let settings = self.settings(now);
+        if contents.size == 0 {
+            settings.created = now;
+        }
         self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
         self.active.touch()
     }
@@ -207,11 +215,16 @@ impl Appender {
             log_start: self.ends.log_start(),
             now,
             dry_run: false,
-            drop_stray: false,
             clean: false,
         };
-        (self.producers, self.last_snapshot) = files.rebuild(&mut self.snapshots, log_end)?;
-        Ok(())
+        let mut tracked = Tracked {
+            states: std::mem::replace(&mut self.producers, ProducerStates::new()),
+            last_snapshot: self.last_snapshot,
+        };
+        let rebuilt = files.rebuild(&mut self.snapshots, &mut tracked, log_end);
+        self.producers = tracked.states;
+        self.last_snapshot = tracked.last_snapshot;
+        rebuilt
     }
 
     /// Takes all records away and goes on at `offset`, as a follower does whose leader has nothing older.
@@ -250,6 +263,7 @@ impl Appender {
         self.lower_recovery_point(offset)?;
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
+        self.made_with.clear();
         for base in bases {
             self.doom_segment(base, now)?;
         }
@@ -302,11 +316,7 @@ impl Appender {
         if self.epochs != before {
             self.write_epochs()?;
         }
-        self.producers.complete_until(offset);
-        if self.producers.end_offset() < offset {
-            self.producers.set_end_offset(offset);
-        }
-        self.last_snapshot = self.snapshots.last().copied().unwrap_or(offset);
+        self.last_snapshot = follow_log_start(&mut self.producers, &self.snapshots, offset);
         self.publish(self.log_end());
         Ok(true)
     }
