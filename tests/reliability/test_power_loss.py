@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,23 +30,6 @@ def options(pick: random.Random) -> dict[str, int]:
     }
 
 
-def one_cycle(mounted: Path, directory: Path, history: History, run: int, pick: random.Random, keep: Callable[[], None]) -> None:
-    """Drive, and cut the power meanwhile. `keep` keeps the disk as it is then: unmounting may still write to it."""
-    history.start(run)
-    with Driver(command(directory, run, **options(pick))) as driver:
-        time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
-        if pick.random() < 0.2:
-            write_out(mounted)
-            time.sleep(0.005 * pick.random())
-        switched = time.time_ns()
-        cut_power(mounted)
-        keep()
-        driver.kill()
-        lines = driver.lines()
-    # What failed, failed because the disk was gone.
-    listen(history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
-
-
 class Cycles:
     """Power losses one after the other, on one kind of file system."""
 
@@ -66,10 +48,7 @@ class Cycles:
                     self.look(mounted)
                     if not self.name or self.part.random.random() < 0.6:
                         self.name, self.history = f"topic{cycle}-0", History()
-                    number = self.part.cases + 1
-                    one_cycle(
-                        mounted, mounted / self.name, self.history, number, self.part.random, lambda: copy_image(self.image, self.kept)
-                    )
+                    self.lose_power(mounted)
                 self.kept.replace(self.image)
             with mounted_image(self.kind, self.image, self.mount_options) as mounted:
                 self.look(mounted)
@@ -77,6 +56,24 @@ class Cycles:
             self.image.unlink()
         assert self.batches > self.part.cases, "hardly anything was appended: the driver is not at work"
         assert self.recovered > self.part.cases / 4, "hardly anything was recovered: the power never went in the middle"
+
+    def lose_power(self, mounted: Path) -> None:
+        """Drive, and cut the power meanwhile."""
+        pick, run = self.part.random, self.part.cases + 1
+        self.history.start(run)
+        with Driver(command(mounted / self.name, run, **options(pick))) as driver:
+            time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
+            if pick.random() < 0.2:
+                write_out(mounted)
+                time.sleep(0.005 * pick.random())
+            switched = time.time_ns()
+            cut_power(mounted)
+            # The disk as it is now: unmounting may still write to it.
+            copy_image(self.image, self.kept)
+            driver.kill()
+            lines = driver.lines()
+        # What failed, failed because the disk was gone.
+        listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
 
     def look(self, mounted: Path) -> None:
         """Check what the last power loss left. Now and then nobody looks, and the next driver opens what is there."""
