@@ -2,9 +2,7 @@
 
 mod world;
 
-use offsetlog::disk::{
-    Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map,
-};
+use offsetlog::disk::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -113,7 +111,9 @@ impl SimDisk {
 
     /// A sync of a file fails: what was not synced is lost, and reads still show it.
     pub fn fail_sync(&self, file: FileStat) {
-        self.0.lock().change(Change::FailedSync { inode: file.id.1 });
+        self.0
+            .lock()
+            .change(Change::FailedSync { inode: file.id.1 });
     }
 }
 
@@ -273,9 +273,7 @@ impl Disk for SimDisk {
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut state = self.0.enter();
         state.directory(path)?;
-        state.change(Change::SyncDirectory {
-            path: name(path),
-        });
+        state.change(Change::SyncDirectory { path: name(path) });
         Ok(())
     }
 
@@ -302,10 +300,7 @@ impl Disk for SimDisk {
 
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
         let locks = self.0.locks();
-        Ok(locks
-            .get(path)
-            .filter(|held| held.exclusive)
-            .map(|_| None))
+        Ok(locks.get(path).filter(|held| held.exclusive).map(|_| None))
     }
 }
 

@@ -84,7 +84,9 @@ fn inject(script: &Script, plan: Plan) -> Result<(u64, bool), String> {
         return Err(format!("F14: {files} files and {locks} locks left{said}"));
     }
     faults.set(Plan::none());
-    let world = sim.world().crash(Cut::Process, script.fill, &mut fastrand::Rng::with_seed(1));
+    let world = sim
+        .world()
+        .crash(Cut::Process, script.fill, &mut fastrand::Rng::with_seed(1));
     crashed(&world, &run.model, End::Process, script, false)
         .map_err(|error| format!("{error}\n  the engine said{said}"))?;
     Ok((faults.seen(), faults.failed() > 0))
