@@ -184,7 +184,13 @@ fn check_reader(world: &World, model: &Model, end: End) -> Result<(), String> {
 ///
 /// # Errors
 /// What does not hold, in words.
-pub fn crashed(world: &World, model: &Model, end: End, script: &Script, depth: Depth) -> Result<Seen, String> {
+pub fn crashed(
+    world: &World,
+    model: &Model,
+    end: End,
+    script: &Script,
+    depth: Depth,
+) -> Result<Seen, String> {
     check_reader(world, model, end)?;
     let (recovery_point, _) = stored_points(world, partition());
     let there = world.node(partition()).is_some();
@@ -195,9 +201,14 @@ pub fn crashed(world: &World, model: &Model, end: End, script: &Script, depth: D
         nothing: usize::from(!there),
     };
     let found = check_recovered(&recovered, model, end)?;
-    let after = recovered.log.log_end_offset().map_err(|error| error.to_string())?;
+    let after = recovered
+        .log
+        .log_end_offset()
+        .map_err(|error| error.to_string())?;
     if let Some(point) = recovery_point.filter(|&point| point > after.max(model.gap)) {
-        return Err(format!("F8: recovery point {point} was stored, the log ends at {after}"));
+        return Err(format!(
+            "F8: recovery point {point} was stored, the log ends at {after}"
+        ));
     }
     if depth == Depth::Repeated {
         check_repeated(world, &recovered, script)?;

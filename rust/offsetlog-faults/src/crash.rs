@@ -40,8 +40,13 @@ pub fn crash_script(
             };
             let image = world.crash(cut, script.fill, &mut rng);
             let depth = Depth::random(&mut rng);
-            let found = crashed(&image, run.model_at(count), end, script, depth)
-                .map_err(|error| format!("after {count} of {} changes, {cut:?}: {error}", changes.len()))?;
+            let found =
+                crashed(&image, run.model_at(count), end, script, depth).map_err(|error| {
+                    format!(
+                        "after {count} of {} changes, {cut:?}: {error}",
+                        changes.len()
+                    )
+                })?;
             seen.add(found);
             states += 1;
         }

@@ -37,7 +37,13 @@ pub fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 impl Row {
     /// Begins a row. `floor` cases are the least; the seed is `OFFSETLOG_SEED`, or a new one.
     #[must_use]
-    pub fn begin(number: u32, slug: &'static str, name: &'static str, unit: &'static str, floor: usize) -> Self {
+    pub fn begin(
+        number: u32,
+        slug: &'static str,
+        name: &'static str,
+        unit: &'static str,
+        floor: usize,
+    ) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = replayed().unwrap_or_else(|| fastrand::u64(..1 << 48));
         eprintln!("row {number}, {name}: OFFSETLOG_SEED={seed}");

@@ -76,8 +76,12 @@ fn crash_everywhere(script: &Script, seen: &mut HashSet<u64>) -> Result<usize, S
         for (cut, end) in cuts {
             let image = world.crash(cut, script.fill, &mut rng);
             if seen.insert(fingerprint(&image, &(model_text, end))) {
-                crashed(&image, model, end, script, Depth::random(&mut rng))
-                    .map_err(|error| format!("after {count} of {} changes, {cut:?}: {error}", changes.len()))?;
+                crashed(&image, model, end, script, Depth::random(&mut rng)).map_err(|error| {
+                    format!(
+                        "after {count} of {} changes, {cut:?}: {error}",
+                        changes.len()
+                    )
+                })?;
             }
         }
     }

@@ -63,14 +63,21 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
             }
             states += 1;
         }
-        crashed(&image, model, End::Power, script, Depth::Repeated).map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
+        crashed(&image, model, End::Power, script, Depth::Repeated)
+            .map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
     }
     Ok(states)
 }
 
 #[test]
 fn a_crash_in_recovery_loses_nothing_more() {
-    let mut row = Row::begin(3, "crash-in-recovery", "crash during recovery", "states", scaled(5_000));
+    let mut row = Row::begin(
+        3,
+        "crash-in-recovery",
+        "crash during recovery",
+        "states",
+        scaled(5_000),
+    );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);
     while row.goes_on() {

@@ -61,7 +61,13 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
         faults.set(Plan::none());
         let world = sim.world();
         drop(run);
-        crashed(&world.crash(Cut::Nothing, script.fill, &mut fastrand::Rng::with_seed(1)), &offsetlog_faults::Model::new(), End::Power, script, Depth::Repeated)?;
+        crashed(
+            &world.crash(Cut::Nothing, script.fill, &mut fastrand::Rng::with_seed(1)),
+            &offsetlog_faults::Model::new(),
+            End::Power,
+            script,
+            Depth::Repeated,
+        )?;
         return Ok(true);
     }
     let mut steps = script.steps.iter();
