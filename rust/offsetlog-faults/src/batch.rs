@@ -45,7 +45,11 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
         for (byte, entry) in (0..).zip(&mut table) {
             let mut crc: u32 = byte;
             for _ in 0..8 {
-                crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+                crc = if crc & 1 == 1 {
+                    crc >> 1 ^ 0x82f6_3b78
+                } else {
+                    crc >> 1
+                };
             }
             *entry = crc;
         }
@@ -163,7 +167,12 @@ mod tests {
 
     #[test]
     fn a_batch_reads_back_and_a_changed_one_does_not() {
-        let batch = encode(7, 3, 99, &[(None, Some(vec![5; 300])), (Some(vec![1]), None)]);
+        let batch = encode(
+            7,
+            3,
+            99,
+            &[(None, Some(vec![5; 300])), (Some(vec![1]), None)],
+        );
         assert_eq!(parse(&batch.bytes), Some(batch.clone()));
         for at in 8..batch.bytes.len() {
             let mut bytes = batch.bytes.to_vec();

@@ -3,12 +3,12 @@
 use crate::batch::{Batch, encode, parse};
 use crate::files::{batches, check_layout, segments, stored_epochs, stored_points};
 use crate::model::{End, Model};
-use crate::run::{clock, config, options, PARTITION};
+use crate::run::{PARTITION, clock, config, options};
 use crate::script::Script;
 use crate::sim::{SimDisk, World};
 use offsetlog::{
-    AppendOptions, BatchBuilder, Isolation, Log, OpenOptions, RecoverOptions, RecoveryReport, ScanOptions,
-    WriteOptions, recover,
+    AppendOptions, BatchBuilder, Isolation, Log, OpenOptions, RecoverOptions, RecoveryReport,
+    ScanOptions, WriteOptions, recover,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -164,8 +164,14 @@ fn check_reader(world: &World, model: &Model, end: End) -> Result<(), String> {
         let (found, error) = read(&log);
         let legal = |history: &Vec<Batch>| found.iter().all(|batch| history.contains(batch));
         let older: &[Vec<Batch>] = if end == End::Power { &model.older } else { &[] };
-        if !std::iter::once(&model.current).chain(&model.others).chain(older).any(legal) {
-            return Err(format!("F4: a reader found {found:?}, then {error:?}; {model:?}"));
+        if !std::iter::once(&model.current)
+            .chain(&model.others)
+            .chain(older)
+            .any(legal)
+        {
+            return Err(format!(
+                "F4: a reader found {found:?}, then {error:?}; {model:?}"
+            ));
         }
     }
     if disk.changes() > 0 {
@@ -178,7 +184,13 @@ fn check_reader(world: &World, model: &Model, end: End) -> Result<(), String> {
 ///
 /// # Errors
 /// What does not hold, in words.
-pub fn crashed(world: &World, model: &Model, end: End, script: &Script, depth: Depth) -> Result<Seen, String> {
+pub fn crashed(
+    world: &World,
+    model: &Model,
+    end: End,
+    script: &Script,
+    depth: Depth,
+) -> Result<Seen, String> {
     check_reader(world, model, end)?;
     let (recovery_point, _) = stored_points(world, partition());
     let there = world.node(partition()).is_some();
@@ -189,9 +201,14 @@ pub fn crashed(world: &World, model: &Model, end: End, script: &Script, depth: D
         nothing: usize::from(!there),
     };
     let found = check_recovered(&recovered, model, end)?;
-    let after = recovered.log.log_end_offset().map_err(|error| error.to_string())?;
+    let after = recovered
+        .log
+        .log_end_offset()
+        .map_err(|error| error.to_string())?;
     if let Some(point) = recovery_point.filter(|&point| point > after.max(model.gap)) {
-        return Err(format!("F8: recovery point {point} was stored, the log ends at {after}"));
+        return Err(format!(
+            "F8: recovery point {point} was stored, the log ends at {after}"
+        ));
     }
     if depth == Depth::Repeated {
         check_repeated(world, &recovered, script)?;
@@ -208,12 +225,18 @@ pub fn crashed(world: &World, model: &Model, end: End, script: &Script, depth: D
 ///
 /// # Errors
 /// What does not hold, in words.
-pub fn check_recovered(recovered: &Recovered, model: &Model, end: End) -> Result<Vec<Batch>, String> {
+pub fn check_recovered(
+    recovered: &Recovered,
+    model: &Model,
+    end: End,
+) -> Result<Vec<Batch>, String> {
     let log = &recovered.log;
     let offset = |value: offsetlog::Result<i64>| value.map_err(|error| error.to_string());
     let log_start = offset(log.log_start_offset())?;
     let log_end = offset(log.log_end_offset())?;
-    let found = recovered.disk.look(|world| batches(&segments(world, partition())));
+    let found = recovered
+        .disk
+        .look(|world| batches(&segments(world, partition())));
     model
         .check(end, &found, log_start, log_end)
         .map_err(|error| format!("{error}\n  report {:?}", recovered.report))?;
@@ -221,12 +244,20 @@ pub fn check_recovered(recovered: &Recovered, model: &Model, end: End) -> Result
     if let Some(error) = error {
         return Err(format!("F3: reading after recovery: {error}"));
     }
-    let visible: Vec<Batch> = found.iter().filter(|batch| batch.last >= log_start).cloned().collect();
+    let visible: Vec<Batch> = found
+        .iter()
+        .filter(|batch| batch.last >= log_start)
+        .cloned()
+        .collect();
     if read != visible {
-        return Err(format!("F3: the engine reads {read:?}, the files hold {visible:?}"));
+        return Err(format!(
+            "F3: the engine reads {read:?}, the files hold {visible:?}"
+        ));
     }
     check_look_ups(log, &visible, log_start)?;
-    let epochs = recovered.disk.look(|world| stored_epochs(world, partition()));
+    let epochs = recovered
+        .disk
+        .look(|world| stored_epochs(world, partition()));
     for batch in &visible {
         let known = epochs.iter().rev().find(|(_, start)| *start <= batch.base);
         if known.map(|known| known.0) != Some(batch.epoch) {
@@ -234,7 +265,9 @@ pub fn check_recovered(recovered: &Recovered, model: &Model, end: End) -> Result
         }
     }
     if epochs.iter().any(|(_, start)| *start > log_end) {
-        return Err(format!("F6: leader epochs {epochs:?} behind the end {log_end}"));
+        return Err(format!(
+            "F6: leader epochs {epochs:?} behind the end {log_end}"
+        ));
     }
     Ok(found)
 }
@@ -243,10 +276,14 @@ pub fn check_recovered(recovered: &Recovered, model: &Model, end: End) -> Result
 fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), String> {
     for batch in visible {
         for offset in [batch.base.max(log_start), batch.last] {
-            let location = log.locate(offset).map_err(|error| format!("F7: locate {offset}: {error}"))?;
+            let location = log
+                .locate(offset)
+                .map_err(|error| format!("F7: locate {offset}: {error}"))?;
             let at = location.batch.map(|found| found.base_offset);
             if at != Some(batch.base) {
-                return Err(format!("F7: {offset} is in {batch:?}, found in the batch at {at:?}"));
+                return Err(format!(
+                    "F7: {offset} is in {batch:?}, found in the batch at {at:?}"
+                ));
             }
         }
         let expected = visible
@@ -258,7 +295,10 @@ fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), St
             .map_err(|error| format!("F7: time {}: {error}", batch.timestamp))?
             .map(|found| (found.offset, found.timestamp));
         if found != expected {
-            return Err(format!("F7: time {}: {found:?} found, {expected:?} expected", batch.timestamp));
+            return Err(format!(
+                "F7: time {}: {found:?} found, {expected:?} expected",
+                batch.timestamp
+            ));
         }
     }
     Ok(())
@@ -267,7 +307,10 @@ fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), St
 /// F9 and F18: recovering the same again, or after a kill, and closing gives the same files.
 fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Result<(), String> {
     let close = |recovered: Recovered| {
-        recovered.log.close().map_err(|error| format!("F9: closing: {error}"))?;
+        recovered
+            .log
+            .close()
+            .map_err(|error| format!("F9: closing: {error}"))?;
         Ok::<_, String>(files_of(&recovered.disk.world()))
     };
     let killed = recovered.disk.world();
@@ -276,7 +319,10 @@ fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Resu
         return Err(format!("F18: the same recovery twice: {difference}"));
     }
     if same.report != recovered.report {
-        return Err(format!("F18: reports {:?} and {:?}", same.report, recovered.report));
+        return Err(format!(
+            "F18: reports {:?} and {:?}",
+            same.report, recovered.report
+        ));
     }
     let once = close(same)?;
     let again = close(open(&killed, script)?)?;
@@ -289,14 +335,17 @@ fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Resu
 /// The first file that differs.
 #[must_use]
 pub fn difference(left: &[(String, Vec<u8>)], right: &[(String, Vec<u8>)]) -> Option<String> {
-    let missing = |from: &[(String, Vec<u8>)], path: &str| !from.iter().any(|(other, _)| other == path);
+    let missing =
+        |from: &[(String, Vec<u8>)], path: &str| !from.iter().any(|(other, _)| other == path);
     for (path, bytes) in left {
         match right.iter().find(|(other, _)| other == path) {
             None => return Some(format!("{path}: only in the first")),
             Some((_, other)) if other != bytes => {
                 let at = bytes.iter().zip(other).position(|(one, two)| one != two);
                 let (one, two) = (bytes.len(), other.len());
-                return Some(format!("{path}: {one} and {two} bytes, different at {at:?}"));
+                return Some(format!(
+                    "{path}: {one} and {two} bytes, different at {at:?}"
+                ));
             }
             Some(_) => {}
         }
@@ -314,7 +363,9 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
     let timestamp = (log.options().clock)();
     let value = b"after".to_vec();
     let mut builder = BatchBuilder::default();
-    builder.push(timestamp, None, Some(&value), &[]).map_err(words)?;
+    builder
+        .push(timestamp, None, Some(&value), &[])
+        .map_err(words)?;
     let next = log.log_end_offset().map_err(words)?;
     let epoch = found.last().map_or(0, |batch| batch.epoch);
     let append = AppendOptions {
@@ -323,7 +374,10 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
     };
     let info = log.append(&mut builder, &append).map_err(words)?;
     if info.base_offset != next {
-        return Err(format!("F5: offset {} given, {next} expected", info.base_offset));
+        return Err(format!(
+            "F5: offset {} given, {next} expected",
+            info.base_offset
+        ));
     }
     log.flush().map_err(words)?;
     log.close().map_err(words)?;
@@ -337,17 +391,28 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
         if now == expected {
             Ok(())
         } else {
-            Err(format!("F12: {now:?} after one more append, {expected:?} expected"))
+            Err(format!(
+                "F12: {now:?} after one more append, {expected:?} expected"
+            ))
         }
     })?;
     if disk.open_files() + disk.held_locks() > 0 {
-        return Err(format!("F14: {} files and {} locks left", disk.open_files(), disk.held_locks()));
+        return Err(format!(
+            "F14: {} files and {} locks left",
+            disk.open_files(),
+            disk.held_locks()
+        ));
     }
     // A clean end survives the loss of power, and opening it changes nothing.
-    let closed = disk.world().crash(crate::sim::Cut::Nothing, script.fill, &mut fastrand::Rng::with_seed(0));
+    let closed = disk.world().crash(
+        crate::sim::Cut::Nothing,
+        script.fill,
+        &mut fastrand::Rng::with_seed(0),
+    );
     let disk = SimDisk::new(closed.clone());
     let options = open_options(&disk);
-    let log = Log::open_for_append(partition(), &options, &WriteOptions::default()).map_err(words)?;
+    let log =
+        Log::open_for_append(partition(), &options, &WriteOptions::default()).map_err(words)?;
     let report = log.recovery_report().map_err(words)?;
     if !report.clean || report.is_changed() {
         return Err(format!("F12: after a clean end: {report:?}"));
@@ -355,12 +420,16 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
     let (now, error) = read(&log);
     expected.retain(|batch| batch.last >= log_start);
     if now != expected || error.is_some() {
-        return Err(format!("F12: {now:?}, {error:?} read after a clean end, {expected:?} expected"));
+        return Err(format!(
+            "F12: {now:?}, {error:?} read after a clean end, {expected:?} expected"
+        ));
     }
     log.close().map_err(words)?;
     drop(log);
     match difference(&files_of(&closed), &files_of(&disk.world())) {
-        Some(difference) => Err(format!("F9: opening and closing a clean log changed {difference}")),
+        Some(difference) => Err(format!(
+            "F9: opening and closing a clean log changed {difference}"
+        )),
         None => Ok(()),
     }
 }

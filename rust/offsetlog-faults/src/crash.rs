@@ -13,7 +13,11 @@ const STATES: usize = 60;
 ///
 /// # Errors
 /// What does not hold, in words.
-pub fn crash_script(script: &Script, seed: u64, per_change: Option<usize>) -> Result<(usize, Seen), String> {
+pub fn crash_script(
+    script: &Script,
+    seed: u64,
+    per_change: Option<usize>,
+) -> Result<(usize, Seen), String> {
     let run = Run::whole(script)?;
     let changes = run.sim.recorded();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -36,8 +40,13 @@ pub fn crash_script(script: &Script, seed: u64, per_change: Option<usize>) -> Re
             };
             let image = world.crash(cut, script.fill, &mut rng);
             let depth = Depth::random(&mut rng);
-            let found = crashed(&image, run.model_at(count), end, script, depth)
-                .map_err(|error| format!("after {count} of {} changes, {cut:?}: {error}", changes.len()))?;
+            let found =
+                crashed(&image, run.model_at(count), end, script, depth).map_err(|error| {
+                    format!(
+                        "after {count} of {} changes, {cut:?}: {error}",
+                        changes.len()
+                    )
+                })?;
             seen.add(found);
             states += 1;
         }

@@ -128,7 +128,12 @@ impl FaultDisk {
         self.0.failed.load(Ordering::SeqCst)
     }
 
-    fn pass<T>(&self, call: Call, path: &Path, run: impl FnOnce(&dyn Disk) -> io::Result<T>) -> io::Result<T> {
+    fn pass<T>(
+        &self,
+        call: Call,
+        path: &Path,
+        run: impl FnOnce(&dyn Disk) -> io::Result<T>,
+    ) -> io::Result<T> {
         match self.0.fault(call, path.to_str().unwrap_or_default()) {
             Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
             None => run(self.0.inner.as_ref()),
@@ -203,7 +208,9 @@ impl Disk for FaultDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::CreateDirectory, path, |disk| disk.create_directory(path))
+        self.pass(Call::CreateDirectory, path, |disk| {
+            disk.create_directory(path)
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -235,7 +242,11 @@ struct FaultFile {
 }
 
 impl FaultFile {
-    fn pass<T>(&self, call: Call, run: impl FnOnce(&dyn DiskFile) -> io::Result<T>) -> io::Result<T> {
+    fn pass<T>(
+        &self,
+        call: Call,
+        run: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
+    ) -> io::Result<T> {
         match self.faults.fault(call, &self.path) {
             Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
             None => run(self.inner.as_ref()),

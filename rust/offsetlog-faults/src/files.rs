@@ -65,14 +65,20 @@ pub fn check_layout(world: &World, directory: &Path, log_start: i64) -> Result<(
         return Err("F6: no segment".to_owned());
     };
     if first.base > log_start {
-        return Err(format!("F6: first base {} is above the log start {log_start}", first.base));
+        return Err(format!(
+            "F6: first base {} is above the log start {log_start}",
+            first.base
+        ));
     }
     let mut next = first.base;
     for (slot, segment) in segments.iter().enumerate() {
         let base = segment.base;
         let is_last = slot + 1 == segments.len();
         if !segment.rest.is_empty() {
-            return Err(format!("F3: segment {base} has {} bytes that are no batch", segment.rest.len()));
+            return Err(format!(
+                "F3: segment {base} has {} bytes that are no batch",
+                segment.rest.len()
+            ));
         }
         if segment.batches.is_empty() && !is_last {
             return Err(format!("F6: segment {base} is empty and not the last"));
@@ -90,7 +96,10 @@ pub fn check_layout(world: &World, directory: &Path, log_start: i64) -> Result<(
         check_indexes(segment).map_err(|error| format!("F7: segment {base}: {error}"))?;
     }
     for (name, _) in world.children(directory) {
-        if [".tmp", ".cleaned", ".swap"].iter().any(|suffix| name.ends_with(suffix)) {
+        if [".tmp", ".cleaned", ".swap"]
+            .iter()
+            .any(|suffix| name.ends_with(suffix))
+        {
             return Err(format!("F6: {name} is left"));
         }
     }
@@ -106,10 +115,17 @@ fn check_indexes(segment: &SegmentFiles) -> Result<(), String> {
     }
     let mut before: Option<(i64, usize)> = None;
     for entry in index.chunks(8) {
-        let offset = segment.base + i64::from(u32::from_be_bytes(entry[..4].try_into().unwrap_or_default()));
+        let offset = segment.base
+            + i64::from(u32::from_be_bytes(
+                entry[..4].try_into().unwrap_or_default(),
+            ));
         let position = u32::from_be_bytes(entry[4..].try_into().unwrap_or_default()) as usize;
-        if position >= size || before.is_some_and(|before| before.0 >= offset || before.1 >= position) {
-            return Err(format!("entry {offset} at {position} behind {before:?}, size {size}"));
+        if position >= size
+            || before.is_some_and(|before| before.0 >= offset || before.1 >= position)
+        {
+            return Err(format!(
+                "entry {offset} at {position} behind {before:?}, size {size}"
+            ));
         }
         let mut at = 0;
         let found = segment.batches.iter().find(|batch| {
@@ -125,7 +141,10 @@ fn check_indexes(segment: &SegmentFiles) -> Result<(), String> {
     let mut before: Option<(i64, i64)> = None;
     for entry in times.chunks(12) {
         let timestamp = i64::from_be_bytes(entry[..8].try_into().unwrap_or_default());
-        let offset = segment.base + i64::from(u32::from_be_bytes(entry[8..].try_into().unwrap_or_default()));
+        let offset = segment.base
+            + i64::from(u32::from_be_bytes(
+                entry[8..].try_into().unwrap_or_default(),
+            ));
         if before.is_some_and(|before| before.0 > timestamp || before.1 > offset) {
             return Err(format!("time entry {timestamp} {offset} behind {before:?}"));
         }
@@ -134,9 +153,13 @@ fn check_indexes(segment: &SegmentFiles) -> Result<(), String> {
             .iter()
             .find(|batch| batch.last <= offset && batch.timestamp > timestamp);
         if let Some(batch) = larger {
-            return Err(format!("time entry {timestamp} {offset} is below {batch:?}"));
+            return Err(format!(
+                "time entry {timestamp} {offset} is below {batch:?}"
+            ));
         }
-        if !segment.batches.iter().any(|batch| batch.base <= offset && offset <= batch.last && batch.timestamp == timestamp) {
+        if !segment.batches.iter().any(|batch| {
+            batch.base <= offset && offset <= batch.last && batch.timestamp == timestamp
+        }) {
             return Err(format!("time entry {timestamp} {offset} is no batch's"));
         }
         before = Some((timestamp, offset));
@@ -149,21 +172,31 @@ fn check_indexes(segment: &SegmentFiles) -> Result<(), String> {
 pub fn stored_points(world: &World, directory: &Path) -> (Option<i64>, Option<i64>) {
     let parent = directory.parent().unwrap_or(Path::new("/"));
     if world.node(&parent.join("meta.properties")).is_some() {
-        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = directory
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         let (topic, partition) = name.rsplit_once('-').unwrap_or_default();
         let line = |file: &str| {
             let bytes = world.bytes(&parent.join(file))?;
             let text = std::str::from_utf8(bytes).ok()?;
             let start = format!("{topic} {partition} ");
-            text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok())
+            text.lines()
+                .find_map(|line| line.strip_prefix(&start)?.parse().ok())
         };
-        return (line("recovery-point-offset-checkpoint"), line("log-start-offset-checkpoint"));
+        return (
+            line("recovery-point-offset-checkpoint"),
+            line("log-start-offset-checkpoint"),
+        );
     }
     let text = world
         .bytes(&directory.join(".offsetlog.state"))
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
         .unwrap_or_default();
-    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+    let value = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.parse().ok())
+    };
     (value("recovery_point: "), value("log_start_offset: "))
 }
 

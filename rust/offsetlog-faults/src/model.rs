@@ -127,12 +127,23 @@ impl Model {
     ///
     /// # Errors
     /// What does not hold, in words.
-    pub fn check(&self, end: End, found: &[Batch], log_start: i64, log_end: i64) -> Result<(), String> {
+    pub fn check(
+        &self,
+        end: End,
+        found: &[Batch],
+        log_start: i64,
+        log_end: i64,
+    ) -> Result<(), String> {
         if !self.log_starts.contains(&log_start) {
-            return Err(format!("F1: log start {log_start} found, one of {:?} expected", self.log_starts));
+            return Err(format!(
+                "F1: log start {log_start} found, one of {:?} expected",
+                self.log_starts
+            ));
         }
         let older: &[Vec<Batch>] = if end == End::Power { &self.older } else { &[] };
-        let mut legal = std::iter::once(&self.current).chain(&self.others).chain(older);
+        let mut legal = std::iter::once(&self.current)
+            .chain(&self.others)
+            .chain(older);
         if !legal.any(|legal| legal.starts_with(found)) {
             return Err(format!(
                 "F2, F3, F4: no prefix of what was appended.\n  found {found:?}\n  legal {:?}\n  others {:?}\n  older {older:?}",
@@ -148,12 +159,17 @@ impl Model {
             .filter(|batch| batch.last >= log_start)
             .find(|batch| !found.contains(batch));
         if let Some(lost) = lost {
-            return Err(format!("F1: {lost:?} is lost ({end:?}); found {found:?}, log start {log_start}"));
+            return Err(format!(
+                "F1: {lost:?} is lost ({end:?}); found {found:?}, log start {log_start}"
+            ));
         }
         let after = found.last().map_or(0, |batch| batch.last + 1);
         let gap = [self.next, self.gap].contains(&log_end) && log_end > after;
         if log_end != after.max(log_start) && !gap {
-            return Err(format!("F5: log end {log_end} found behind {after}, log start {log_start}, next {}", self.next));
+            return Err(format!(
+                "F5: log end {log_end} found behind {after}, log start {log_start}, next {}",
+                self.next
+            ));
         }
         Ok(())
     }

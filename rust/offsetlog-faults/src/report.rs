@@ -37,7 +37,13 @@ pub fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 impl Row {
     /// Begins a row. `floor` cases are the least; the seed is `OFFSETLOG_SEED`, or a new one.
     #[must_use]
-    pub fn begin(number: u32, slug: &'static str, name: &'static str, unit: &'static str, floor: usize) -> Self {
+    pub fn begin(
+        number: u32,
+        slug: &'static str,
+        name: &'static str,
+        unit: &'static str,
+        floor: usize,
+    ) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = replayed().unwrap_or_else(|| fastrand::u64(..1 << 48));
         eprintln!("row {number}, {name}: OFFSETLOG_SEED={seed}");
@@ -83,14 +89,19 @@ impl Row {
         } = self;
         eprintln!("row {number}, {name}: {cases} {unit} in {seconds:.1} s; {seen}");
         if replayed().is_none() {
-            assert!(cases >= floor, "row {number}: {cases} {unit}, at least {floor} expected");
-            let folder = std::env::var_os("OFFSETLOG_ROWS").map_or_else(|| root().join("build/rows"), PathBuf::from);
+            assert!(
+                cases >= floor,
+                "row {number}: {cases} {unit}, at least {floor} expected"
+            );
+            let folder = std::env::var_os("OFFSETLOG_ROWS")
+                .map_or_else(|| root().join("build/rows"), PathBuf::from);
             let text = format!(
                 "{{\"row\": {number}, \"name\": \"{name}\", \"cases\": {cases}, \"unit\": \"{unit}\", \"floor\": {floor}, \
                  \"seconds\": {seconds:.2}, \"skipped\": null, \"seed\": {seed}}}\n"
             );
             std::fs::create_dir_all(&folder).expect("the folder of rows");
-            std::fs::write(folder.join(format!("{number}-{slug}.json")), text).expect("the row's file");
+            std::fs::write(folder.join(format!("{number}-{slug}.json")), text)
+                .expect("the row's file");
         }
     }
 }
@@ -118,10 +129,18 @@ impl Failures {
     #[must_use]
     pub fn kind(error: &str) -> String {
         let words = error.split(['[', '\n']).next().unwrap_or_default();
-        let words: String = words.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        let words: String = words
+            .chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect();
         // Where it happened is no kind.
-        let what = words.split_once(": ").filter(|(place, _)| place.starts_with("after") || place.starts_with("step"));
-        what.map_or(words.as_str(), |(_, what)| what).chars().take(70).collect()
+        let what = words
+            .split_once(": ")
+            .filter(|(place, _)| place.starts_with("after") || place.starts_with("step"));
+        what.map_or(words.as_str(), |(_, what)| what)
+            .chars()
+            .take(70)
+            .collect()
     }
 
     /// Notes a failure; says whether it is the first of its kind, which is worth being made shorter.
@@ -150,8 +169,16 @@ impl Failures {
         for (number, (count, seed, case, error)) in self.kinds.values().enumerate() {
             std::fs::create_dir_all(&folder).expect("the folder of failures");
             let path = folder.join(format!("{row}-{seed}-{number}.txt"));
-            std::fs::write(&path, format!("# {}\n{case}\n", error.replace('\n', "\n# "))).expect("the failure's file");
-            let _ = writeln!(told, "{count} times: {error}\n  case {case}\n  OFFSETLOG_SEED={seed}, kept in {}", path.display());
+            std::fs::write(
+                &path,
+                format!("# {}\n{case}\n", error.replace('\n', "\n# ")),
+            )
+            .expect("the failure's file");
+            let _ = writeln!(
+                told,
+                "{count} times: {error}\n  case {case}\n  OFFSETLOG_SEED={seed}, kept in {}",
+                path.display()
+            );
         }
         assert!(told.is_empty(), "{row}:\n{told}");
     }

@@ -27,8 +27,14 @@ pub fn fresh(script: &Script) -> World {
     let meta = "#\nversion=1\nnode.id=1\ncluster.id=AAAAAAAAQACAAAAAAAAAAA\ndirectory.id=AAAAAAAAQACAAAAAAAAAAQ\n";
     world.put("/sim/logs/meta.properties", meta.as_bytes());
     world.put("/sim/logs/.lock", b"");
-    world.put("/sim/logs/.kafka_cleanshutdown", b"{\"version\":0,\"brokerEpoch\":3}");
-    world.put("/sim/logs/recovery-point-offset-checkpoint", b"0\n1\nother 0 5\n");
+    world.put(
+        "/sim/logs/.kafka_cleanshutdown",
+        b"{\"version\":0,\"brokerEpoch\":3}",
+    );
+    world.put(
+        "/sim/logs/recovery-point-offset-checkpoint",
+        b"0\n1\nother 0 5\n",
+    );
     world
 }
 
@@ -150,7 +156,9 @@ impl Run {
         let options = options(Arc::clone(&self.disk), &self.clock);
         let log = Log::open_for_append(PARTITION, &options, &write)?;
         let (log_start, log_end) = (log.log_start_offset()?, log.log_end_offset()?);
-        let found = self.sim.look(|world| batches(&segments(world, Self::partition())));
+        let found = self
+            .sim
+            .look(|world| batches(&segments(world, Self::partition())));
         match self.model.check(End::Process, &found, log_start, log_end) {
             Ok(()) => self.model.adopt(found, log_start, log_end),
             Err(error) => self.broken = Some(format!("opened again: {error}")),
@@ -252,7 +260,10 @@ impl Run {
             next = batch.last + 1;
             handed.push(batch);
         }
-        let bytes: Vec<u8> = handed.iter().flat_map(|batch| batch.bytes.iter().copied()).collect();
+        let bytes: Vec<u8> = handed
+            .iter()
+            .flat_map(|batch| batch.bytes.iter().copied())
+            .collect();
         self.appending(&handed, |_| {
             log.append_as_follower(&bytes, i32::MAX, false).map(drop)
         })
@@ -316,7 +327,12 @@ impl Run {
     fn rows(&self, seed: u64) -> (Vec<Row>, i64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let count = rng.usize(1..=3);
-        let rows = (0..count).map(|_| (rng.bool().then(|| vec![7; rng.usize(0..9)]), self.value(&mut rng)));
+        let rows = (0..count).map(|_| {
+            (
+                rng.bool().then(|| vec![7; rng.usize(0..9)]),
+                self.value(&mut rng),
+            )
+        });
         let mut rows: Vec<Row> = rows.collect();
         if encode(0, 0, 0, &rows).bytes.len() > self.script.segment_bytes as usize {
             rows = vec![(None, Some(vec![seed as u8; 300]))];
@@ -338,7 +354,12 @@ impl Run {
             // A whole batch inside a record: what looks for batches behind damage finds it.
             1 => {
                 let next = self.model.next + rng.i64(0..4);
-                let inner = encode(next, 0, BEGIN_MS, &[(None, Some(vec![1; rng.usize(0..40)]))]);
+                let inner = encode(
+                    next,
+                    0,
+                    BEGIN_MS,
+                    &[(None, Some(vec![1; rng.usize(0..40)]))],
+                );
                 value.truncate(rng.usize(0..40).min(size));
                 value.extend_from_slice(&inner.bytes);
             }

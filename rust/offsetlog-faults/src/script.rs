@@ -8,15 +8,24 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// So many batches; the seed says which. In one call if it is odd.
-    Append { batches: u8, seed: u16 },
+    Append {
+        batches: u8,
+        seed: u16,
+    },
     /// An append that is on the disk when it returns.
-    Durable { seed: u16 },
+    Durable {
+        seed: u16,
+    },
     Flush,
     Roll,
     /// Back by so many records.
-    Truncate { records: u8 },
+    Truncate {
+        records: u8,
+    },
     /// Deletes all but so many records.
-    Delete { kept: u8 },
+    Delete {
+        kept: u8,
+    },
     /// Writes the settings and waits for what a roll began.
     Checkpoint,
     /// Closes and opens again.
@@ -55,8 +64,16 @@ impl Script {
         let count = rng.usize(1..=12);
         let steps = (0..count).map(|_| Step::random(rng)).collect();
         Self {
-            names: if rng.u8(0..4) == 0 { Names::Strict } else { Names::Journal },
-            fill: if rng.u8(0..3) == 0 { Fill::Stale } else { Fill::Zeros },
+            names: if rng.u8(0..4) == 0 {
+                Names::Strict
+            } else {
+                Names::Journal
+            },
+            fill: if rng.u8(0..3) == 0 {
+                Fill::Stale
+            } else {
+                Fill::Zeros
+            },
             log_dir: rng.u8(0..4) == 0,
             segment_bytes: *rng.choice(&[600, 1_500, 4_000, 20_000]).unwrap_or(&600),
             index_bytes: *rng.choice(&[24, 96, 600]).unwrap_or(&96),
@@ -148,11 +165,23 @@ impl std::str::FromStr for Script {
                 .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
                 .ok_or_else(|| format!("no {name}"))
         };
-        let number = |name: &str| value(name)?.parse().map_err(|error| format!("{name}: {error}"));
+        let number = |name: &str| {
+            value(name)?
+                .parse()
+                .map_err(|error| format!("{name}: {error}"))
+        };
         let flag = |name: &str| value(name).map(|value| value == "true");
         Ok(Self {
-            names: if flag("strict")? { Names::Strict } else { Names::Journal },
-            fill: if flag("stale")? { Fill::Stale } else { Fill::Zeros },
+            names: if flag("strict")? {
+                Names::Strict
+            } else {
+                Names::Journal
+            },
+            fill: if flag("stale")? {
+                Fill::Stale
+            } else {
+                Fill::Zeros
+            },
             log_dir: flag("log_dir")?,
             segment_bytes: number("segment")?,
             index_bytes: number("index")?,
@@ -172,7 +201,9 @@ impl std::str::FromStr for Script {
 fn step(text: &str) -> Result<Step, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let number = |slot: usize| -> Result<u16, String> {
-        let word = words.get(slot).ok_or_else(|| format!("{text}: too short"))?;
+        let word = words
+            .get(slot)
+            .ok_or_else(|| format!("{text}: too short"))?;
         word.parse().map_err(|error| format!("{text}: {error}"))
     };
     Ok(match *words.first().unwrap_or(&"") {

@@ -21,7 +21,11 @@ fn a_case_given_by_hand() {
     let run = Run::whole(&script).expect("the script runs");
     for (number, change) in run.sim.recorded().iter().enumerate() {
         let text = format!("{change:?}");
-        eprintln!("{:4} {}", number + 1, text.chars().take(150).collect::<String>());
+        eprintln!(
+            "{:4} {}",
+            number + 1,
+            text.chars().take(150).collect::<String>()
+        );
     }
     let outcome = crash_script(&script, replayed().unwrap_or(1), Some(8));
     outcome.expect("no crash does harm");

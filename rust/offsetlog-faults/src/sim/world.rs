@@ -3,8 +3,8 @@
 
 use offsetlog::disk::FileStat;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A whole path: comparing paths part by part would be most of what a test does.
@@ -63,17 +63,43 @@ pub enum Node {
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields say what they are")]
 pub enum Change {
-    Create { path: Name, inode: u64 },
-    MakeDirectory { path: Name },
-    Rename { from: Name, to: Name, inode: u64 },
-    Unlink { path: Name, inode: u64 },
-    Write { inode: u64, position: usize, bytes: Arc<[u8]> },
-    SetLen { inode: u64, size: usize },
+    Create {
+        path: Name,
+        inode: u64,
+    },
+    MakeDirectory {
+        path: Name,
+    },
+    Rename {
+        from: Name,
+        to: Name,
+        inode: u64,
+    },
+    Unlink {
+        path: Name,
+        inode: u64,
+    },
+    Write {
+        inode: u64,
+        position: usize,
+        bytes: Arc<[u8]>,
+    },
+    SetLen {
+        inode: u64,
+        size: usize,
+    },
     /// Bytes and length are on the disk, and the time of the last change if `times`.
-    Sync { inode: u64, times: bool },
+    Sync {
+        inode: u64,
+        times: bool,
+    },
     /// A sync that failed: what was not on the disk never gets there, and is read all the same.
-    FailedSync { inode: u64 },
-    SyncDirectory { path: Name },
+    FailedSync {
+        inode: u64,
+    },
+    SyncDirectory {
+        path: Name,
+    },
 }
 
 /// A file as it was after one unsynced change.
@@ -225,7 +251,11 @@ impl Inode {
     fn after(&self, choice: Choice, fill: Fill, rng: &mut fastrand::Rng) -> (Vec<u8>, u64) {
         if self.versions.is_empty() {
             let is_new = choice != Choice::Durable && rng.bool();
-            let modified = if is_new { self.modified } else { self.durable_modified };
+            let modified = if is_new {
+                self.modified
+            } else {
+                self.durable_modified
+            };
             return (self.durable.as_ref().clone(), modified);
         }
         let seed = rng.u64(..);
@@ -251,8 +281,10 @@ impl Inode {
                         slot => Some(candidates[slot - 1]),
                     }
                 };
-                let length = pick(rng, None).map_or(self.durable.len(), |version| version.bytes.len());
-                let modified = pick(rng, None).map_or(self.durable_modified, |version| version.modified);
+                let length =
+                    pick(rng, None).map_or(self.durable.len(), |version| version.bytes.len());
+                let modified =
+                    pick(rng, None).map_or(self.durable_modified, |version| version.modified);
                 let bytes = self.mix(length, fill, seed, |sector| {
                     pick(rng, Some(sector)).map(|version| Arc::clone(&version.bytes))
                 });
@@ -285,7 +317,11 @@ impl Inode {
 }
 
 fn low_bits(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 impl World {
@@ -356,11 +392,17 @@ impl World {
     pub fn children(&self, directory: &Path) -> impl Iterator<Item = (&str, Node)> {
         let front = format!("{}/", text(directory).trim_end_matches('/'));
         let above = format!("{}0", front.trim_end_matches('/'));
-        let range = (Bound::Excluded(front.as_str()), Bound::Excluded(above.as_str()));
-        let found = self.names.range::<str, _>(range).filter_map(|(path, &node)| {
-            let name = path.get(front.len()..)?;
-            (!name.is_empty() && !name.contains('/')).then_some((name, node))
-        });
+        let range = (
+            Bound::Excluded(front.as_str()),
+            Bound::Excluded(above.as_str()),
+        );
+        let found = self
+            .names
+            .range::<str, _>(range)
+            .filter_map(|(path, &node)| {
+                let name = path.get(front.len()..)?;
+                (!name.is_empty() && !name.contains('/')).then_some((name, node))
+            });
         found.collect::<Vec<_>>().into_iter()
     }
 
@@ -544,7 +586,10 @@ impl World {
         };
         if cut != Cut::Process {
             world.inodes.retain(|number, _| {
-                world.names.values().any(|node| *node == Node::File(*number))
+                world
+                    .names
+                    .values()
+                    .any(|node| *node == Node::File(*number))
             });
             world.durable_names = world.names.clone();
             world.unsynced_names.clear();

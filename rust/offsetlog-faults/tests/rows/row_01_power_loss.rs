@@ -6,10 +6,19 @@ use offsetlog_faults::script::Script;
 
 #[test]
 fn power_loss_leaves_a_prefix() {
-    let mut row = Row::begin(1, "power-loss", "power loss, all legal states", "states", scaled(20_000));
+    let mut row = Row::begin(
+        1,
+        "power-loss",
+        "power loss, all legal states",
+        "states",
+        scaled(20_000),
+    );
     let mut seen = Seen::default();
     let mut failures = Failures::default();
-    for line in include_str!("../../regressions/scripts.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../../regressions/scripts.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let script: Script = line.parse().expect("a script");
         match crash_script(&script, 1, Some(8)) {
             Ok((states, found)) => {

@@ -10,7 +10,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Two batches, of which the second rolls; one that fits behind; a truncation into the second batch.
 const STEPS: [&str; 8] = [
-    "append 2 16", "flush", "roll", "truncate 2", "delete 1", "checkpoint", "close", "kill",
+    "append 2 16",
+    "flush",
+    "roll",
+    "truncate 2",
+    "delete 1",
+    "checkpoint",
+    "close",
+    "kill",
 ];
 const SUBSET_BITS: usize = 8;
 
@@ -19,7 +26,9 @@ fn scripts(length: usize) -> Vec<String> {
         return vec![String::new()];
     }
     let shorter = scripts(length - 1);
-    let longest = shorter.iter().filter(|script| script.matches(';').count() == length - 1);
+    let longest = shorter
+        .iter()
+        .filter(|script| script.matches(';').count() == length - 1);
     let more = longest.flat_map(|script| STEPS.map(|step| format!("{script} {step};")));
     shorter.iter().cloned().chain(more).collect()
 }
@@ -67,8 +76,12 @@ fn crash_everywhere(script: &Script, seen: &mut HashSet<u64>) -> Result<usize, S
         for (cut, end) in cuts {
             let image = world.crash(cut, script.fill, &mut rng);
             if seen.insert(fingerprint(&image, &(model_text, end))) {
-                crashed(&image, model, end, script, Depth::random(&mut rng))
-                    .map_err(|error| format!("after {count} of {} changes, {cut:?}: {error}", changes.len()))?;
+                crashed(&image, model, end, script, Depth::random(&mut rng)).map_err(|error| {
+                    format!(
+                        "after {count} of {} changes, {cut:?}: {error}",
+                        changes.len()
+                    )
+                })?;
             }
         }
     }
@@ -95,5 +108,8 @@ fn no_short_script_is_harmed() {
         row.count(1);
     }
     failures.end("row-02");
-    row.end(&format!("{points} crash points, {} different states", seen.len()));
+    row.end(&format!(
+        "{points} crash points, {} different states",
+        seen.len()
+    ));
 }

@@ -34,7 +34,12 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
         let model = run.model_at(count);
         let mut image = world.crash(Cut::Random, script.fill, rng);
         for depth in 2..=3 {
-            let place = |error: String| format!("after {count} of {} changes, {depth} deep: {error}", changes.len());
+            let place = |error: String| {
+                format!(
+                    "after {count} of {} changes, {depth} deep: {error}",
+                    changes.len()
+                )
+            };
             let recovered = open(&image, script).map_err(place)?;
             let direct = check_recovered(&recovered, model, End::Power).map_err(place)?;
             let steps = recovered.disk.recorded();
@@ -52,18 +57,27 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
             let found = check_recovered(&again, model, End::Power).map_err(place)?;
             again.log.abandon();
             if !found.starts_with(&direct) {
-                return Err(place(format!("F9: {found:?} found, {direct:?} without the second crash")));
+                return Err(place(format!(
+                    "F9: {found:?} found, {direct:?} without the second crash"
+                )));
             }
             states += 1;
         }
-        crashed(&image, model, End::Power, script, Depth::Repeated).map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
+        crashed(&image, model, End::Power, script, Depth::Repeated)
+            .map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
     }
     Ok(states)
 }
 
 #[test]
 fn a_crash_in_recovery_loses_nothing_more() {
-    let mut row = Row::begin(3, "crash-in-recovery", "crash during recovery", "states", scaled(5_000));
+    let mut row = Row::begin(
+        3,
+        "crash-in-recovery",
+        "crash during recovery",
+        "states",
+        scaled(5_000),
+    );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);
     while row.goes_on() {
@@ -80,7 +94,9 @@ fn a_crash_in_recovery_loses_nothing_more() {
                     while slot > 0 {
                         slot -= 1;
                         let trial = shorter.without(slot);
-                        if let Some(error) = (0..20).find_map(|other| crash_script(&trial, &mut fastrand::Rng::with_seed(other)).err()) {
+                        if let Some(error) = (0..20).find_map(|other| {
+                            crash_script(&trial, &mut fastrand::Rng::with_seed(other)).err()
+                        }) {
                             failures.note(seed, &trial, &error);
                             shorter = trial;
                         }

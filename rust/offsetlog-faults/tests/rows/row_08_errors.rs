@@ -85,7 +85,9 @@ fn inject(script: &Script, plan: Plan, depth: Depth) -> Result<Injected, String>
         return Err(format!("F14: {files} files and {locks} locks left{said}"));
     }
     faults.set(Plan::none());
-    let world = sim.world().crash(Cut::Process, script.fill, &mut fastrand::Rng::with_seed(1));
+    let world = sim
+        .world()
+        .crash(Cut::Process, script.fill, &mut fastrand::Rng::with_seed(1));
     crashed(&world, &run.model, End::Process, script, depth)
         .map_err(|error| format!("{error}\n  the engine said{said}"))?;
     Ok(Injected {
@@ -113,7 +115,11 @@ fn a_call_that_fails_does_no_lasting_damage() {
                         error,
                         half,
                     };
-                    let depth = if rng.u8(0..4) == 0 { Depth::GoesOn } else { Depth::Found };
+                    let depth = if rng.u8(0..4) == 0 {
+                        Depth::GoesOn
+                    } else {
+                        Depth::Found
+                    };
                     match inject(&script, plan, depth) {
                         Ok(injected) => {
                             reached |= injected.failed;

@@ -19,14 +19,22 @@ const SCRIPTS: [&str; 5] = [
 
 /// What a sync is of.
 const PLACES: [(&str, fn(Call, &str) -> bool); 3] = [
-    (".log", |call, path| call == Call::Sync && path.ends_with(".log")),
-    ("index", |call, path| call == Call::Sync && path.ends_with("index")),
-    ("directory", |call, path| call == Call::SyncDirectory && path.ends_with("-0")),
+    (".log", |call, path| {
+        call == Call::Sync && path.ends_with(".log")
+    }),
+    ("index", |call, path| {
+        call == Call::Sync && path.ends_with("index")
+    }),
+    ("directory", |call, path| {
+        call == Call::SyncDirectory && path.ends_with("-0")
+    }),
 ];
 
 fn no_more(log: &Log) -> Result<(), String> {
     let mut batch = BatchBuilder::default();
-    batch.push(1_700_000_100_000, None, Some(b"more"), &[]).expect("a record");
+    batch
+        .push(1_700_000_100_000, None, Some(b"more"), &[])
+        .expect("a record");
     if log.append(&mut batch, &AppendOptions::default()).is_ok() {
         return Err("B4: an append after a failed sync succeeded".to_owned());
     }
@@ -53,7 +61,13 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
         faults.set(Plan::none());
         let world = sim.world();
         drop(run);
-        crashed(&world.crash(Cut::Nothing, script.fill, &mut fastrand::Rng::with_seed(1)), &offsetlog_faults::Model::new(), End::Power, script, Depth::Repeated)?;
+        crashed(
+            &world.crash(Cut::Nothing, script.fill, &mut fastrand::Rng::with_seed(1)),
+            &offsetlog_faults::Model::new(),
+            End::Power,
+            script,
+            Depth::Repeated,
+        )?;
         return Ok(true);
     }
     let mut steps = script.steps.iter();
@@ -72,7 +86,9 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
         }
         run.settle();
         if faults.failed() > 0 && matches!(step, Step::Flush | Step::Durable { .. } | Step::Close) {
-            return Err(format!("B4: {step} returned although a sync failed: {before:?}"));
+            return Err(format!(
+                "B4: {step} returned although a sync failed: {before:?}"
+            ));
         }
     };
     let model = run.model.clone();
@@ -82,7 +98,9 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
         if let Some(error) = error {
             return Err(format!("B4: reading after a failed sync: {error}"));
         }
-        if found.len() < model.acknowledged || !found.starts_with(&model.current[..model.acknowledged]) {
+        if found.len() < model.acknowledged
+            || !found.starts_with(&model.current[..model.acknowledged])
+        {
             return Err(format!("B4: {found:?} read after a failed sync, {model:?}"));
         }
         if log.close().is_ok() {
@@ -105,23 +123,40 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
     let world = sim.world().crash(Cut::Process, script.fill, &mut rng);
     let recovered = open(&world, script)?;
     let found = check_recovered(&recovered, &model, End::Process)?;
-    recovered.log.flush().map_err(|error| format!("B4: flush after reopening: {error}"))?;
-    let world = recovered.disk.world().crash(Cut::Nothing, script.fill, &mut rng);
+    recovered
+        .log
+        .flush()
+        .map_err(|error| format!("B4: flush after reopening: {error}"))?;
+    let world = recovered
+        .disk
+        .world()
+        .crash(Cut::Nothing, script.fill, &mut rng);
     recovered.log.abandon();
     let again = open(&world, script)?;
     let after = check_recovered(&again, &model, End::Power)?;
     again.log.abandon();
     let log_start = model.log_start();
-    let must: Vec<_> = found.iter().filter(|batch| batch.last >= log_start).collect();
+    let must: Vec<_> = found
+        .iter()
+        .filter(|batch| batch.last >= log_start)
+        .collect();
     if must.iter().any(|batch| !after.contains(batch)) {
-        return Err(format!("B4: {found:?} was there after reopening and flushed; power lost: {after:?}"));
+        return Err(format!(
+            "B4: {found:?} was there after reopening and flushed; power lost: {after:?}"
+        ));
     }
     Ok(true)
 }
 
 #[test]
 fn a_failed_sync_is_final_until_the_log_is_opened_again() {
-    let mut row = Row::begin(9, "failed-sync-simulated", "failed sync, simulated disk", "cases", 30);
+    let mut row = Row::begin(
+        9,
+        "failed-sync-simulated",
+        "failed sync, simulated disk",
+        "cases",
+        30,
+    );
     let mut failures = Failures::default();
     for steps in SCRIPTS {
         for segment in [600, 20_000] {
@@ -134,7 +169,11 @@ fn a_failed_sync_is_final_until_the_log_is_opened_again() {
                     match fail_nth(&script, kinds, nth) {
                         Ok(false) => break,
                         Ok(true) => {}
-                        Err(error) => drop(failures.note(nth, &format!("{script} # sync {nth} of {place}"), &error)),
+                        Err(error) => drop(failures.note(
+                            nth,
+                            &format!("{script} # sync {nth} of {place}"),
+                            &error,
+                        )),
                     }
                     row.count(1);
                 }
