@@ -65,7 +65,8 @@ impl Appender {
             self.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.closed.split_off(kept);
             later.push(self.active.base_offset);
-            for base in later {
+            // The newest first: what a crash leaves is a log that ends earlier, never one with a hole.
+            for base in later.into_iter().rev() {
                 self.doom_segment(base, now)?;
             }
             let base = self.closed.pop().unwrap_or(offset);
@@ -261,7 +262,7 @@ impl Appender {
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
         self.made_with.clear();
-        for base in bases {
+        for base in bases.into_iter().rev() {
             self.doom_segment(base, now)?;
         }
         let disk = self.directory.disk.as_ref();
@@ -299,6 +300,14 @@ impl Appender {
             return Ok(false);
         }
         self.mark_unclean()?;
+        if offset > self.ends.recovery_point() {
+            // The recovery point moves as in a broker, so what it passes has to be on the disk.
+            self.flusher.wait();
+            self.flusher.check(&self.directory.path)?;
+            let mut job = self.commit_job()?;
+            job.up_to = offset;
+            job.run()?;
+        }
         let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
