@@ -7,7 +7,7 @@
 use super::leftovers::{self, Step as Leftover};
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
 use super::rebuild::{Carried, Contents, Rule};
-use super::recover::RecoveryReport;
+use super::recover::{Progress, RecoveryReport};
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
 use crate::config::LogConfig;
@@ -26,7 +26,6 @@ use std::sync::Arc;
 pub(super) const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 
 /// How a log is loaded.
-#[derive(Debug)]
 pub(super) struct Terms {
     pub(super) start: Start,
     /// Whether whole batches behind damage may be cut.
@@ -34,6 +33,7 @@ pub(super) struct Terms {
     pub(super) dry_run: bool,
     pub(super) now: i64,
     pub(super) warnings: Vec<String>,
+    pub(super) progress: Option<Progress>,
 }
 
 /// What a directory holds.
@@ -112,6 +112,7 @@ pub(in crate::log) fn open(
         dry_run: false,
         now: (options.clock)(),
         warnings,
+        progress: None,
     };
     assemble(directory, place, config, terms, options, write, locks)
 }
@@ -249,6 +250,14 @@ impl Loading<'_> {
             Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
             _ => Ok(()),
         }
+    }
+
+    /// As [`check`](Self::check), after so many more bytes of segments were read.
+    pub(super) fn went_on(&self, bytes: u64) -> Result<()> {
+        if let Some(progress) = &self.terms.progress {
+            progress(bytes);
+        }
+        self.check()
     }
 
     fn tidy(&mut self) -> Result<Vec<i64>> {
