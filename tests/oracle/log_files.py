@@ -86,6 +86,16 @@ def counts(name: str) -> bool:
     return not name.startswith(OURS) and not name.endswith(".deleted")
 
 
+def true_epochs(directory: Path, text: bytes) -> bool:
+    """Whether every leader epoch of a checkpoint is that of the batch where it begins."""
+    batches = [batch for path in directory.glob("*.log") for batch in headers(path.read_bytes())]
+    lines = [line.split() for line in text.decode().splitlines()[2:]]
+    return all(
+        any(batch.leader_epoch == int(epoch) and batch.base_offset <= int(start) <= batch.last_offset for batch in batches)
+        for epoch, start in lines
+    )
+
+
 def bases(directory: Path) -> list[int]:
     """Base offsets of the segments."""
     with os.scandir(directory) as entries:
