@@ -21,7 +21,7 @@ rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml C
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo test lint bench soak fuzz docs wheel clean
-.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 brokers lock
+.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes brokers lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,8 @@ demo: .venv-demo/installed ## read a real broker's directories with Spark (under
 	@mkdir -p build/demo
 	@.venv-demo/bin/python examples/demo.py
 
-test: need-test test-rust test-python test-oracle test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+test: need-test test-rust test-python test-oracle lanes test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+	@$(bin)/python .ci/rows
 	@.ci/summary "make test"
 
 lint: need-lint .venv/installed ## formatting, lints, types, layers, features, shape of the tree
@@ -80,6 +81,19 @@ test-python: need-test .venv/installed
 test-oracle: need-test .venv/installed build/oracle/oracle.jar
 	$(say) "pytest tests/oracle: beside Kafka's own storage layer"
 	@OFFSETLOG_SKIPS=$(skips)/test-oracle $(bin)/python -m pytest -q $(PYTEST) tests/oracle
+
+lanes: need-test .venv/installed build/oracle/oracle.jar target/release/examples/drive
+	$(say) "promises: faulty disks, lost power, kills, forks, signals"
+	@.ci/lanes
+
+# What is killed, and has its power cut, in those tests.
+target/release/examples/drive: $(rust_sources)
+	$(say) "the driver of the tests of promises"
+	@cargo build --locked --quiet --release -p offsetlog --example drive
+	@touch $@
+
+test-reliability: lanes
+	@$(bin)/python .ci/rows A B
 
 test-broker: need-test .venv/installed brokers
 	$(say) "pytest tests/broker: real brokers, $(broker_versions)"

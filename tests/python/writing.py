@@ -160,7 +160,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 
 
-def python(program: str, *arguments: object) -> str:
+def python(program: str, *arguments: object, seconds: float = 60) -> str:
     """Run a program to its end and return what it printed."""
     result = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -168,9 +168,9 @@ def python(program: str, *arguments: object) -> str:
         text=True,
         env=environment(),
         check=False,
-        timeout=60,
+        timeout=seconds,
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 

@@ -18,6 +18,7 @@ mod place;
 mod rebuild;
 mod recover;
 mod roll;
+mod settle;
 mod tail;
 mod truncate;
 mod validate;
@@ -41,6 +42,7 @@ use validate::Workshop;
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 
+pub(super) use flush::Commit;
 pub(super) use load::open;
 pub(super) use place::{LOCK_FILE, STATE_FILE, is_log_dir, read_state};
 
@@ -83,7 +85,19 @@ pub(crate) struct Appender {
     /// Files renamed `.deleted`, with the time at which they go.
     doomed: Vec<(i64, PathBuf)>,
     flusher: Flusher,
+    /// Behind the last batch: below the log end offset after a truncation inside a batch.
+    data_end: i64,
+    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
+    gap: Option<i64>,
     last_flush: i64,
+    /// When the recovery point was last written down.
+    last_checkpoint: i64,
+    /// A setting wants what was appended to be flushed.
+    flush_due: bool,
+    /// A truncation is not durable yet.
+    unsynced: bool,
+    /// Files were made, renamed or removed since the directory was synced.
+    names_changed: bool,
     last_expiry: i64,
     report: RecoveryReport,
     poisoned: Option<String>,
@@ -145,7 +159,7 @@ impl Appender {
         Some((floor.map_or(epoch, |entry| entry.epoch), end))
     }
 
-    fn log_end(&self) -> i64 {
+    pub(super) fn log_end(&self) -> i64 {
         self.ends.log_end()
     }
 
@@ -179,6 +193,13 @@ impl Appender {
     /// Ends the appending: what is on the disk is no longer what this object believes.
     fn poison(&mut self, error: &Error) {
         self.poisoned.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Ends the appending if what failed was a sync.
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        if error.is_failed_sync() {
+            self.poison(error);
+        }
     }
 
     /// Tells readers what became of the offsets.

@@ -121,6 +121,9 @@ impl ActiveSegment {
                 .capacity()
                 .saturating_sub(contents.rebuilt_entries),
         );
+        if contents.size > 0 {
+            segment.rebuild.resume_anywhere();
+        }
         Ok(segment)
     }
 
@@ -333,9 +336,14 @@ impl ActiveSegment {
         Ok(())
     }
 
+    /// The `.log`, to be synced.
+    pub(crate) fn log_file(&self) -> (PathBuf, Arc<dyn DiskFile>) {
+        (self.path.clone(), Arc::clone(&self.log))
+    }
+
     /// The files to sync, `.log` first.
     pub(crate) fn files(&self) -> Vec<(PathBuf, Arc<dyn DiskFile>)> {
-        let mut files = vec![(self.path.clone(), Arc::clone(&self.log))];
+        let mut files = vec![self.log_file()];
         for index in [&self.index, &self.time_index] {
             if let Some(file) = index.file() {
                 files.push((index.path().to_path_buf(), file));

@@ -349,9 +349,11 @@ impl Appender {
             }
         }
         let log_end = last.last_offset.saturating_add(1);
+        self.data_end = log_end;
         self.producers.set_end_offset(log_end);
         self.publish(log_end);
-        self.after_append(now, recovery_point)?;
+        self.note_gap().map_err(Error::after_append)?;
+        self.after_append(now, recovery_point);
         Ok(AppendInfo {
             base_offset: match storing.origin {
                 Origin::Replication => first.base_offset.unwrap_or(-1),

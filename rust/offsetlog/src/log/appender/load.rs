@@ -8,6 +8,7 @@ use super::leftovers::{self, Step as Leftover};
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
 use super::rebuild::{Carried, Contents, Rule};
 use super::recover::{Progress, RecoveryReport};
+use super::settle;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
 use crate::config::LogConfig;
@@ -190,7 +191,14 @@ pub(super) fn assemble(
         workshop: super::Workshop::default(),
         doomed: Vec::new(),
         flusher: super::Flusher::default(),
+        data_end: loaded.report.log_end_offset,
+        gap: None,
         last_flush: now,
+        last_checkpoint: now,
+        flush_due: false,
+        // What an earlier writer did last may not have reached the disk.
+        unsynced: !loaded.report.clean,
+        names_changed: true,
         last_expiry: now,
         started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
         report: loaded.report,
@@ -361,10 +369,16 @@ impl Loading<'_> {
         let from = if self.terms.start.clean {
             bases.len()
         } else {
+            let point = self.terms.start.recovery_point;
+            // A segment of ours that ends at the recovery point may have been rolled after that: its indexes were not synced then.
+            let is_ours = self.terms.start.crashed_beyond.is_some();
             bases
-                .partition_point(|&base| base <= self.terms.start.recovery_point)
+                .partition_point(|&base| base < point || (base == point && !is_ours))
                 .saturating_sub(1)
         };
+        if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
+            settle::settle(&mut self, bases.get(from..).unwrap_or(&[]))?;
+        }
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;
         let mut chain_end = None;
@@ -387,6 +401,7 @@ impl Loading<'_> {
                 carried.producers = self.producers_before(base, &kept, is_whole)?;
             }
             let contents = self.read_segment(&mut kept, slot, files, &mut carried)?;
+            self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {

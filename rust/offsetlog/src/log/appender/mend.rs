@@ -6,7 +6,7 @@ use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
 use super::tail;
-use crate::disk::{Access, Disk, read_whole, replace_file};
+use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -53,7 +53,8 @@ impl Loading<'_> {
         for &later in later {
             had_batches = had_batches || self.holds_batches(later)?;
         }
-        if had_batches && !self.terms.cut_batches {
+        let is_unsynced = self.is_unsynced(contents.next_offset);
+        if had_batches && !self.terms.cut_batches && !is_unsynced {
             return Err(damage.error.advise(RECOVER));
         }
         let reason = reason_of(&damage.error);
@@ -75,6 +76,32 @@ impl Loading<'_> {
         });
         for &later in later {
             self.take_out(later, "it stands behind bytes that are no batch")?;
+        }
+        Ok(())
+    }
+
+    /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
+    pub(super) fn is_unsynced(&self, offset: i64) -> bool {
+        let start = &self.terms.start;
+        !start.clean && start.crashed_beyond.is_some_and(|point| offset >= point)
+    }
+
+    /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
+    /// segment did. Nothing beyond the hole was promised, since a flush covers all that comes before.
+    pub(super) fn cut_behind_hole(
+        &mut self,
+        bases: &mut Vec<i64>,
+        slot: usize,
+        end: i64,
+    ) -> Result<()> {
+        let is_hole = bases
+            .get(slot + 1)
+            .is_some_and(|&next| end < next && self.is_unsynced(next - 1));
+        if !is_hole {
+            return Ok(());
+        }
+        for base in bases.split_off(slot + 1) {
+            self.take_out(base, "bytes before it were lost, as with the power")?;
         }
         Ok(())
     }
@@ -198,7 +225,7 @@ impl Loading<'_> {
                 Some(parent) => self.directory.disk.sync_directory(parent),
                 None => Ok(()),
             })
-            .map_err(|error| Error::io("sync", path, error))
+            .map_err(|error| Error::io(SYNC, path, error))
     }
 
     fn make_cut_folder(&self) -> Result<()> {
@@ -290,7 +317,7 @@ impl Loading<'_> {
 }
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_file(disk, path, bytes).map_err(|error| Error::io("write", path, error))
+    replace_file(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {
