@@ -1,15 +1,7 @@
 //! Row 3: power is lost again while a log is being recovered, up to three times.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "a test"
-)]
-
-use offsetlog_faults::check::{check_recovered, crashed, open};
+use offsetlog_faults::check::{Depth, check_recovered, crashed, open};
 use offsetlog_faults::model::End;
-use offsetlog_faults::report::{Failures, Row, replayed};
+use offsetlog_faults::report::{Failures, Row, replayed, scaled};
 use offsetlog_faults::run::{Run, fresh};
 use offsetlog_faults::script::Script;
 use offsetlog_faults::sim::{Cut, World};
@@ -71,7 +63,11 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
             }
             states += 1;
         }
+<<<<<<< HEAD:rust/offsetlog-faults/tests/row_03_crash_in_recovery.rs
         crashed(&image, model, End::Power, script, true)
+=======
+        crashed(&image, model, End::Power, script, Depth::Repeated)
+>>>>>>> main:rust/offsetlog-faults/tests/rows/row_03_crash_in_recovery.rs
             .map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
     }
     Ok(states)
@@ -82,9 +78,15 @@ fn a_crash_in_recovery_loses_nothing_more() {
     let mut row = Row::begin(
         3,
         "crash-in-recovery",
+<<<<<<< HEAD:rust/offsetlog-faults/tests/row_03_crash_in_recovery.rs
         "second crash during recovery",
         "states",
         5_000,
+=======
+        "crash during recovery",
+        "states",
+        scaled(5_000),
+>>>>>>> main:rust/offsetlog-faults/tests/rows/row_03_crash_in_recovery.rs
     );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);
