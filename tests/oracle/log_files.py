@@ -96,6 +96,11 @@ def true_epochs(directory: Path, text: bytes) -> bool:
     )
 
 
+def more_epochs(one: bytes, other: bytes) -> bool:
+    """Whether a checkpoint has the leader epochs of another, and more."""
+    return set(one.splitlines()[2:]) > set(other.splitlines()[2:])
+
+
 def bases(directory: Path) -> list[int]:
     """Base offsets of the segments."""
     with os.scandir(directory) as entries:

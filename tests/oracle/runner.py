@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import log_files
-from comparing import CLEAN, CLEAN_MARKER, EPOCHS, NAME, NO_EPOCHS, START, Arena, Comparison, EndedEarly, Mismatch, outcome
+from comparing import CLEAN, CLEAN_MARKER, EPOCHS, NAME, START, Arena, Comparison, EndedEarly, Mismatch, outcome
 from differences import (
     EARLY_ROLL,
     EMPTY_ROLL,
@@ -118,8 +118,8 @@ class Run(Comparison):
             self.uses.count(UNTOUCHED)
             raise EndedEarly
         mine, theirs = ((side.directory / EPOCHS).read_bytes() for side in (self.side, self.kafka))
-        if theirs == NO_EPOCHS and mine != theirs and log_files.true_epochs(self.side.directory, mine):
-            # The last one went with a truncation, and the ones before had begun anew after an older leader's append.
+        if mine != theirs and log_files.more_epochs(mine, theirs) and log_files.true_epochs(self.side.directory, mine):
+            # The last one went with a truncation, and the ones before with an older leader's append.
             self.uses.count(EPOCHS_FOUND)
             self.epochs_apart = True
         self.same_ends()

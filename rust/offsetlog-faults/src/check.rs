@@ -189,11 +189,7 @@ pub fn crashed(
     model: &Model,
     end: End,
     script: &Script,
-<<<<<<< HEAD
-    deep: bool,
-=======
     depth: Depth,
->>>>>>> main
 ) -> Result<Seen, String> {
     check_reader(world, model, end)?;
     let (recovery_point, _) = stored_points(world, partition());
@@ -209,11 +205,7 @@ pub fn crashed(
         .log
         .log_end_offset()
         .map_err(|error| error.to_string())?;
-<<<<<<< HEAD
-    if let Some(point) = recovery_point.filter(|&point| point > after) {
-=======
     if let Some(point) = recovery_point.filter(|&point| point > after.max(model.gap)) {
->>>>>>> main
         return Err(format!(
             "F8: recovery point {point} was stored, the log ends at {after}"
         ));

@@ -39,15 +39,9 @@ pub fn crash_script(
                 _ => (Cut::Random, End::Power),
             };
             let image = world.crash(cut, script.fill, &mut rng);
-<<<<<<< HEAD
-            let deep = rng.u8(0..4) == 0;
-            let found =
-                crashed(&image, run.model_at(count), end, script, deep).map_err(|error| {
-=======
             let depth = Depth::random(&mut rng);
             let found =
                 crashed(&image, run.model_at(count), end, script, depth).map_err(|error| {
->>>>>>> main
                     format!(
                         "after {count} of {} changes, {cut:?}: {error}",
                         changes.len()

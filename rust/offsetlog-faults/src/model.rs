@@ -164,12 +164,8 @@ impl Model {
             ));
         }
         let after = found.last().map_or(0, |batch| batch.last + 1);
-<<<<<<< HEAD
-        if log_end != after.max(log_start) && !(log_end == self.next && log_end > after) {
-=======
         let gap = [self.next, self.gap].contains(&log_end) && log_end > after;
         if log_end != after.max(log_start) && !gap {
->>>>>>> main
             return Err(format!(
                 "F5: log end {log_end} found behind {after}, log start {log_start}, next {}",
                 self.next

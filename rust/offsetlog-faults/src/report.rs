@@ -44,10 +44,7 @@ impl Row {
         unit: &'static str,
         floor: usize,
     ) -> Self {
-<<<<<<< HEAD
-=======
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
->>>>>>> main
         let seed = replayed().unwrap_or_else(|| fastrand::u64(..1 << 48));
         eprintln!("row {number}, {name}: OFFSETLOG_SEED={seed}");
         Self {

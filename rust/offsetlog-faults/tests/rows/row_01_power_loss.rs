@@ -11,19 +11,11 @@ fn power_loss_leaves_a_prefix() {
         "power-loss",
         "power loss, all legal states",
         "states",
-<<<<<<< HEAD:rust/offsetlog-faults/tests/row_01_power_loss.rs
-        20_000,
-    );
-    let mut seen = Seen::default();
-    let mut failures = Failures::default();
-    for line in include_str!("../regressions/scripts.txt")
-=======
         scaled(20_000),
     );
     let mut seen = Seen::default();
     let mut failures = Failures::default();
     for line in include_str!("../../regressions/scripts.txt")
->>>>>>> main:rust/offsetlog-faults/tests/rows/row_01_power_loss.rs
         .lines()
         .filter(|line| !line.starts_with('#'))
     {

@@ -76,11 +76,7 @@ fn crash_everywhere(script: &Script, seen: &mut HashSet<u64>) -> Result<usize, S
         for (cut, end) in cuts {
             let image = world.crash(cut, script.fill, &mut rng);
             if seen.insert(fingerprint(&image, &(model_text, end))) {
-<<<<<<< HEAD:rust/offsetlog-faults/tests/row_02_exhaustive.rs
-                crashed(&image, model, end, script, false).map_err(|error| {
-=======
                 crashed(&image, model, end, script, Depth::random(&mut rng)).map_err(|error| {
->>>>>>> main:rust/offsetlog-faults/tests/rows/row_02_exhaustive.rs
                     format!(
                         "after {count} of {} changes, {cut:?}: {error}",
                         changes.len()

@@ -63,11 +63,7 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
             }
             states += 1;
         }
-<<<<<<< HEAD:rust/offsetlog-faults/tests/row_03_crash_in_recovery.rs
-        crashed(&image, model, End::Power, script, true)
-=======
         crashed(&image, model, End::Power, script, Depth::Repeated)
->>>>>>> main:rust/offsetlog-faults/tests/rows/row_03_crash_in_recovery.rs
             .map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
     }
     Ok(states)
@@ -78,15 +74,9 @@ fn a_crash_in_recovery_loses_nothing_more() {
     let mut row = Row::begin(
         3,
         "crash-in-recovery",
-<<<<<<< HEAD:rust/offsetlog-faults/tests/row_03_crash_in_recovery.rs
-        "second crash during recovery",
-        "states",
-        5_000,
-=======
         "crash during recovery",
         "states",
         scaled(5_000),
->>>>>>> main:rust/offsetlog-faults/tests/rows/row_03_crash_in_recovery.rs
     );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);

@@ -88,11 +88,7 @@ fn inject(script: &Script, plan: Plan, depth: Depth) -> Result<Injected, String>
     let world = sim
         .world()
         .crash(Cut::Process, script.fill, &mut fastrand::Rng::with_seed(1));
-<<<<<<< HEAD:rust/offsetlog-faults/tests/row_08_errors.rs
-    crashed(&world, &run.model, End::Process, script, false)
-=======
     crashed(&world, &run.model, End::Process, script, depth)
->>>>>>> main:rust/offsetlog-faults/tests/rows/row_08_errors.rs
         .map_err(|error| format!("{error}\n  the engine said{said}"))?;
     Ok(Injected {
         failed: faults.failed() > 0,

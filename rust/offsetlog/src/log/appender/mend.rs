@@ -18,12 +18,12 @@ use std::sync::Arc;
 pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
 
 impl Loading<'_> {
-    /// Reads the segment in `slot` whole and mends what is beside it. Where it is cut, the segments behind it are taken out.
+    /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
     pub(super) fn read_segment(
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
-        files: &[SegmentFile],
+        (files, is_whole): (&[SegmentFile], bool),
         carried: &mut Carried,
     ) -> Result<Contents> {
         let base = bases.get(slot).copied().unwrap_or_default();
@@ -40,8 +40,8 @@ impl Loading<'_> {
             self.cut(base, &contents, damage, &later)?;
             bases.truncate(slot + 1);
         }
-        self.write_beside(base, files, &mut contents)?;
-        if files.len() == tail::ALL.len() {
+        self.write_beside(base, (files, is_whole), &mut contents)?;
+        if is_whole {
             self.snapshot_behind(bases, &mut carried.producers)?;
         }
         Ok(contents)
@@ -252,12 +252,12 @@ impl Loading<'_> {
         kept
     }
 
-    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already. Recovery that was
-    /// asked for leaves indexes alone that say nothing wrong; opening writes them as a broker's recovery does.
+    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already. Indexes that say nothing
+    /// wrong are left alone, unless opening recovers the segment: then they are written as a broker's recovery does.
     fn write_beside(
         &mut self,
         base: i64,
-        wanted: &[SegmentFile],
+        (wanted, is_whole): (&[SegmentFile], bool),
         contents: &mut Contents,
     ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
@@ -290,7 +290,7 @@ impl Loading<'_> {
                 None => None,
             };
             match (agreed, before) {
-                (Some(entries), Some(mut before)) if self.terms.cut_batches => {
+                (Some(entries), Some(mut before)) if self.terms.cut_batches || !is_whole => {
                     let has_zeros = before.len() > entries;
                     before.truncate(entries);
                     *bytes = before;
