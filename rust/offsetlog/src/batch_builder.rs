@@ -10,6 +10,9 @@ use offsetlog_format::{Attributes, BatchHeader, Codec, checksum};
 /// A batch's size is a positive 32-bit number.
 const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize - BATCH_HEADER_V2_BYTES;
 
+/// Bytes of a record's lengths and numbers, headers apart, at most.
+const RECORD_OVERHEAD_MAX: usize = 64;
+
 /// Who wrote a batch, for brokers that tell duplicates and transactions by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Producer {
@@ -84,8 +87,8 @@ impl BatchBuilder {
     /// Adds a record. `timestamp` is in milliseconds since 1970, or -1 for none.
     ///
     /// # Errors
-    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes. The
-    /// batch is then as before.
+    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes; `Io` where
+    /// there is no memory. The batch is then as before.
     #[inline]
     pub fn push(
         &mut self,
@@ -103,11 +106,19 @@ impl BatchBuilder {
                 .iter()
                 .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
                 .sum::<usize>();
-        if self.payload.len() + bytes + 64 > PAYLOAD_BYTES_MAX || self.count == i32::MAX {
+        if self.payload.len() + bytes + RECORD_OVERHEAD_MAX > PAYLOAD_BYTES_MAX
+            || self.count == i32::MAX
+        {
             return Err(Error::new(ErrorKind::RecordTooLarge {
                 size: (self.payload.len() + bytes) as u64,
                 maximum: PAYLOAD_BYTES_MAX as i64,
             }));
+        }
+        // Nothing has been changed yet when there is no memory.
+        let room = bytes + RECORD_OVERHEAD_MAX;
+        if self.payload.try_reserve(room).is_err() && self.payload.try_reserve_exact(room).is_err()
+        {
+            return Err(Error::no_memory());
         }
         if self.count == 0 {
             self.base_timestamp = timestamp;

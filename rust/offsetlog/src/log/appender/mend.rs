@@ -5,7 +5,6 @@ use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
-use super::tail;
 use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
