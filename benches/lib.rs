@@ -3,9 +3,12 @@
 //! Directories that Kafka's own code wrote are made by `make bench` in `build/bench/ours`; criterion's benches use them where they
 //! are, and otherwise only what [`uncompressed_log`] writes.
 
+use offsetlog::{Log, OpenOptions, ScanOptions};
+use offsetlog_format::Codec;
 use offsetlog_format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// First timestamp of every log of the benches; the record at offset `n` has the timestamp `FIRST_TIMESTAMP + n`.
@@ -52,6 +55,20 @@ pub fn kafka_log(name: &str) -> Option<PathBuf> {
     path.is_dir().then_some(path)
 }
 
+/// Path of a partition directory that is not there yet, for a log to be written.
+///
+/// # Errors
+/// The system's, when removing an earlier one.
+pub fn new_log_path(name: &str) -> io::Result<PathBuf> {
+    let directory = build_directory()
+        .join("criterion")
+        .join(format!("{name}-0"));
+    if directory.is_dir() {
+        fs::remove_dir_all(&directory)?;
+    }
+    Ok(directory)
+}
+
 /// A partition directory of `segments` segments of `batches` uncompressed batches with `records` records of `value_bytes` bytes,
 /// each segment with its offset index. Written anew: it takes less time than asking whether the old one is right.
 ///
@@ -64,12 +81,7 @@ pub fn uncompressed_log(
     records: usize,
     value_bytes: usize,
 ) -> io::Result<PathBuf> {
-    let directory = build_directory()
-        .join("criterion")
-        .join(format!("{name}-0"));
-    if directory.is_dir() {
-        fs::remove_dir_all(&directory)?;
-    }
+    let directory = new_log_path(name)?;
     fs::create_dir_all(&directory)?;
     let mut draws = Draws::new(7);
     let (mut offset, mut scratch) = (0, Vec::new());
@@ -130,4 +142,57 @@ fn append_batch(
     };
     let Ok(()) = write_batch(log, &fields, &new, &mut Uncompressed, scratch);
     base_offset + records as i64
+}
+
+/// Key and value of the first records of a log, at most `count`.
+///
+/// # Errors
+/// The engine's.
+pub fn first_records(log: &Path, count: usize) -> offsetlog::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let log = Log::open(log, &OpenOptions::default())?;
+    let mut scan = log.scan(&ScanOptions::default())?;
+    let mut records = Vec::with_capacity(count);
+    while let Some(mut batch) = scan.next_batch()? {
+        while let Some(record) = batch.next_record()? {
+            if records.len() == count {
+                return Ok(records);
+            }
+            let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec).unwrap_or_default();
+            records.push((owned(record.key), owned(record.value)));
+        }
+    }
+    Ok(records)
+}
+
+/// The bytes of the first batches of a log, at most `count`.
+///
+/// # Errors
+/// The engine's, and the system's.
+pub fn first_batches(
+    log: &Path,
+    count: usize,
+) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut batches = Vec::with_capacity(count);
+    let log = Log::open(log, &OpenOptions::default())?;
+    for batch in log.batches(None, None)?.take(count) {
+        let batch = batch?;
+        let name = format!("{:020}.log", batch.segment);
+        let mut bytes = vec![0; batch.size_bytes as usize];
+        fs::File::open(log.path().join(name))?.read_exact_at(&mut bytes, batch.position)?;
+        batches.push(bytes);
+    }
+    Ok(batches)
+}
+
+/// The codec of a name in Kafka's settings.
+///
+/// # Errors
+/// Another name than those of the benches.
+pub fn codec_of(name: &str) -> Result<Codec, String> {
+    match name {
+        "none" => Ok(Codec::None),
+        "lz4" => Ok(Codec::Lz4),
+        "zstd" => Ok(Codec::Zstd),
+        _ => Err(format!("none, lz4 or zstd expected, {name} found")),
+    }
 }

@@ -3,11 +3,13 @@
 //!
 //! `WORK DIRECTORY [REPEATS | QUERIES SEED]` runs one round and prints `cpu= wall= count= sum= [p50= p99=] peak_rss=`: seconds,
 //! things met, a checksum over them (wrapping, as the peer's), microseconds of a look-up, bytes. `mapped-` before a work opens the
-//! log with `mapped`.
+//! log with `mapped`. Works that write are in `writing`.
 #![allow(
     clippy::print_stdout,
     reason = "the answers of the protocol are this program's purpose"
 )]
+
+mod writing;
 
 use offsetlog::format::checksum::crc32c;
 use offsetlog::{Isolation, Log, OpenOptions, Scan, ScanOptions, ScanRange};
@@ -39,11 +41,12 @@ type OpenLogs = HashMap<String, Log>;
 
 fn main() -> Outcome<()> {
     println!("ready");
-    let mut logs = OpenLogs::new();
+    let (mut logs, mut sources) = (OpenLogs::new(), writing::Sources::default());
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
-        match round(&words, &mut logs) {
+        let written = writing::round(&words, &mut sources).transpose();
+        match written.unwrap_or_else(|| round(&words, &mut logs)) {
             Ok(answer) => println!("{answer} peak_rss={}", peak_rss_bytes()),
             Err(error) => println!("error {}", error.to_string().replace('\n', " ")),
         }
@@ -118,17 +121,26 @@ fn cpu_seconds() -> f64 {
 
 fn timed(repeats: u64, mut work: impl FnMut() -> Outcome<Met>) -> Outcome<String> {
     let mut met = Met::default();
+    let (cpu, wall) = clocked(|| {
+        for _ in 0..repeats {
+            let one = work()?;
+            met.count += one.count;
+            met.sum = met.sum.wrapping_add(one.sum);
+        }
+        Ok(())
+    })?;
+    Ok(answer(cpu, wall, met))
+}
+
+/// CPU and wall seconds of some work.
+fn clocked(work: impl FnOnce() -> Outcome<()>) -> Outcome<(f64, f64)> {
     let (wall, cpu) = (Instant::now(), cpu_seconds());
-    for _ in 0..repeats {
-        let one = work()?;
-        met.count += one.count;
-        met.sum = met.sum.wrapping_add(one.sum);
-    }
-    let (cpu, wall) = (cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
-    let Met { count, sum } = met;
-    Ok(format!(
-        "cpu={cpu:.9} wall={wall:.9} count={count} sum={sum}"
-    ))
+    work()?;
+    Ok((cpu_seconds() - cpu, wall.elapsed().as_secs_f64()))
+}
+
+fn answer(cpu: f64, wall: f64, Met { count, sum }: Met) -> String {
+    format!("cpu={cpu:.9} wall={wall:.9} count={count} sum={sum}")
 }
 
 /// What the machine itself needs for the bytes of a log: they are read in blocks that stay in the cache, and their CRC-32C computed.
@@ -260,10 +272,15 @@ fn look_ups(
         }
         Ok(met)
     })?;
+    Ok(format!("{line} {}", percentiles(&mut times)))
+}
+
+/// The middle and the hundredth part of the times, in microseconds.
+fn percentiles(times: &mut [Duration]) -> String {
     times.sort_unstable();
     let at = |place: usize| times.get(place).copied().unwrap_or_default().as_secs_f64() * 1e6;
     let (p50, p99) = (at(times.len() / 2), at(times.len() * 99 / 100));
-    Ok(format!("{line} p50={p50:.3} p99={p99:.3}"))
+    format!("p50={p50:.3} p99={p99:.3}")
 }
 
 /// Peak resident memory so far; 0 where the system does not tell in `/proc`.

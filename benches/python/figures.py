@@ -73,8 +73,12 @@ class Row:
     @property
     def ratio(self) -> float:
         """Median over median."""
-        peer, ours = statistics.median(self.peer), statistics.median(self.ours)
-        return ours / peer if self.goal == "share" else peer / ours
+        return self.ratio_of(self.ours)
+
+    def ratio_of(self, costs: list[float]) -> float:
+        """The ratio that these costs would give."""
+        peer, own = statistics.median(self.peer), statistics.median(costs)
+        return own / peer if self.goal == "share" else peer / own
 
     def reaches(self, bound: float | None) -> bool | None:
         """Whether the ratio keeps to a bound."""
@@ -124,7 +128,7 @@ def cells(row: Row) -> tuple[str, ...]:
         bound(row.floor, row.goal),
         bound(row.target, row.goal),
         row.verdict,
-        f"{statistics.median(row.peer) / statistics.median(row.limit):.2f}x" if row.limit else "",
+        f"{row.ratio_of(row.limit):.2f}x" if row.limit else "",
     )
 
 

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,16 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from data import BENCHES, BUILD, ROOT, Kafka, Sizes, build_ours, resolve_jars, run, say, scan_spec
+from durable import ROWS as DURABLE_ROWS, Durable
 from engine import ROWS as ENGINE_ROWS, Engine, scan_memory
 from figures import Row, gigabytes, per_second, table, wall_seconds
 from processes import BenchError
+from writing import ROWS as WRITING_ROWS, Writing, source_spec, written_directory
 
 sys.path.insert(0, str(BENCHES / "peers"))
 from broker import Broker
 
 PYTHON_ROWS = frozenset({11, 12})
 SPARK_ROWS = frozenset({29, 30, 31, 32, 34})
-ALL_ROWS = ENGINE_ROWS | PYTHON_ROWS | SPARK_ROWS
+ALL_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | PYTHON_ROWS | SPARK_ROWS
 SPARK_SECONDS = 1500
 KEY_BYTES = len("user-00000000")
 
@@ -106,6 +109,36 @@ def python_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int]) -> It
             yield Row(row, work, "aiokafka", found["peer"], found["ours"], show, "times", floor, target)
 
 
+# Appends from Python stand beside the rows of the same work in Rust. No floor was set for them.
+PYTHON_APPENDS = {16: ("append",), 13: ("writer.append", "append_records", "append_arrow"), 14: ("append_records", "append_arrow")}
+
+
+def python_appends(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int]) -> Iterator[Row]:
+    """Appends a second from Python."""
+    version = imports(sys.executable, "offsetlog._offsetlog, kafka, aiokafka, pyarrow", environment(sys.executable))
+    if version.startswith("!"):
+        raise BenchError(f"appends from Python: {version[2:]}; `make test` sets the packages up")
+    scratch = written_directory()
+    for row, works in PYTHON_APPENDS.items():
+        if row not in wanted:
+            continue
+        size = 1000 if row == 14 else 100
+        say(f"row {row}: appends from Python, none {size} B")
+        scratch.mkdir(parents=True, exist_ok=True)
+        source = kafka.log(source_spec(sizes, size)).ours
+        records = 20_000 if row == 14 else 100_000
+        command = [sys.executable, str(BENCHES / "python" / "python_appends.py"), str(source), "--scratch", str(scratch)]
+        command += ["--rounds", str(rounds), "--records", str(records), "--works", *works]
+        for found in json_lines(command, 600):
+            if "missing" in found:
+                say(f"row {row}: Python {found['work']} left out: {found['missing']}")
+                continue
+            for peer, costs in found["peers"].items():
+                work = f"Python {found['work']}, none {size} B"
+                yield Row(row, work, f"{peer} builder", costs, found["ours"], per_second(found["count"], "rec"))
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
 def fill_broker(broker: Broker, kafka: Kafka, sizes: Sizes) -> None:
     """Produces the topics once."""
     for codec, size in (("none", 1000), ("lz4", 1000), ("none", 100)):
@@ -180,11 +213,17 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
     """All wanted rows, one after another."""
     sizes = Sizes.from_environment()
     kafka = Kafka()
-    if wanted & ENGINE_ROWS:
+    if wanted & (ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS):
         ours = build_ours()
+    if wanted & ENGINE_ROWS:
         yield from Engine(kafka, ours, sizes, rounds).rows(wanted)
         if wanted & {3, 4, 5}:
             memory.append(scan_memory(kafka, ours, sizes))
+    if wanted & WRITING_ROWS:
+        yield from Writing(kafka, ours, sizes, rounds).rows(wanted)
+        yield from python_appends(kafka, sizes, rounds, wanted)
+    if wanted & DURABLE_ROWS:
+        yield from Durable(kafka, ours, sizes, rounds).rows(wanted)
     if wanted & PYTHON_ROWS:
         yield from python_rows(kafka, sizes, rounds, wanted)
     if wanted & SPARK_ROWS:
@@ -210,8 +249,8 @@ def main() -> int:
     if rows:
         machine = f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
         print(f"\n{machine}; median of {len(rows[0].ours)} rounds in turn, ± worst deviation of a round.")
-        print("CPU seconds decide rows 1 to 9, 11 and 12, wall time all others. Limit here: the ratio of a program that does")
-        print("nothing but read the bytes and compute their CRC.\n")
+        print("CPU seconds decide rows 1 to 9 and 11 to 17, wall time all others. Limit here: the ratio of a program that does")
+        print("nothing but read (rows 13 to 16: write) the bytes and compute their CRC.\n")
         print(table(rows))
     if memory:
         print("\nPeak resident memory\n" + "\n".join(memory))

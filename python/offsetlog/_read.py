@@ -151,6 +151,7 @@ class Reading:
         batch_bytes: int | None = None,
         verify_checksums: bool = True,
         threads: int = 1,
+        durable: bool = False,
     ) -> Scan:
         """Return a scan of the records from `start` to `stop`, in offset order. Nothing is read yet.
 
@@ -183,11 +184,15 @@ class Reading:
             ``False`` trusts the bytes: frames and bounds are still checked.
         threads
             How many threads decompress and decode; the order of the records does not depend on it.
+        durable
+            Stop at the durable end offset of now, so that nothing is returned that power loss could still take away. Only the
+            log's writer knows that offset.
 
         Raises
         ------
         ConfigError
-            An unknown column or isolation level (the text names the nearest known one), or a naive ``datetime``.
+            An unknown column or isolation level (the text names the nearest known one), a naive ``datetime``, or `durable` in a log
+            that was opened for reading.
         LogClosedError
             The log is closed.
 
@@ -210,11 +215,11 @@ class Reading:
             verify_checksums=verify_checksums,
             threads=threads,
         )
-        return self._scan(
-            None if start is None else integer("start", start, minimum=0),
-            None if stop is None else integer("stop", stop, minimum=0),
-            options,
-        )
+        end = None if stop is None else integer("stop", stop, minimum=0)
+        if durable:
+            known = cast("Log", self).durable_end_offset  # the one class that this is a part of
+            end = known if end is None else min(end, known)
+        return self._scan(None if start is None else integer("start", start, minimum=0), end, options)
 
     def _scan(self, start: int | None, stop: int | None, options: CheckedScan) -> Scan:
         self._engine()

@@ -164,14 +164,8 @@ DIFFERENCES: tuple[Difference, ...] = tuple(value for value in dict(globals()).v
 
 
 # Histories (`t`: in turns) that differ in a corner that is known and not yet decided: run and told, but not failed.
-_NEW_SETTINGS = (
-    "a segment that is truncated while it is open takes the new index.interval.bytes at once; Kafka's with its next segment"
-)
 KNOWN_OPEN: dict[str, str] = {
-    "53": "killed after a clean opening, with the log start offset at the end: Kafka forgets a producer that a snapshot at that offset names",
     "240": "a follower's batch with a negative last offset delta: nothing is stored, and nothing refused",
-    **dict.fromkeys(("75", "458", "461", "503", "522", "570", "578", "870"), _NEW_SETTINGS),
-    "844": "a segment that becomes the last one again by a truncation, without timestamps: Kafka counts segment.ms from when it was made",
 }
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -84,6 +85,97 @@ def test_ctrl_c_ends_it_at_once_without_a_traceback(command: list[str]) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
+def test_records_are_appended_from_standard_input(command: list[str], tmp_path: Path) -> None:
+    """Bytes, options and exit codes come through both entry points."""
+    from offsetlog import Log
+
+    path = tmp_path / "orders-0"
+    args = [*command, "append", str(path), "-K", ":", "-q"]
+    fine = subprocess.run(args, input=b"key:\xff\0\r\nother:", capture_output=True, check=False)
+    assert (fine.returncode, fine.stdout, fine.stderr) == (0, b"", b"")
+    bad = subprocess.run(args, input=b"third:3\nbad\n", capture_output=True, check=False)
+    message = b'offsetlog: line 2: no ":" behind the key; before it 1 record appended at offset 2\n'
+    assert (bad.returncode, bad.stdout, bad.stderr) == (1, b"", message)
+    with Log.open(path) as log:
+        assert [(record.key, record.value) for record in log.scan()] == [(b"key", b"\xff\0\r"), (b"other", b""), (b"third", b"3")]
+
+
+def test_what_cat_prints_append_takes(tmp_path: Path) -> None:
+    """Through a real pipe; the records are the same for the package too."""
+    from offsetlog import Log
+
+    path = tmp_path / "g-plain-0"
+    offsetlog_ = shlex.join(MODULE)
+    script = f"{offsetlog_} cat --json {CLEAN}/g-plain-0 | {offsetlog_} append --json {shlex.quote(str(path))}"
+    run = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout)["appended"] == 200
+    with Log.open(ROOT / CLEAN / "g-plain-0") as original, Log.open(path) as copy:
+        pairs = list(zip(original.scan(), copy.scan(), strict=True))
+    assert all((a.key, a.value, a.headers, a.timestamp) == (b.key, b.value, b.headers, b.timestamp) for a, b in pairs)
+
+
+@pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
+def test_ctrl_c_keeps_what_append_has_read(command: list[str], tmp_path: Path) -> None:
+    """It ends at once although its input does not, with 130 and a log that was closed."""
+    from offsetlog import Log
+
+    path = tmp_path / "orders-0"
+    args = [*command, "append", str(path)]
+    with subprocess.Popen(args, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"one\ntwo\nunfini")
+        process.stdin.flush()
+        deadline = time.monotonic() + 20
+        while not (list(path.glob("*.log")) and Log.open(path).log_end_offset == 2):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert time.monotonic() - sent < 2
+        assert b"interrupted: 2 records appended" in process.stderr.read()
+    with Log.open(path, "a") as log:
+        assert log.recovery_report.clean
+        assert [record.value for record in log.scan()] == [b"one", b"two"]
+
+
+def test_recover_says_and_does_the_same_through_the_package(tmp_path: Path) -> None:
+    """The command's report is the package's."""
+    import shutil
+
+    from offsetlog import recover
+
+    path = tmp_path / "g-torn-flip-old-0"
+    shutil.copytree(ROOT / "tests/data/kafka-4.3.0/torn/log-dir-1/g-torn-flip-old-0", path)
+    dry = offsetlog("recover", "--dry-run", "--json", str(path))
+    assert dry.returncode == 1
+    said = json.loads(dry.stdout)
+    report = recover(path, dry_run=True)
+    assert [(cut["path"], cut["position"], cut["bytes"], cut["kept"]) for cut in said["cut"]] == [
+        (cut.path, cut.position, cut.bytes, cut.kept) for cut in report.cut
+    ]
+    assert said["log_end_offset"] == report.log_end_offset
+    run = offsetlog("recover", str(path))
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("g-torn-flip-old-0: recovered, what is no batch is cut off:\n")
+    assert offsetlog("recover", "-n", str(path)).returncode == 0
+
+
+def test_a_counter_is_drawn_while_records_are_appended(tmp_path: Path) -> None:
+    """On standard error, where somebody looks; the last line is the summary."""
+    source = tmp_path / "big.txt"
+    source.write_bytes((b"x" * 99 + b"\n") * 300_000)
+    with source.open("rb") as lines:
+        code, got = _on_terminal("stderr", "append", str(tmp_path / "orders-0"), stdin=lines)
+    assert code == 0
+    shown = re.findall(rb"(\d+) records, (\d+)M", got)
+    assert shown
+    assert all(abs(int(count) * 99 / 2**20 - int(size)) <= 1 for count, size in shown), "bytes of the records"
+    assert b"300000 records appended" in got.splitlines()[-1]
+
+
 def test_a_shell_shows_130_for_ctrl_c() -> None:
     """The number itself, as scripts see it."""
     script = f"(echo $BASHPID >&2; exec {shlex.join([*MODULE, 'cat', BIG])}); echo code $? >&2"
@@ -97,13 +189,13 @@ def test_a_shell_shows_130_for_ctrl_c() -> None:
         assert shell.stderr.readline() == "code 130\n"
 
 
-def _on_terminal(stream: str, *args: str) -> tuple[int, bytes]:
+def _on_terminal(stream: str, *args: str, stdin: IO[bytes] | int = subprocess.DEVNULL) -> tuple[int, bytes]:
     """Run with one stream on a terminal and the other one nowhere; return the exit code and what the terminal got."""
     terminal, end = os.openpty()
     environment = {**os.environ, "TERM": "xterm"}
     environment.pop("NO_COLOR", None)
     stdout, stderr = (end, subprocess.DEVNULL) if stream == "stdout" else (subprocess.DEVNULL, end)
-    with subprocess.Popen([*MODULE, *args], cwd=ROOT, env=environment, stdout=stdout, stderr=stderr) as process:
+    with subprocess.Popen([*MODULE, *args], cwd=ROOT, env=environment, stdin=stdin, stdout=stdout, stderr=stderr) as process:
         os.close(end)
         got = b""
         while True:
@@ -141,24 +233,31 @@ def test_starting_it_loads_neither_pyarrow_nor_pyspark() -> None:
     assert run.stdout == "set()\n"
 
 
-def _examples() -> list[tuple[str, str]]:
-    """Commands of the documentation with the output that it shows."""
+def _sessions() -> list[list[tuple[str, str]]]:
+    """Blocks of the documentation: commands one behind the other, each with the output that is shown."""
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    examples = []
+    sessions = []
     for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = example.partition("\n")
-            examples.append((command, output))
-    return examples
+        parts = [example.partition("\n") for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+        sessions.append([(command, output) for command, _, output in parts])
+    return sessions
 
 
-@pytest.mark.parametrize(("command", "output"), _examples(), ids=[command[:60] for command, _ in _examples()])
-def test_the_documentation_shows_what_is_printed(command: str, output: str) -> None:
-    """Every example of docs/cli.md, run; output and errors in the order in which they are shown."""
-    program, *args = shlex.split(command)
-    assert program == "offsetlog"
-    run = offsetlog(*args)
-    assert run.stdout + run.stderr == output
+@pytest.mark.parametrize("session", _sessions(), ids=[session[0][0][:60] for session in _sessions()])
+def test_the_documentation_shows_what_is_printed(session: list[tuple[str, str]], tmp_path: Path) -> None:
+    """Every block of docs/cli.md, run by a shell in a place of its own; output and errors in the order in which they are shown."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "offsetlog").write_text(f'#!/bin/sh\nexec {shlex.join(MODULE)} "$@"\n')
+    (commands / "offsetlog").chmod(0o755)
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "tests").symlink_to(ROOT / "tests")
+    environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+    assert any(command.startswith("offsetlog ") or "| offsetlog " in command for command, _ in session)
+    for command, output in session:
+        run = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, text=True, check=False)
+        assert run.stdout + run.stderr == output, command
 
 
 def test_the_documentation_names_every_verb_and_option() -> None:
@@ -166,7 +265,7 @@ def test_the_documentation_names_every_verb_and_option() -> None:
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     commands = offsetlog("--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
     verbs = re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE)
-    assert {"ls", "cat", "time", "explain", "completions"} <= set(verbs)
+    assert {"ls", "cat", "time", "explain", "append", "recover", "completions"} <= set(verbs)
     for verb in set(verbs) - {"help"}:
         assert f"## {verb}\n" in text
         options = set(re.findall(r"^\s+(?:-\w, )?(--[a-z-]+)", offsetlog(verb, "--help").stdout, re.MULTILINE))

@@ -445,3 +445,39 @@ def test_a_crash_between_two_processes_is_no_secret(tmp_path: Path) -> None:
     assert not recover(path).clean
     with Log.open(path, "a") as log:
         assert (log.recovery_report.clean, values(log)[-1]) == (True, b"x")
+
+
+@pytest.mark.parametrize(("emptied", "end", "bases"), [((2, 4), 2, [0, 2]), ((2,), 2, [0, 2]), ((), 7, [0, 2, 4, 6])])
+def test_a_hole_that_lost_power_left_ends_the_log(tmp_path: Path, emptied: tuple[int, ...], end: int, bases: list[int]) -> None:
+    """The names of new segments reached the disk, the bytes of older ones did not."""
+    path = tmp_path / "orders-0"
+    log = Log.open(path, "a", clock=Clock())
+    for number in range(7):
+        log.append(b"%d" % number)
+        if number % 2:
+            log.roll()
+    log._abandon()
+    for base in emptied:
+        os.truncate(path / f"{base:020}.log", 0)
+    with Log.open(path, "a", clock=Clock()) as log:
+        assert log.log_end_offset == end
+        assert [segment.base_offset for segment in log.segments] == bases
+        lost = [Path(cut.path).name for cut in log.recovery_report.cut]
+        assert lost == [f"{base:020}.log" for base in (4, 6) if emptied]
+        assert log.append(b"next") == end
+        assert [record.value for record in log.scan()] == [b"%d" % number for number in range(end)] + [b"next"]
+
+
+def test_a_gap_that_was_acknowledged_is_no_hole(tmp_path: Path) -> None:
+    """A truncation inside a batch and a roll: the next segment begins behind the end of the one before."""
+    path = tmp_path / "orders-0"
+    log = Log.open(path, "a", clock=Clock())
+    log.append_records([b"0"])
+    log.append_records([b"1", b"2", b"3"])
+    log.truncate_to(3)
+    assert log.roll() == 3
+    log.append(b"new")
+    log._abandon()
+    with Log.open(path, "a", clock=Clock()) as log:
+        assert log.recovery_report.cut == ()
+        assert [(record.offset, record.value) for record in log.scan()] == [(0, b"0"), (3, b"new")]

@@ -46,7 +46,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * while another program runs its own rounds in between.
  */
 public final class KafkaPeer {
-    private static final long FIRST_TIMESTAMP = 1_700_000_000_000L;
+    static final long FIRST_TIMESTAMP = 1_700_000_000_000L;
     private static final KafkaScheduler SCHEDULER = new KafkaScheduler(1, true, "bench-");
     private static final BrokerTopicStats STATS = new BrokerTopicStats();
     private static final BufferSupplier BUFFERS = BufferSupplier.create();
@@ -136,14 +136,20 @@ public final class KafkaPeer {
         System.out.printf("%s: %d records%n", topic, records);
     }
 
-    private static UnifiedLog open(File directory, String segmentBytes) throws IOException {
+    static UnifiedLog open(File directory, String segmentBytes) throws IOException {
+        return open(directory, segmentBytes, true, recoveryPoint(directory), Map.of());
+    }
+
+    static UnifiedLog open(File directory, String segmentBytes, boolean clean, long recoveryPoint, Map<String, String> settings)
+            throws IOException {
         Properties config = new Properties();
+        config.putAll(settings);
         config.put(TopicConfig.RETENTION_MS_CONFIG, "-1");
         config.put(TopicConfig.SEGMENT_BYTES_CONFIG, segmentBytes);
         config.put(TopicConfig.SEGMENT_MS_CONFIG, Long.toString(Long.MAX_VALUE));
         config.put(TopicConfig.MAX_MESSAGE_BYTES_CONFIG, "16777216");
-        return UnifiedLog.create(directory, new LogConfig(config), 0L, recoveryPoint(directory), SCHEDULER, STATS, Time.SYSTEM,
-            15 * 60 * 1000, new ProducerStateManagerConfig(86_400_000, false), 600_000, new LogDirFailureChannel(10), true,
+        return UnifiedLog.create(directory, new LogConfig(config), 0L, recoveryPoint, SCHEDULER, STATS, Time.SYSTEM,
+            15 * 60 * 1000, new ProducerStateManagerConfig(86_400_000, false), 600_000, new LogDirFailureChannel(10), clean,
             Optional.empty());
     }
 
@@ -154,7 +160,7 @@ public final class KafkaPeer {
 
     // ---- measured rounds ----
 
-    private interface Work {
+    interface Work {
         void run() throws Exception;
     }
 
@@ -183,6 +189,10 @@ public final class KafkaPeer {
             case "open" -> opened(directory);
             case "lookup" -> lookups(directory, request, true);
             case "time" -> lookups(directory, request, false);
+            case "append" -> Writing.append(directory, request);
+            case "follow" -> Writing.follow(directory, request);
+            case "durable" -> Writing.durable(directory, request);
+            case "recover" -> Writing.recover(directory, request);
             default -> throw new IllegalArgumentException(request[0]);
         };
     }
@@ -196,12 +206,21 @@ public final class KafkaPeer {
     private static String timed(Work work) throws Exception {
         count = 0;
         sum = 0;
+        double[] seconds = clocked(work);
+        return answer(seconds, count, sum);
+    }
+
+    /** CPU seconds of this thread, and wall seconds. */
+    static double[] clocked(Work work) throws Exception {
         long wall = System.nanoTime();
         long cpu = THREADS.getCurrentThreadCpuTime();
         work.run();
         double cpuSeconds = (THREADS.getCurrentThreadCpuTime() - cpu) / 1e9;
-        double wallSeconds = (System.nanoTime() - wall) / 1e9;
-        return String.format(Locale.ROOT, "cpu=%.9f wall=%.9f count=%d sum=%s", cpuSeconds, wallSeconds, count,
+        return new double[] {cpuSeconds, (System.nanoTime() - wall) / 1e9};
+    }
+
+    static String answer(double[] seconds, long count, long sum) {
+        return String.format(Locale.ROOT, "cpu=%.9f wall=%.9f count=%d sum=%s", seconds[0], seconds[1], count,
             Long.toUnsignedString(sum));
     }
 
@@ -297,8 +316,13 @@ public final class KafkaPeer {
                 count++;
             }
         });
+        return line + percentiles(nanos);
+    }
+
+    /** The middle and the hundredth part of the times, in microseconds. */
+    static String percentiles(long[] nanos) {
         Arrays.sort(nanos);
-        return String.format(Locale.ROOT, "%s p50=%.3f p99=%.3f", line, nanos[nanos.length / 2] / 1e3,
+        return String.format(Locale.ROOT, " p50=%.3f p99=%.3f", nanos[nanos.length / 2] / 1e3,
             nanos[(int) (nanos.length * 0.99)] / 1e3);
     }
 

@@ -1,5 +1,9 @@
 //! What the command line looks like: verbs, options, help texts.
 
+mod writing;
+
+pub(crate) use writing::{Append, Header, InputFormat, Recover, Stamp};
+
 use crate::json::Encoding;
 use crate::template::{Template, unescape};
 use crate::when::When;
@@ -8,10 +12,10 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Look into Apache Kafka log directories without a broker.
+/// Look into Apache Kafka log directories without a broker, append to them and recover them.
 ///
-/// Everything here reads. No file is changed, locked or made, so a running broker's directories, a copy and a read-only mount
-/// are all fine.
+/// All verbs but append and recover only read. They change, lock and make no file, so a running broker's directories, a copy and a
+/// read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
     name = "offsetlog",
@@ -24,8 +28,11 @@ use std::path::PathBuf;
   offsetlog cat /var/lib/kafka/data -t orders -o -10
   offsetlog time 2026-01-31T12:00:00Z /var/lib/kafka/data -t orders
   offsetlog explain 368800 /var/lib/kafka/data/orders-0
+  printf 'order-7:paid\\n' | offsetlog append data/orders-0 -K :
+  offsetlog recover --dry-run /var/lib/kafka/data
 
-Exit codes: 0 fine, 1 nothing found, 2 usage or input error, 130 interrupted."
+Exit codes: 0 fine; 1 nothing found, a line that append refused, or changes that recover --dry-run would make; 2 usage or input error; \
+130 interrupted."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -62,6 +69,10 @@ pub(crate) enum Verb {
     Time(Time),
     /// Show one look-up step by step: segment, index entry, scan, batch, record
     Explain(Explain),
+    /// Append records from standard input to a partition directory
+    Append(Box<Append>),
+    /// Make partitions sound that were not closed cleanly or are damaged, or say what that would change
+    Recover(Recover),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   offsetlog completions bash > ~/.local/share/bash-completion/completions/offsetlog")]

@@ -46,6 +46,13 @@ impl<'a> Console<'a> {
         }
     }
 
+    /// Says what was done; nothing with `-q`.
+    pub(crate) fn note(&mut self, text: &str) {
+        if !self.quiet {
+            self.say("offsetlog:", "\x1b[1m", text);
+        }
+    }
+
     fn say(&mut self, lead: &str, colour: &str, text: &str) {
         let text = escaped(text);
         let line = if self.colour_err {

@@ -2,7 +2,7 @@
 
 use crate::console::Console;
 use crate::escape::escaped;
-use crate::{EXIT_ERROR, EXIT_FINE, EXIT_INTERRUPTED, EXIT_NOTHING, Terminal};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_REFUSED, Terminal};
 use clap::error::ErrorKind as UsageKind;
 use offsetlog::ErrorKind;
 use std::io::{self, Write};
@@ -18,6 +18,12 @@ pub(crate) enum Failure {
     Damage(offsetlog::Error, i64),
     /// Standard output cannot be written.
     Output(io::Error),
+    /// What the engine says to somebody who wants to write.
+    Writing(offsetlog::Error),
+    /// A line of the input is refused: which one, why, and what of the input is appended.
+    Refused(String),
+    /// Appending ended before the input did: why, and what of the input is appended.
+    Stopped(String),
 }
 
 impl From<offsetlog::Error> for Failure {
@@ -41,12 +47,23 @@ impl Failure {
                 console.error(&format!("cannot write to standard output: {error}"));
                 EXIT_ERROR
             }
-            Self::Usage(text) => {
+            Self::Usage(text) | Self::Stopped(text) => {
                 console.error(text);
                 EXIT_ERROR
             }
             Self::Damage(error, next) => {
                 console.error(&format!("{error}; go on behind it with -o {next}"));
+                EXIT_ERROR
+            }
+            Self::Refused(text) => {
+                console.error(text);
+                EXIT_REFUSED
+            }
+            Self::Writing(error) => {
+                if matches!(error.kind(), ErrorKind::Interrupted) {
+                    return EXIT_INTERRUPTED;
+                }
+                console.error(&with_advice_to_writers(error));
                 EXIT_ERROR
             }
             Self::Engine(error) => {
@@ -75,6 +92,29 @@ pub(crate) fn with_advice(error: &offsetlog::Error) -> String {
             _ => "",
         },
         _ if error.is_corruption() => "'offsetlog cat' prints the records before it",
+        _ => "",
+    };
+    if advice.is_empty() {
+        error.to_string()
+    } else {
+        format!("{error}; {advice}")
+    }
+}
+
+/// The engine's words, then what to do, where somebody wants to write.
+pub(crate) fn with_advice_to_writers(error: &offsetlog::Error) -> String {
+    let advice = match error.kind() {
+        ErrorKind::Io { source, .. } => match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "the directory and its files have to be writable"
+            }
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                "give a directory such as data/orders-0"
+            }
+            _ => "",
+        },
+        ErrorKind::Locked { .. } => "stop that first; reading goes on beside it",
         _ => "",
     };
     if advice.is_empty() {

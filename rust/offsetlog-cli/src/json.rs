@@ -43,6 +43,28 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     out
 }
 
+/// Undoes [`base64`].
+pub(crate) fn unbase64(text: &[u8]) -> Result<Vec<u8>, String> {
+    STANDARD
+        .decode(text)
+        .map_err(|error| format!("not base64: {error}"))
+}
+
+/// Undoes [`hex`], in either case.
+pub(crate) fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pairs = text.chunks_exact(2);
+    let is_whole = pairs.remainder().is_empty();
+    pairs
+        .map(|pair| match *pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect::<Option<Vec<u8>>>()
+        .filter(|_| is_whole)
+        .ok_or_else(|| "not hexadecimal: two of 0 to 9 and a to f for each byte expected".into())
+}
+
 /// Reads `bytes` as one JSON document and keeps its text: numbers keep their digits, objects their order and repeats.
 pub(crate) fn document(bytes: &[u8]) -> Result<Box<RawValue>, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))
@@ -190,6 +212,19 @@ mod tests {
         assert_eq!(line(&Shown::plain(Some(b""))), r#""""#);
         assert_eq!(line(&Shown::plain(Some("ключ".as_bytes()))), r#""ключ""#);
         assert_eq!(line(&Shown::plain(Some(b"\xff\0"))), r#"{"base64":"/wA="}"#);
+    }
+
+    #[test]
+    fn encodings_are_undone() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unbase64(base64(&bytes).as_bytes()).unwrap(), bytes);
+        assert_eq!(unhex(hex(&bytes).as_bytes()).unwrap(), bytes);
+        assert_eq!(unhex(b"fFAb").unwrap(), b"\xff\xab");
+        assert_eq!(unhex(b"").unwrap(), b"");
+        for text in ["a", "0g", "+1", "0x", "a b"] {
+            assert!(unhex(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(unbase64(b"AA").unwrap_err().starts_with("not base64: "));
     }
 
     #[test]

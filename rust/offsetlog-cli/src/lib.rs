@@ -1,6 +1,6 @@
-//! The `offsetlog` command: look into Apache Kafka log directories without a broker.
+//! The `offsetlog` command: look into Apache Kafka log directories without a broker, append to them, recover them.
 //!
-//! One function, [`run`], takes the arguments and the two output streams and gives the exit code. The stand-alone program and
+//! One function, [`run`], takes the arguments and the output streams and gives the exit code. The stand-alone program and
 //! the console script of the Python package both call it, so there is one parser and one behaviour.
 //!
 //! ```
@@ -19,6 +19,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod append;
 mod args;
 mod cat;
 mod console;
@@ -29,7 +30,9 @@ mod json;
 mod ls;
 mod print;
 mod progress;
+mod recover;
 mod select;
+mod signals;
 mod table;
 mod template;
 mod time;
@@ -39,22 +42,34 @@ use args::{Color, Verb};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::sync::Arc;
 
 /// Exit code: what was asked for was done, and something was found.
 pub const EXIT_FINE: i32 = 0;
 /// Exit code: nothing was found.
 pub const EXIT_NOTHING: i32 = 1;
+/// Exit code of `append`: a line of the input was refused; those before it are appended.
+pub const EXIT_REFUSED: i32 = 1;
+/// Exit code of `recover --dry-run`: recovering would change something.
+pub const EXIT_CHANGES: i32 = 1;
 /// Exit code: the arguments make no sense, or a file could not be read or holds damage.
 pub const EXIT_ERROR: i32 = 2;
 /// Exit code: the user pressed Ctrl-C.
 pub const EXIT_INTERRUPTED: i32 = 130;
 
-/// What the program knows about the streams that it writes to.
+/// Opens the input of `append`, which a thread of its own then reads.
+pub type Input = Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync>;
+
+/// What the program knows about its streams.
 ///
-/// The default is two streams that are no terminals: no colour, no progress bar.
+/// The default is no input and two streams that are no terminals: no colour, no progress bar.
 #[derive(Clone, Default)]
 pub struct Terminal {
+    /// The input of `append`; nothing if there is none.
+    pub stdin: Option<Input>,
+    /// Whether somebody types the input.
+    pub stdin_is_terminal: bool,
     /// Whether data goes to a terminal: control characters in records are then never written, unless forced.
     pub stdout_is_terminal: bool,
     /// Whether talk goes to a terminal: long work then shows a progress bar.
@@ -63,6 +78,9 @@ pub struct Terminal {
     pub no_color: bool,
     /// Asked now and then during long work; `true` stops it with exit code 130.
     pub interrupt: Option<offsetlog::Interrupt>,
+    /// Whether the whole process is this program's, and so what Ctrl-C does in it: `append` then catches it to append what it has
+    /// read. Where it is not, [`interrupt`](Self::interrupt) is the way.
+    pub owns_signals: bool,
 }
 
 impl Terminal {
@@ -72,10 +90,13 @@ impl Terminal {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
+            stdin: Some(Arc::new(|| Box::new(io::stdin()))),
+            stdin_is_terminal: io::stdin().is_terminal(),
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
             no_color: dumb || set("NO_COLOR"),
             interrupt: None,
+            owns_signals: true,
         }
     }
 }
@@ -83,10 +104,13 @@ impl Terminal {
 impl std::fmt::Debug for Terminal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Terminal")
+            .field("stdin", &self.stdin.is_some())
+            .field("stdin_is_terminal", &self.stdin_is_terminal)
             .field("stdout_is_terminal", &self.stdout_is_terminal)
             .field("stderr_is_terminal", &self.stderr_is_terminal)
             .field("no_color", &self.no_color)
             .field("interrupt", &self.interrupt.is_some())
+            .field("owns_signals", &self.owns_signals)
             .finish()
     }
 }
@@ -122,6 +146,8 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Cat(args) => cat::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
         Verb::Explain(args) => explain::run(args, &mut console),
+        Verb::Append(args) => append::run(args, &mut console),
+        Verb::Recover(args) => recover::run(args, &mut console),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };
     // What was printed before a failure is as true as ever, so it goes out first.

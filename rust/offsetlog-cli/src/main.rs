@@ -1,6 +1,6 @@
 //! The stand-alone program; everything is in the library.
 //!
-//! Ctrl-C ends it as the system's default does: shells report 130.
+//! Ctrl-C ends it as the system's default does, but `append`, which ends with 130 itself: shells report 130 for both.
 
 use offsetlog_cli::{Terminal, run};
 use std::io;

@@ -18,10 +18,37 @@ impl Progress {
         }
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {msg}");
-        Self(Some(bar.with_style(
-            style.unwrap_or_else(|_| ProgressStyle::default_bar()),
-        )))
+        Self(Some(styled(bar, "{bar:30} {percent:>3}%  {msg}")))
+    }
+
+    /// A bar for work of `length` steps whose output comes when it is done, if standard error is a terminal and `-q` is absent.
+    /// Its copy may be told of steps from anywhere.
+    pub(crate) fn before_output(console: &Console<'_>, length: u64) -> (Self, Option<ProgressBar>) {
+        if !console.terminal.stderr_is_terminal || console.quiet || length == 0 {
+            return (Self(None), None);
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let bar = styled(
+            ProgressBar::with_draw_target(Some(length), target),
+            "{bar:30} {percent:>3}%  {msg}",
+        );
+        (Self(Some(bar.clone())), Some(bar))
+    }
+
+    /// A counter for work that ends nobody knows when, if standard error is a terminal that nobody types into, and `-q` is absent.
+    pub(crate) fn counter(console: &Console<'_>) -> Self {
+        let terminal = &console.terminal;
+        if !terminal.stderr_is_terminal || terminal.stdin_is_terminal || console.quiet {
+            return Self(None);
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(None, target);
+        Self(Some(styled(bar, "{spinner} {msg}  {elapsed}")))
+    }
+
+    /// Whether somebody sees it: what it shows need not be made otherwise.
+    pub(crate) const fn is_shown(&self) -> bool {
+        self.0.is_some()
     }
 
     /// So many steps are done; the next ones concern `what`, a name that is safe to print.
@@ -33,6 +60,11 @@ impl Progress {
             bar.set_position(position);
         }
     }
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 impl Drop for Progress {

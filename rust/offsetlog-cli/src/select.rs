@@ -11,6 +11,7 @@ use std::path::Path;
 const NAMES_SHOWN: usize = 5;
 
 /// A partition that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) topic: String,
     pub(crate) partition: i32,
@@ -98,8 +99,8 @@ impl Source {
     }
 }
 
-/// Keeps what the options name; an option that names nothing is an error that says what there is.
-fn choose(all: Vec<Chosen>, selection: &Selection) -> Result<Vec<Chosen>, Failure> {
+/// Keeps what `-t` and `-p` name; an option that names nothing is an error that says what there is.
+pub(crate) fn choose(all: Vec<Chosen>, selection: &Selection) -> Result<Vec<Chosen>, Failure> {
     let mut here: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     for chosen in &all {
         here.entry(chosen.topic.clone())
@@ -190,7 +191,7 @@ fn distance(from: &str, to: &str) -> usize {
 }
 
 /// Whether a file has a segment's name; what cannot be listed has been reported by then.
-fn holds_segments(path: &Path) -> bool {
+pub(crate) fn holds_segments(path: &Path) -> bool {
     let is_segment = |name: &str| {
         name.strip_suffix(".log").is_some_and(|digits| {
             digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())

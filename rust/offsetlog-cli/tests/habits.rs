@@ -8,10 +8,8 @@
 
 mod common;
 
-use common::{Outcome, data, lookups, offsetlog, offsetlog_on, records};
+use common::{Outcome, arguments, data, lookups, offsetlog, offsetlog_on, records};
 use offsetlog_cli::Terminal;
-use std::io::Read;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,18 +18,6 @@ const EXPECTED: &str = "expected/kafka-4.3.0-clean";
 
 fn run(line: &str) -> Outcome {
     offsetlog(&arguments(line))
-}
-
-/// Words of a line; those that begin with `kafka-` are paths below the test data.
-fn arguments(line: &str) -> Vec<String> {
-    let path = |word: &str| {
-        if word.starts_with("kafka-") {
-            data(word)
-        } else {
-            word.to_owned()
-        }
-    };
-    line.split(' ').map(path).collect()
 }
 
 fn offsets(line: &str) -> Vec<i64> {
@@ -203,6 +189,18 @@ fn mistakes_are_one_line_and_say_what_to_do() {
         (
             "ls",
             "the following required arguments were not provided: <PATH>...",
+        ),
+        (
+            "append",
+            "the following required arguments were not provided: <PATH>; see 'offsetlog append --help'",
+        ),
+        (
+            "append a-0 b-0",
+            "unexpected argument 'b-0' found; see 'offsetlog append --help'",
+        ),
+        (
+            "recover",
+            "the following required arguments were not provided: <PATH>...; see 'offsetlog recover --help'",
         ),
         ("sl kafka-4.3.0", "unrecognized subcommand 'sl'"),
     ];
@@ -471,63 +469,6 @@ fn a_caller_can_interrupt_with_130() {
     assert_eq!((outcome.code, outcome.err.as_str()), (130, ""));
 }
 
-fn program(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_offsetlog"));
-    command.args(arguments(line));
-    command
-}
-
-/// `offsetlog cat ... | head -1`: the reader goes while much more than a pipe holds is still to come.
-#[test]
-fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
-    let line = "cat kafka-4.3.0/clean/log-dir-2/g-big-0";
-    let mut child = program(line)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut first = [0];
-    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-}
-
-/// A full disk is not a reader that has seen enough.
-#[test]
-fn output_that_cannot_be_written_is_an_error() {
-    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-        return; // only Linux has it
-    };
-    let output = program(&format!("cat {CLEAN}/g-plain-0"))
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        err.starts_with("offsetlog: cannot write to standard output: "),
-        "{err}"
-    );
-}
-
-#[test]
-fn the_program_prints_data_to_stdout_and_talk_to_stderr() {
-    let output = program(&format!("cat {CLEAN}/g-plain-0 -o 3 -c 1 -f %k\\n"))
-        .output()
-        .unwrap();
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(0), b"key-43\n".as_slice())
-    );
-    let output = program("cat nowhere-0").output().unwrap();
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(2), b"".as_slice())
-    );
-    assert!(output.stderr.starts_with(b"offsetlog: "));
-}
-
 #[test]
 fn help_version_and_completions_go_to_stdout() {
     for line in [
@@ -535,6 +476,9 @@ fn help_version_and_completions_go_to_stdout() {
         "help cat",
         "ls --help",
         "cat -h",
+        "append --help",
+        "recover -h",
+        "help recover",
         "--version",
         "completions bash",
         "completions zsh",
@@ -543,6 +487,34 @@ fn help_version_and_completions_go_to_stdout() {
         let outcome = run(line);
         assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{line}");
         assert!(outcome.text().contains("offsetlog"), "{line}");
+    }
+    for (line, expected) in [
+        (
+            "--help",
+            ["  append  ", "  recover  ", "Exit codes: 0 fine; 1 "],
+        ),
+        (
+            "append --help",
+            [
+                "Examples:\n  printf",
+                "--json | offsetlog append",
+                "Exit codes: 0 ",
+            ],
+        ),
+        (
+            "recover --help",
+            ["Examples:\n", "recover --dry-run", "Exit codes: 0 "],
+        ),
+        (
+            "completions bash",
+            ["--key-separator", "--dry-run", "--from-offset"],
+        ),
+    ] {
+        let outcome = run(line);
+        assert!(
+            expected.iter().all(|text| outcome.text().contains(text)),
+            "{line}"
+        );
     }
     let bare = offsetlog::<&str>(&[]);
     assert_eq!((bare.code, bare.text()), (2, ""));

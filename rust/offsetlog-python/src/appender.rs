@@ -440,6 +440,12 @@ fn cut_row(py: Python<'_>, cut: &Cut) -> PyResult<CutRow> {
     ))
 }
 
+/// In a process that was just forked: closes its copies of the parent's locks, so that these end with the parent.
+#[pyfunction]
+pub(crate) fn close_inherited_locks() {
+    offsetlog::disk::close_inherited_locks();
+}
+
 /// Recovers a log without opening it.
 #[pyfunction]
 #[pyo3(signature = (path, *, from_offset, dry_run, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]

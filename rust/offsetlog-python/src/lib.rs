@@ -37,6 +37,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<writer::Writer>()?;
+    module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
     module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
     module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;

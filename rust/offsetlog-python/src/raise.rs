@@ -12,6 +12,10 @@ use std::path::Path;
 /// Longest text of a value in an exception's attribute.
 const TEXT_CHARS_MAX: usize = 200;
 
+/// What an exception says whose records are in the log all the same.
+const APPENDED_NOTE: &str = "the records were written and can be read, but making them durable failed: after power loss they may be missing. \
+Open the log again to go on";
+
 /// What functions of this crate return from the engine to Python.
 pub(crate) trait OrRaise<T> {
     /// Turns the engine's error into its Python exception.
@@ -26,6 +30,18 @@ impl<T> OrRaise<T> for Result<T, Error> {
 
 /// The Python exception for `error`: its class by kind, its attributes, its text.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let raised = exception(py, error);
+    if !error.is_appended() {
+        return raised;
+    }
+    let value = raised.value(py);
+    let told = value
+        .setattr("appended", true)
+        .and_then(|()| value.call_method1("add_note", (APPENDED_NOTE,)));
+    told.map_or_else(|failure| failure, |_| raised)
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let arguments = PyDict::new(py);
     let built = match error.kind() {
         ErrorKind::Interrupted => return interrupt::raised(),

@@ -22,6 +22,7 @@ struct Inner {
     position: Option<u64>,
     offset: Option<i64>,
     advice: Option<&'static str>,
+    appended: bool,
 }
 
 /// What is wrong.
@@ -312,11 +313,22 @@ impl Error {
             position: None,
             offset: None,
             advice: None,
+            appended: false,
         }))
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::new(ErrorKind::Io { source, operation }).at_path(path)
+    }
+
+    /// For a file that could not be replaced.
+    pub(crate) fn failed_call(path: &Path, (operation, source): (&'static str, io::Error)) -> Self {
+        Self::io(operation, path, source)
+    }
+
+    /// Whether it was a sync that failed, after which it is not known what the disk holds.
+    pub(crate) fn is_failed_sync(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Io { operation, .. } if operation == crate::disk::SYNC)
     }
 
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
@@ -355,6 +367,19 @@ impl Error {
     pub(crate) fn advise(mut self, advice: &'static str) -> Self {
         self.0.advice.get_or_insert(advice);
         self
+    }
+
+    /// Says that the records were appended and only their flush failed.
+    pub(crate) fn after_append(mut self) -> Self {
+        self.0.appended = true;
+        self
+    }
+
+    /// Whether the records of the append that failed are in the log all the same: they were written, and making them durable failed.
+    /// They are read and may survive, but nothing is promised.
+    #[must_use]
+    pub fn is_appended(&self) -> bool {
+        self.0.appended
     }
 
     /// What is wrong.

@@ -4,17 +4,28 @@
 use super::LockKind;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The locked files of this process, for a child process that gets copies of them.
+static HELD: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
+
+/// The open file that a lock belongs to; empty once it was given back.
+#[derive(Debug)]
+struct Slot(Mutex<Option<File>>);
 
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
     /// The lock belongs to this open file and ends with it.
-    file: Option<File>,
+    slot: Option<Arc<Slot>>,
     /// The process that took it: a child has a copy of the descriptor, and must not give the lock back.
     process: u32,
+    /// On a disk that has locks of its own: dropped with this one.
+    _token: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Lock {
@@ -22,25 +33,41 @@ impl Lock {
     #[must_use]
     pub const fn unneeded() -> Self {
         Self {
-            file: None,
+            slot: None,
             process: 0,
+            _token: None,
+        }
+    }
+
+    /// A lock of a disk that is none of the system's; `token` is dropped when the lock ends.
+    #[must_use]
+    pub fn simulated(token: impl Any + Send + Sync) -> Self {
+        Self {
+            _token: Some(Box::new(token)),
+            ..Self::unneeded()
         }
     }
 
     pub(super) fn take(file: File, kind: LockKind) -> io::Result<Option<Self>> {
-        Ok(lock(&file, kind)?.then(|| Self {
-            file: Some(file),
+        if !lock(&file, kind)? {
+            return Ok(None);
+        }
+        let slot = Arc::new(Slot(Mutex::new(Some(file))));
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|slot| slot.strong_count() > 0);
+        held.push(Arc::downgrade(&slot));
+        Ok(Some(Self {
+            slot: Some(slot),
             process: std::process::id(),
+            _token: None,
         }))
     }
 
     /// Gives the lock back, also while a child process still has a copy of the descriptor.
     pub fn release(self) {
-        if let Some(file) = &self.file
-            && self.process == std::process::id()
-        {
+        if self.process == std::process::id() {
             // Where this fails, the lock ends with the last descriptor.
-            let _ = unlock(file);
+            let _ = self.with_file(unlock);
         }
     }
 
@@ -49,11 +76,30 @@ impl Lock {
     /// # Errors
     /// The system's.
     pub fn sign(&self, text: &str) -> io::Result<()> {
-        let Some(file) = &self.file else {
+        self.with_file(|file| {
+            file.set_len(0)?;
+            file.write_all_at(text.as_bytes(), 0)
+        })
+    }
+
+    fn with_file(&self, work: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        let Some(slot) = &self.slot else {
             return Ok(());
         };
-        file.set_len(0)?;
-        file.write_all_at(text.as_bytes(), 0)
+        let file = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.as_ref().map_or(Ok(()), work)
+    }
+}
+
+/// In a process that was just forked: closes its copies of the parent's locked files, so that the locks end with the parent. Waits
+/// for nobody, since the threads that might hold something were not forked.
+pub fn close_inherited_locks() {
+    let Ok(held) = HELD.try_lock() else { return };
+    for slot in held.iter().filter_map(Weak::upgrade) {
+        if let Ok(mut file) = slot.0.try_lock() {
+            // Closed, not unlocked: the lock belongs to the parent's copy as well.
+            drop(file.take());
+        }
     }
 }
 

@@ -58,7 +58,19 @@ impl Disk for RealDisk {
                 "not a regular file",
             ));
         }
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile {
+            file,
+            uncached: false,
+        }))
+    }
+
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        open_direct(path)
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
@@ -108,19 +120,30 @@ impl Disk for RealDisk {
 }
 
 #[derive(Debug)]
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    /// Reads go past the cache and must stay aligned.
+    uncached: bool,
+}
 
 impl DiskFile for RealFile {
     fn stat(&self) -> io::Result<FileStat> {
-        self.0.metadata().map(|metadata| stat_of(&metadata))
+        self.file.metadata().map(|metadata| stat_of(&metadata))
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.0.read_at(rest, position + filled as u64) {
+            let buffer_rest = rest.len();
+            match self.file.read_at(rest, position + filled as u64) {
                 Ok(0) => break,
-                Ok(count) => filled += count,
+                Ok(count) => {
+                    filled += count;
+                    if self.uncached && count < buffer_rest {
+                        // The end of the file; a further read would not be aligned.
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -129,7 +152,7 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, position)
+        self.file.write_all_at(bytes, position)
     }
 
     fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {
@@ -137,7 +160,7 @@ impl DiskFile for RealFile {
         let mut rest = slices.as_mut_slice();
         let mut position = position;
         while !rest.is_empty() {
-            match rustix::io::pwritev(&self.0, rest, position) {
+            match rustix::io::pwritev(&self.file, rest, position) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     position += count as u64;
@@ -151,23 +174,46 @@ impl DiskFile for RealFile {
     }
 
     fn set_len(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
+        self.file.set_len(size)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 
     fn map(&self, size: u64) -> Option<Map> {
         usize::try_from(size)
             .ok()
             .filter(|&size| size > 0)
-            .and_then(|size| Map::new(&self.0, size))
+            .and_then(|size| Map::new(&self.file, size))
     }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::DIRECT;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(file) => Ok(Some(Arc::new(RealFile {
+            file,
+            uncached: true,
+        }))),
+        // A file system without a disk under it, such as an older tmpfs.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn open_direct(_: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    Ok(None)
 }
 
 fn stat_of(metadata: &fs::Metadata) -> FileStat {

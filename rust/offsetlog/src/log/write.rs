@@ -1,7 +1,7 @@
 //! The verbs that write, on a log that was opened for appending.
 
 use super::appender::{
-    self, AppendInfo, AppendOptions, AppendOrigin, Appender, MarkerOptions, RecoveryReport,
+    self, AppendInfo, AppendOptions, AppendOrigin, Appender, Commit, MarkerOptions, RecoveryReport,
     WriteOptions,
 };
 use super::{Log, OpenOptions};
@@ -9,7 +9,8 @@ use crate::batch_builder::BatchBuilder;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use std::path::Path;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 impl Log {
     /// Opens the partition directory `path` for appending and makes it if it is missing.
@@ -120,20 +121,69 @@ impl Log {
         flush: bool,
         append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
     ) -> Result<AppendInfo> {
-        let mut appender = self.appender()?;
-        let info = append(&mut appender)?;
-        if flush {
-            appender.flush()?;
+        let (info, end, due, interval) = self.changing(|appender| {
+            let info = append(appender)?;
+            let due = appender.take_flush_due() || flush;
+            let interval = appender.config().flush_ms();
+            Ok((info, appender.log_end(), due, interval))
+        })?;
+        if due {
+            self.commit(Some(end)).map_err(Error::after_append)?;
+        } else if interval < i64::MAX {
+            self.flush_within(interval)?;
         }
         Ok(info)
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes everything below `end` durable, or with `None` everything so far. Callers at the same time share one sync.
+    fn commit(&self, end: Option<i64>) -> Result<()> {
+        let flusher = self.appender()?.flusher().clone();
+        loop {
+            let commit = self.changing(|appender| appender.begin_commit(end))?;
+            match commit {
+                Commit::Done => return Ok(()),
+                Commit::Lead(job) => return flusher.commit(&job),
+                Commit::Follow => flusher.wait_for_commit(),
+            }
+        }
+    }
+
+    /// Has a thread flush the log when `flush.ms` are over, unless one waits for that already.
+    fn flush_within(&self, interval: i64) -> Result<()> {
+        let flusher = self.appender()?.flusher().clone();
+        let wait = Duration::from_millis(interval.max(0) as u64);
+        let Some(due) = Instant::now().checked_add(wait) else {
+            return Ok(());
+        };
+        if !flusher.set_alarm(due) {
+            return Ok(());
+        }
+        let log = Arc::downgrade(&self.0);
+        let waiting = flusher.clone();
+        let started = std::thread::Builder::new()
+            .name("offsetlog-flush".to_owned())
+            .spawn(move || {
+                if waiting.await_alarm()
+                    && let Some(inner) = log.upgrade()
+                {
+                    // A failure ends the appending, which the next caller is told.
+                    let _ = Self(inner).commit(None);
+                }
+            });
+        if started.is_err() {
+            // No thread to be had: the caller does it.
+            flusher.drop_alarm();
+            return self.commit(None).map_err(Error::after_append);
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable, and every truncation. Callers at the same time share one sync.
     ///
     /// # Errors
     /// `Io`, after which nothing more can be appended until the log is opened again.
     pub fn flush(&self) -> Result<()> {
-        self.appender()?.flush()
+        self.commit(None)
     }
 
     /// Closes the active segment and begins a new one; an empty one stays. Gives the active segment's base offset.
@@ -141,7 +191,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn roll(&self) -> Result<i64> {
-        self.appender()?.roll()
+        self.changing(Appender::roll)
     }
 
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -150,7 +200,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
-        self.appender()?.truncate_to(offset)
+        self.changing(|appender| appender.truncate_to(offset))
     }
 
     /// Takes all records away and goes on at `offset`.
@@ -158,8 +208,7 @@ impl Log {
     /// # Errors
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
-        self.appender()?
-            .truncate_fully_and_start_at(offset, log_start)
+        self.changing(|appender| appender.truncate_fully_and_start_at(offset, log_start))
     }
 
     /// Makes `offset` the lowest offset that can be read; says whether that changed anything.
@@ -167,7 +216,7 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`.
     pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
-        self.appender()?.delete_records_before(offset)
+        self.changing(|appender| appender.delete_records_before(offset))
     }
 
     /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
@@ -192,7 +241,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn set_config(&self, config: LogConfig) -> Result<()> {
-        self.appender()?.set_config(config)
+        self.changing(|appender| appender.set_config(config))
     }
 
     /// What opening found and changed.
@@ -236,6 +285,12 @@ impl Log {
         if let Some(appender) = &self.0.appender {
             lock(appender).abandon();
         }
+    }
+
+    /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
+    fn changing<T>(&self, work: impl FnOnce(&mut Appender) -> Result<T>) -> Result<T> {
+        let mut appender = self.appender()?;
+        work(&mut appender).inspect_err(|error| appender.note_failure(error))
     }
 
     fn appender(&self) -> Result<MutexGuard<'_, Appender>> {

@@ -92,6 +92,11 @@ impl Indexing {
         };
     }
 
+    /// Goes on behind batches of which it is not known how many bytes follow the last entry: the next batch may get one.
+    pub(crate) const fn resume_anywhere(&mut self) {
+        self.since = self.interval.saturating_add(1);
+    }
+
     /// Whether an index has no room for the entries that one more append may need; the last time slot is kept for closing.
     pub(crate) const fn is_full(&self) -> bool {
         self.offset_room == 0 || self.time_room <= 1

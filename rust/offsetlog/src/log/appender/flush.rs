@@ -1,23 +1,35 @@
 //! Making appended bytes durable: on request, by settings, and in the background behind a roll.
+//!
+//! A sync never runs under the writer's lock: one caller syncs for all who wait (a group commit) while others go on appending.
+//! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
 
 use super::Appender;
 use super::place::{CleanMark, State};
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Access, Disk, DiskFile, SYNC};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
 use crate::segment::{Directory, segment_path};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Rolls that may wait for their sync before a further one waits with them.
 const WAITING_MAX: usize = 16;
+/// How often the recovery point is written down while a log is open: `log.flush.offset.checkpoint.interval.ms` of a broker.
+const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
 
-/// Files of a closed segment that are to be synced, and what is true then.
+/// Files that are to be synced, and what is true then.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(crate) struct Job {
     pub(super) files: Vec<(PathBuf, Arc<dyn DiskFile>)>,
+    /// Closed segments that nothing was written to since the log was opened, whose bytes may not be on the disk all the same.
+    pub(super) closed: Vec<i64>,
+    /// Whether files were made, renamed or removed.
+    pub(super) names: bool,
+    /// Whether the files' times have to be durable too.
+    pub(super) times: bool,
     pub(super) directory: Arc<Directory>,
     pub(super) ends: Arc<Ends>,
     /// Everything below is durable when the job is done.
@@ -25,24 +37,44 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn run(&self) -> Result<()> {
-        for (path, file) in &self.files {
-            file.sync_all()
-                .map_err(|error| Error::io("sync", path, error))?;
+    pub(super) fn run(&self) -> Result<()> {
+        for &base in &self.closed {
+            sync_closed(&self.directory, base)?;
         }
-        let path = &self.directory.path;
-        self.directory
-            .disk
-            .sync_directory(path)
-            .map_err(|error| Error::io("sync", path, error))?;
+        for (path, file) in &self.files {
+            let synced = if self.times {
+                file.sync_all()
+            } else {
+                file.sync_data()
+            };
+            synced.map_err(|error| Error::io(SYNC, path, error))?;
+        }
+        if self.names {
+            let path = &self.directory.path;
+            self.directory
+                .disk
+                .sync_directory(path)
+                .map_err(|error| Error::io(SYNC, path, error))?;
+        }
         self.ends.raise_recovery_point(self.up_to);
         Ok(())
     }
 }
 
-/// Syncs closed segments on a thread of its own, which lives as long as there is something to do.
-#[derive(Debug, Default)]
-pub(super) struct Flusher(Arc<Shared>);
+/// What a caller has to do whose records are to be durable.
+#[derive(Debug)]
+pub(crate) enum Commit {
+    /// They are.
+    Done,
+    /// Sync for all who wait.
+    Lead(Job),
+    /// Wait for the caller who syncs, then ask again.
+    Follow,
+}
+
+/// Who syncs what: closed segments on a thread of its own, which lives as long as there is something to do, and one commit at a time.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Flusher(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -53,7 +85,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// The thread is there.
     running: bool,
+    /// A caller syncs.
+    committing: bool,
+    /// When the thread that flushes by time wakes up, while there is one.
+    alarm: Option<Instant>,
+    closed: bool,
     failed: Option<String>,
 }
 
@@ -78,7 +116,41 @@ impl Flusher {
 
     /// Waits until all that was started is done.
     pub(super) fn wait(&self) {
+        drop(self.wait_until(|queue| !queue.running && !queue.committing));
+    }
+
+    /// Waits for the caller who syncs.
+    pub(crate) fn wait_for_commit(&self) {
+        drop(self.wait_until(|queue| !queue.committing));
+    }
+
+    /// Syncs for all who wait. Holds no lock meanwhile.
+    pub(crate) fn commit(&self, job: &Job) -> Result<()> {
+        // Rolls before this one hold bytes that come before these.
         drop(self.wait_until(|queue| !queue.running));
+        let done = self.check(&job.directory.path).and_then(|()| job.run());
+        self.stop_leading(done.as_ref().err());
+        done
+    }
+
+    fn stop_leading(&self, failed: Option<&Error>) {
+        let mut queue = self.0.lock();
+        if let Some(error) = failed {
+            queue.failed.get_or_insert_with(|| error.to_string());
+        }
+        queue.committing = false;
+        drop(queue);
+        self.0.changed.notify_all();
+    }
+
+    /// Takes the part of the caller who syncs, unless somebody has it.
+    fn lead(&self) -> bool {
+        !std::mem::replace(&mut self.0.lock().committing, true)
+    }
+
+    fn is_idle(&self) -> bool {
+        let queue = self.0.lock();
+        !queue.running && !queue.committing
     }
 
     /// The first failure, which ends the appending: what a failed sync left of the pages is not known.
@@ -92,7 +164,49 @@ impl Flusher {
         }
     }
 
-    fn wait_until(&self, condition: impl Fn(&Queue) -> bool) -> std::sync::MutexGuard<'_, Queue> {
+    /// Takes note that there must be a flush by `due`; says whether a thread has to be started for it.
+    pub(crate) fn set_alarm(&self, due: Instant) -> bool {
+        let mut queue = self.0.lock();
+        if queue.alarm.is_some() || queue.closed {
+            return false;
+        }
+        queue.alarm = Some(due);
+        true
+    }
+
+    /// Waits for the alarm; says whether it rang, or the log was closed before.
+    pub(crate) fn await_alarm(&self) -> bool {
+        let mut queue = self.0.lock();
+        loop {
+            let Some(due) = queue.alarm.filter(|_| !queue.closed) else {
+                return false;
+            };
+            let now = Instant::now();
+            if now >= due {
+                queue.alarm = None;
+                return true;
+            }
+            queue = self
+                .0
+                .changed
+                .wait_timeout(queue, due - now)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// No thread could be started for the alarm.
+    pub(crate) fn drop_alarm(&self) {
+        self.0.lock().alarm = None;
+    }
+
+    fn close(&self) {
+        self.wait();
+        self.0.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+
+    fn wait_until(&self, condition: impl Fn(&Queue) -> bool) -> MutexGuard<'_, Queue> {
         let mut queue = self.0.lock();
         while !condition(&queue) {
             queue = self
@@ -106,7 +220,7 @@ impl Flusher {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,58 +242,78 @@ impl Shared {
             };
             let Some(job) = job else { return };
             if let Err(error) = job.run() {
-                self.lock().failed = Some(error.to_string());
+                self.lock().failed.get_or_insert_with(|| error.to_string());
             }
         }
     }
 }
 
 impl Appender {
-    /// Makes everything appended so far durable, and the names of new files with it.
-    pub(crate) fn flush(&mut self) -> Result<()> {
+    /// What makes everything below `target` durable, or with `None` everything appended so far and every truncation.
+    pub(crate) fn begin_commit(&mut self, target: Option<i64>) -> Result<Commit> {
+        // A truncation may have taken away what the caller appended.
+        let target = target.map(|target| target.min(self.log_end()));
+        if target.is_some_and(|target| self.ends.recovery_point() >= target) {
+            return Ok(Commit::Done);
+        }
         self.check_usable()?;
-        self.flusher.wait();
-        self.flusher.check(&self.directory.path)?;
-        let log_end = self.log_end();
-        if self.ends.recovery_point() >= log_end {
-            return Ok(());
+        if !self.flusher.lead() {
+            return Ok(Commit::Follow);
         }
-        self.mark_unclean()?;
-        self.active.touch()?;
-        if let Err(error) = self.sync_up_to(log_end) {
-            // A second sync would answer with success although pages were lost.
-            self.poison(&error);
-            return Err(error);
+        if !self.unsynced && self.ends.recovery_point() >= self.log_end() {
+            self.flusher.stop_leading(None);
+            return Ok(Commit::Done);
         }
-        self.last_flush = self.now();
-        Ok(())
+        self.commit_job()
+            .map(Commit::Lead)
+            .inspect_err(|_| self.flusher.stop_leading(None))
     }
 
-    fn sync_up_to(&self, log_end: i64) -> Result<()> {
+    /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
+    pub(super) fn commit_job(&mut self) -> Result<Job> {
+        self.mark_unclean()?;
+        self.note_gap()?;
         let recovery_point = self.ends.recovery_point();
         let first = self.closed.partition_point(|&base| base <= recovery_point);
-        for &base in self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]) {
-            sync_closed(&self.directory, base)?;
-        }
-        Job {
-            files: self.active.files(),
+        let closed = self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]);
+        self.last_flush = self.now();
+        self.unsynced = false;
+        Ok(Job {
+            files: vec![self.active.log_file()],
+            closed: closed.to_vec(),
+            names: std::mem::take(&mut self.names_changed),
+            times: false,
             directory: Arc::clone(&self.directory),
             ends: Arc::clone(&self.ends),
-            up_to: log_end,
-        }
-        .run()
+            up_to: self.log_end(),
+        })
     }
 
-    /// What the settings ask for after an append: a sync each so many records or milliseconds.
-    pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) -> Result<()> {
+    pub(crate) const fn flusher(&self) -> &Flusher {
+        &self.flusher
+    }
+
+    /// What the settings ask for after an append: a sync each so many records or milliseconds. The caller does it.
+    pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) {
         let unflushed = self.log_end() - recovery_point;
         let by_count = unflushed >= self.config.flush_messages();
         let by_time = now.saturating_sub(self.last_flush) >= self.config.flush_ms();
-        if by_count || by_time {
-            self.flush()?;
+        self.flush_due |= by_count || by_time;
+        if now.saturating_sub(self.last_checkpoint) >= CHECKPOINT_INTERVAL_MS
+            && self.flusher.is_idle()
+        {
+            self.last_checkpoint = now;
+            // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
+            if let Err(error) = self.save_point() {
+                self.note_failure(&error);
+            }
         }
         self.delete_due(now);
-        Ok(())
+    }
+
+    /// Whether the settings want what was appended to be durable before the caller is answered.
+    pub(crate) fn take_flush_due(&mut self) -> bool {
+        std::mem::take(&mut self.flush_due)
     }
 
     /// Recovery point after all that a roll began is done.
@@ -193,19 +327,19 @@ impl Appender {
         if self.ends.is_closed() {
             return Ok(());
         }
+        self.flusher.wait();
         let closed = match self.check_usable() {
             Ok(()) => self.close_files(),
             // A broken log is left as after a crash: the next opening recovers it.
             Err(error) => Err(error),
         };
         self.ends.close();
-        self.flusher.wait();
+        self.flusher.close();
         self.unlock();
         closed
     }
 
     fn close_files(&mut self) -> Result<()> {
-        self.flusher.wait();
         let untouched = !self.place.is_marked_unclean() && self.started_clean;
         if untouched {
             return Ok(());
@@ -216,9 +350,13 @@ impl Appender {
         self.expire_producers(now);
         self.take_snapshot(true)?;
         self.active.close()?;
-        let log_end = self.log_end();
-        self.sync_up_to(log_end)?;
-        self.flusher.check(&self.directory.path)?;
+        let mut job = self.commit_job()?;
+        // Behind a clean end nothing is rebuilt.
+        job.files = self.active.files();
+        job.names = true;
+        // The clean mark knows the file by its time.
+        job.times = true;
+        job.run()?;
         let state = State::new(self.ends.recovery_point(), self.ends.log_start());
         self.place
             .checkpoint(state, self.high_watermark(), self.first_base())?;
@@ -228,13 +366,11 @@ impl Appender {
 
     /// Lets go of the files as a killed process would: nothing is written.
     pub(crate) fn abandon(&mut self) {
-        self.flusher.wait();
         self.ends.close();
+        self.flusher.close();
         self.unlock();
     }
-}
 
-impl Appender {
     fn unlock(&mut self) {
         for lock in self.locks.drain(..).rev() {
             lock.release();
@@ -268,9 +404,9 @@ fn sync_closed(directory: &Directory, base_offset: i64) -> Result<()> {
 /// Syncs a file, if it is there.
 pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<()> {
     let synced = match disk.open(path, Access::Write) {
-        Ok(file) => file.sync_all(),
+        Ok(file) => file.sync_data(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
-    synced.map_err(|error| Error::io("sync", path, error))
+    synced.map_err(|error| Error::io(SYNC, path, error))
 }

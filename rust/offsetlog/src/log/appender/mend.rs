@@ -5,11 +5,10 @@ use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
 use super::tail;
-use crate::disk::{Access, Disk, read_whole, replace_file};
+use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
-use offsetlog_format::snapshot::write_producer_snapshot;
 use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +39,7 @@ impl Loading<'_> {
         }
         self.write_beside(base, files, &contents)?;
         if files.len() == tail::ALL.len() {
-            self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+            self.snapshot_behind(bases, &mut carried.producers)?;
         }
         Ok(contents)
     }
@@ -51,7 +50,8 @@ impl Loading<'_> {
         for &later in later {
             had_batches = had_batches || self.holds_batches(later)?;
         }
-        if had_batches && !self.terms.cut_batches {
+        let is_unsynced = self.is_unsynced(contents.next_offset);
+        if had_batches && !self.terms.cut_batches && !is_unsynced {
             return Err(damage.error.advise(RECOVER));
         }
         let reason = reason_of(&damage.error);
@@ -73,6 +73,32 @@ impl Loading<'_> {
         });
         for &later in later {
             self.take_out(later, "it stands behind bytes that are no batch")?;
+        }
+        Ok(())
+    }
+
+    /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
+    pub(super) fn is_unsynced(&self, offset: i64) -> bool {
+        let start = &self.terms.start;
+        !start.clean && start.crashed_beyond.is_some_and(|point| offset >= point)
+    }
+
+    /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
+    /// segment did. Nothing beyond the hole was promised, since a flush covers all that comes before.
+    pub(super) fn cut_behind_hole(
+        &mut self,
+        bases: &mut Vec<i64>,
+        slot: usize,
+        end: i64,
+    ) -> Result<()> {
+        let is_hole = bases
+            .get(slot + 1)
+            .is_some_and(|&next| end < next && self.is_unsynced(next - 1));
+        if !is_hole {
+            return Ok(());
+        }
+        for base in bases.split_off(slot + 1) {
+            self.take_out(base, "bytes before it were lost, as with the power")?;
         }
         Ok(())
     }
@@ -196,7 +222,7 @@ impl Loading<'_> {
                 Some(parent) => self.directory.disk.sync_directory(parent),
                 None => Ok(()),
             })
-            .map_err(|error| Error::io("sync", path, error))
+            .map_err(|error| Error::io(SYNC, path, error))
     }
 
     fn make_cut_folder(&self) -> Result<()> {
@@ -270,48 +296,6 @@ impl Loading<'_> {
         }
         Ok(())
     }
-
-    /// The producers' state behind a segment, where a roll would have left it.
-    fn write_snapshot(
-        &mut self,
-        base: i64,
-        next: Option<i64>,
-        contents: &Contents,
-        carried: &mut Carried,
-    ) -> Result<()> {
-        let disk = self.directory.disk.as_ref();
-        // What older snapshots say of offsets inside this segment, or of a next segment that begins elsewhere, is not trusted.
-        let stale: Vec<i64> = self
-            .files
-            .snapshots
-            .range(base + 1..)
-            .copied()
-            .take_while(|&offset| next.is_none_or(|next| offset <= next))
-            .filter(|&offset| offset != contents.next_offset)
-            .collect();
-        for offset in stale {
-            self.files.snapshots.remove(&offset);
-            if !self.terms.dry_run {
-                leftovers::remove(
-                    disk,
-                    &segment_path(&self.directory.path, offset, ".snapshot"),
-                )?;
-            }
-        }
-        if contents.next_offset <= base.max(0) {
-            return Ok(());
-        }
-        let path = segment_path(&self.directory.path, contents.next_offset, ".snapshot");
-        let bytes = write_producer_snapshot(&carried.producers.to_snapshot())?;
-        let present = self.files.snapshots.contains(&contents.next_offset);
-        let same = present
-            && read_whole(disk, &path, u64::from(u32::MAX)).is_ok_and(|before| before == bytes);
-        if !same && !self.terms.dry_run {
-            write(disk, &path, &bytes)?;
-        }
-        self.files.snapshots.insert(contents.next_offset);
-        Ok(())
-    }
 }
 
 /// Whether `before` is `bytes` with zeros behind them: what a writer that was killed leaves.
@@ -322,7 +306,7 @@ fn is_zero_tailed(before: &[u8], bytes: &[u8]) -> bool {
 }
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_file(disk, path, bytes).map_err(|error| Error::io("write", path, error))
+    replace_file(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {

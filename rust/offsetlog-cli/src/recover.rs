@@ -1,0 +1,298 @@
+//! `offsetlog recover`: partitions that were not closed cleanly, or are damaged, made sound; and what that changed.
+
+use crate::args::{Recover, Selection};
+use crate::console::Console;
+use crate::escape::escaped;
+use crate::failure::{Failure, with_advice_to_writers};
+use crate::json::{Shown, write_json};
+use crate::progress::Progress;
+use crate::select::{Chosen, choose, holds_segments};
+use crate::{EXIT_CHANGES, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::{
+    Cut, ErrorKind, Log, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover,
+};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A partition directory that was chosen.
+struct Target {
+    chosen: Chosen,
+    path: PathBuf,
+}
+
+/// One partition, as a JSON line.
+#[derive(Serialize)]
+struct ReportLine<'a> {
+    topic: &'a str,
+    partition: i32,
+    path: Shown<'a>,
+    dry_run: bool,
+    changed: bool,
+    cut: Vec<CutLine<'a>>,
+    rebuilt: Vec<RebuiltLine<'a>>,
+    tidied: &'a [String],
+    warnings: &'a [String],
+    segments_read: usize,
+    bytes_read: u64,
+    log_start_offset: i64,
+    log_end_offset: i64,
+}
+
+#[derive(Serialize)]
+struct CutLine<'a> {
+    path: Shown<'a>,
+    position: u64,
+    bytes: u64,
+    reason: &'a str,
+    had_batches: bool,
+    kept: Option<Shown<'a>>,
+}
+
+#[derive(Serialize)]
+struct RebuiltLine<'a> {
+    path: Shown<'a>,
+    reason: &'a str,
+}
+
+pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let targets = targets(&args.selection, console)?;
+    if targets.is_empty() {
+        console.warn("no partitions here; a log dir holds directories such as orders-0");
+        return Ok(EXIT_NOTHING);
+    }
+    let (mut changed, mut failed) = (false, false);
+    for target in &targets {
+        match recover_one(target, args, console) {
+            Ok(report) => {
+                changed |= report.is_changed();
+                if args.json {
+                    write_json(&mut console.out, &line_of(target, &report))?;
+                    console.out.write_all(b"\n")?;
+                } else {
+                    write_text(target, &report, console)?;
+                }
+                // Each may take long, and what is done is done.
+                console.out.flush()?;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                return Err(Failure::Writing(error));
+            }
+            Err(error) => {
+                // One partition that cannot be recovered does not keep the others waiting.
+                let words = with_advice_to_writers(&error);
+                console.error(&format!("{}: {words}", target.chosen.name()));
+                failed = true;
+            }
+        }
+    }
+    Ok(if failed {
+        EXIT_ERROR
+    } else if changed && args.dry_run {
+        EXIT_CHANGES
+    } else {
+        EXIT_FINE
+    })
+}
+
+/// The partition directories of all paths that `-t` and `-p` name, each once.
+fn targets(selection: &Selection, console: &mut Console<'_>) -> Result<Vec<Target>, Failure> {
+    console.quiet = selection.quiet;
+    let options = OpenOptions::default();
+    let mut found: Vec<Target> = Vec::new();
+    for path in &selection.paths {
+        // Each path by itself: where a partition stands twice, both are recovered.
+        let log_dir = LogDir::open(std::slice::from_ref(path), &options);
+        let is_empty = log_dir
+            .as_ref()
+            .map_or(true, |log_dir| log_dir.partitions().is_empty());
+        if is_empty && holds_segments(path) {
+            // A partition directory whose name is no partition's: the engine says which name would do.
+            Log::open(path, &options).map_err(Failure::Writing)?;
+        }
+        let log_dir = log_dir.map_err(Failure::Writing)?;
+        for warning in log_dir.warnings() {
+            console.warn(warning);
+        }
+        let root = log_dir
+            .paths()
+            .first()
+            .map_or(path.as_path(), PathBuf::as_path);
+        for partition in log_dir.partitions() {
+            let chosen = Chosen {
+                topic: partition.topic,
+                partition: partition.partition,
+            };
+            let path = if is_named(root, &chosen) && holds_segments(root) {
+                root.to_path_buf()
+            } else {
+                root.join(chosen.name())
+            };
+            if !found.iter().any(|target| target.path == path) {
+                found.push(Target { chosen, path });
+            }
+        }
+    }
+    let all = found.iter().map(|target| target.chosen.clone()).collect();
+    let chosen = choose(all, selection)?;
+    found.retain(|target| chosen.contains(&target.chosen));
+    Ok(found)
+}
+
+fn is_named(path: &Path, chosen: &Chosen) -> bool {
+    path.file_name().is_some_and(|name| *name == *chosen.name())
+}
+
+fn recover_one(
+    target: &Target,
+    args: &Recover,
+    console: &Console<'_>,
+) -> Result<RecoveryReport, offsetlog::Error> {
+    let (progress, bar) = Progress::before_output(console, segments_in(&target.path));
+    progress.set(0, &escaped(&target.chosen.name()));
+    let outer = console.terminal.interrupt.clone();
+    let options = OpenOptions {
+        // The engine asks before it reads a segment.
+        interrupt: Some(Arc::new(move || {
+            if let Some(bar) = &bar {
+                bar.inc(1);
+            }
+            outer.as_ref().is_some_and(|interrupt| interrupt())
+        })),
+        ..OpenOptions::default()
+    };
+    let recover_options = RecoverOptions {
+        from_offset: args.from_offset,
+        dry_run: args.dry_run,
+    };
+    recover(&target.path, &options, &recover_options)
+}
+
+fn segments_in(path: &Path) -> u64 {
+    let is_log =
+        |name: &std::ffi::OsStr| Path::new(name).extension().is_some_and(|end| end == "log");
+    std::fs::read_dir(path).map_or(0, |entries| {
+        entries
+            .filter(|entry| entry.as_ref().is_ok_and(|entry| is_log(&entry.file_name())))
+            .count() as u64
+    })
+}
+
+fn line_of<'a>(target: &'a Target, report: &'a RecoveryReport) -> ReportLine<'a> {
+    ReportLine {
+        topic: &target.chosen.topic,
+        partition: target.chosen.partition,
+        path: Shown::path(&target.path),
+        dry_run: report.dry_run,
+        changed: report.is_changed(),
+        cut: report
+            .cut
+            .iter()
+            .map(|cut| CutLine {
+                path: Shown::path(&cut.path),
+                position: cut.position,
+                bytes: cut.bytes,
+                reason: &cut.reason,
+                had_batches: cut.had_batches,
+                kept: cut.kept.as_deref().map(Shown::path),
+            })
+            .collect(),
+        rebuilt: report
+            .rebuilt
+            .iter()
+            .map(|(path, reason)| RebuiltLine {
+                path: Shown::path(path),
+                reason,
+            })
+            .collect(),
+        tidied: &report.tidied,
+        warnings: &report.warnings,
+        segments_read: report.segments_read,
+        bytes_read: report.bytes_read,
+        log_start_offset: report.log_start_offset,
+        log_end_offset: report.log_end_offset,
+    }
+}
+
+fn write_text(
+    target: &Target,
+    report: &RecoveryReport,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    // Cut off a segment, that is: a file beside it that is set aside holds no records.
+    let is_cut = report
+        .cut
+        .iter()
+        .any(|cut| cut.path.extension().is_some_and(|end| end == "log"));
+    let verdict = match (report.is_changed(), is_cut, report.dry_run) {
+        (false, ..) => "sound, nothing to recover",
+        (_, true, true) => "recovering would cut off what is no batch:",
+        (_, true, false) => "recovered, what is no batch is cut off:",
+        (_, false, true) => "all records are sound; recovering would change files beside them:",
+        (_, false, false) => "recovered, all records are sound:",
+    };
+    let mut lines = vec![format!("{}: {verdict}", target.chosen.name())];
+    let changes = changes(report, &target.path);
+    lines.extend(changes.iter().map(|change| format!("  {change}")));
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|warning| format!("  warning: {warning}")));
+    let offsets = if report.log_start_offset < report.log_end_offset {
+        format!(
+            "offsets {} to {} can be read",
+            report.log_start_offset,
+            report.log_end_offset - 1
+        )
+    } else {
+        format!("the log is empty at {}", report.log_end_offset)
+    };
+    let segments = match report.segments_read {
+        1 => "1 segment".to_owned(),
+        count => format!("{count} segments"),
+    };
+    let bytes = report.bytes_read;
+    lines.push(format!("  read: {segments}, {bytes} bytes; {offsets}"));
+    for line in lines {
+        writeln!(console.out, "{}", escaped(&line))?;
+    }
+    Ok(())
+}
+
+/// What a recovery of the partition directory `path` changed, in words, a line each.
+fn changes(report: &RecoveryReport, path: &Path) -> Vec<String> {
+    let cut = report.cut.iter().map(|cut| words_of_cut(cut, path));
+    let rebuilt = report
+        .rebuilt
+        .iter()
+        .map(|(file, reason)| format!("rebuilt: {}: {reason}", below(file, path)));
+    let tidied = report.tidied.iter().map(|step| format!("tidied: {step}"));
+    cut.chain(rebuilt).chain(tidied).collect()
+}
+
+/// What was cut off a file of the partition directory `path`, and where it is now.
+pub(crate) fn words_of_cut(cut: &Cut, path: &Path) -> String {
+    let file = below(&cut.path, path);
+    let bytes = match cut.bytes {
+        1 => "1 byte".to_owned(),
+        count => format!("{count} bytes"),
+    };
+    let batches = if cut.had_batches {
+        ", whole batches among them"
+    } else {
+        ""
+    };
+    let kept = match &cut.kept {
+        Some(kept) => format!("kept in {}", below(kept, path)),
+        None => "not kept, they are zeros".to_owned(),
+    };
+    format!(
+        "cut: {file} from position {}, {bytes}{batches}: {}; {kept}",
+        cut.position, cut.reason
+    )
+}
+
+/// A file's name inside the partition directory.
+fn below(file: &Path, directory: &Path) -> String {
+    let name = file.strip_prefix(directory).unwrap_or(file);
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,134 @@
+//! Whether the disk holds what the system's cache shows of a log that was not closed.
+//!
+//! A sync that fails leaves pages which count as written and are read back from the cache until it drops them; a later sync says
+//! that all is well. Who opens the log again would then promise bytes that the disk does not have. So the bytes beyond the
+//! recovery point are read past the cache too, and where the disk lacks some of them the file is written anew: cutting it there
+//! would lose what was acknowledged, should this process be killed in between.
+
+use super::load::Loading;
+use super::rebuild;
+use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT};
+use crate::error::{Error, Result};
+use crate::segment::find::{self, Found, Trace};
+use crate::segment::segment_path;
+use crate::segment::walk::SCAN_BYTES;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are compared at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Makes the disk hold what the cache shows of the segments with these base offsets.
+pub(super) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
+    for (slot, &base) in bases.iter().enumerate() {
+        loading.check()?;
+        let from = if slot == 0 {
+            position_of(loading, base)
+        } else {
+            0
+        };
+        settle_file(loading, base, ".log", from)?;
+        // An index that is found to be sound stays, and would be believed once the log is closed.
+        for suffix in [".index", ".timeindex", ".txnindex"] {
+            settle_file(loading, base, suffix, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) -> Result<()> {
+    let path = segment_path(&loading.directory.path, base, suffix);
+    let disk = loading.directory.disk.as_ref();
+    let file = match disk.open(&path, Access::Write) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| Error::io("open", &path, error))?,
+    };
+    // What no process was told of yet fails here.
+    file.sync_data()
+        .map_err(|error| Error::io(SYNC, &path, error))?;
+    let uncached = disk
+        .open_uncached(&path)
+        .map_err(|error| Error::io("open", &path, error))?;
+    let Some(uncached) = uncached else {
+        return Ok(());
+    };
+    if let Some(position) = first_difference(&path, &*file, &*uncached, from)? {
+        write_anew(loading, &path, &*file)?;
+        let reason = format!(
+            "from position {position} on the disk did not hold what the system's cache shows, as after a failed sync: written anew"
+        );
+        loading.report.rebuilt.push((path, reason));
+    }
+    Ok(())
+}
+
+/// Where the recovery point stands in its segment; 0 where that cannot be told.
+fn position_of(loading: &Loading<'_>, base: i64) -> u64 {
+    let recovery_point = loading.terms.start.recovery_point;
+    if recovery_point <= base {
+        return 0;
+    }
+    let Ok(segment) = rebuild::open(loading.directory, base, None) else {
+        return 0;
+    };
+    let trace = &mut Trace::default();
+    match find::find(&segment, recovery_point, SCAN_BYTES, Vec::new(), trace) {
+        Ok((walk, Found::Batch(_))) => walk.batch_position(),
+        _ => 0,
+    }
+}
+
+/// The first chunk in which the two differ.
+fn first_difference(
+    path: &Path,
+    cached: &dyn DiskFile,
+    uncached: &dyn DiskFile,
+    from: u64,
+) -> Result<Option<u64>> {
+    let failed = |error| Error::io("read", path, error);
+    let mut shown = vec![0; CHUNK_BYTES];
+    let mut held = vec![0; CHUNK_BYTES + UNCACHED_ALIGNMENT];
+    let skipped = held.as_ptr().align_offset(UNCACHED_ALIGNMENT);
+    let Some(held) = held
+        .get_mut(skipped..)
+        .and_then(|held| held.get_mut(..CHUNK_BYTES))
+    else {
+        return Ok(None);
+    };
+    let mut position = from - from % UNCACHED_ALIGNMENT as u64;
+    loop {
+        let wanted = cached.read_at(&mut shown, position).map_err(failed)?;
+        let found = uncached.read_at(held, position).map_err(failed)?;
+        if shown.get(..wanted) != held.get(..found) {
+            return Ok(Some(position));
+        }
+        if wanted < CHUNK_BYTES {
+            return Ok(None);
+        }
+        position += wanted as u64;
+    }
+}
+
+/// Copies a file as the cache shows it and puts the copy, durable, in its place.
+fn write_anew(loading: &Loading<'_>, path: &Path, cached: &dyn DiskFile) -> Result<()> {
+    let disk = loading.directory.disk.as_ref();
+    let failed = |error| Error::io("write", path, error);
+    let mut name = path.as_os_str().to_owned();
+    name.push(offsetlog_format::name::TEMPORARY_SUFFIX);
+    let temporary = PathBuf::from(name);
+    let copy = disk.open(&temporary, Access::Replace).map_err(failed)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut position = 0;
+    loop {
+        let count = cached.read_at(&mut chunk, position).map_err(failed)?;
+        let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
+        copy.write_at(bytes, position).map_err(failed)?;
+        position += count as u64;
+    }
+    copy.sync_all()
+        .and_then(|()| disk.rename(&temporary, path))
+        .and_then(|()| disk.sync_directory(&loading.directory.path))
+        .map_err(failed)
+}
