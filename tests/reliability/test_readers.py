@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from rows import row
 
@@ -67,7 +68,7 @@ for line in sys.stdin:
 KINDS = 9
 
 
-def written(path: Path, salt: bytes, codec: str | None) -> None:
+def written(path: Path, salt: bytes, codec: Literal["lz4"] | None) -> None:
     """A log of four segments, some with an index of many entries; each value begins with its offset."""
     config = {"index.interval.bytes": 500, "segment.index.bytes": 8000}
     with Log.open(path, "a", config, clock=lambda: 1_700_000_000_000) as log:

@@ -34,7 +34,7 @@ spark.sparkContext.setLogLevel("OFF")
 def plain():
     found = []
     with LogDir.open(path) as log_dir:
-        for partition in log_dir.partitions:
+        for partition in log_dir.partitions():
             with log_dir.log(partition) as log:
                 found += [(partition.topic, partition.partition, r.offset, r.value) for r in log.scan()]
     return sorted(found)
