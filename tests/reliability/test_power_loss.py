@@ -37,7 +37,7 @@ class Cycles:
         self.kind, self.mount_options, self.part = kind, mount_options, part
         self.image, self.kept = folder() / f"power-{kind}", folder() / f"power-{kind}-kept"
         self.name, self.history = "", History()
-        self.batches = self.recovered = 0
+        self.run = self.batches = self.recovered = 0
 
     def go(self) -> None:
         """All of them."""
@@ -45,8 +45,7 @@ class Cycles:
             copy_image(fresh_image(self.kind), self.image)
             for cycle in range(CYCLES_OF_AN_IMAGE):
                 with mounted_image(self.kind, self.image, self.mount_options) as mounted:
-                    self.look(mounted)
-                    if not self.name or self.part.random.random() < 0.6:
+                    if self.look(mounted) and self.part.random.random() < 0.6:
                         self.name, self.history = f"topic{cycle}-0", History()
                     self.lose_power(mounted)
                 self.kept.replace(self.image)
@@ -59,9 +58,10 @@ class Cycles:
 
     def lose_power(self, mounted: Path) -> None:
         """Drive, and cut the power meanwhile."""
-        pick, run = self.part.random, self.part.cases + 1
-        self.history.start(run)
-        with Driver(command(mounted / self.name, run, **options(pick))) as driver:
+        pick = self.part.random
+        self.run += 1
+        self.history.start(self.run)
+        with Driver(command(mounted / self.name, self.run, **options(pick))) as driver:
             time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
             if pick.random() < 0.2:
                 write_out(mounted)
@@ -75,19 +75,21 @@ class Cycles:
         # What failed, failed because the disk was gone.
         listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
 
-    def look(self, mounted: Path) -> None:
-        """Check what the last power loss left. Now and then nobody looks, and the next driver opens what is there."""
-        if not self.name or self.part.random.random() < 0.2:
-            return
+    def look(self, mounted: Path) -> bool:
+        """Check what the last power loss left. Now and then nobody looks, and the next driver recovers: says so."""
+        if not self.name:
+            return True
+        if self.part.random.random() < 0.2:
+            return False
         with keeping_evidence(mounted / self.name, f"power-{self.kind}-{self.part.seed}-{self.part.cases}", self.history):
             report = check_all(mounted / self.name, self.history, power=True)
         self.batches += len(self.history.acked)
         self.recovered += not report.clean
         self.part.count()
+        return True
 
 
 FILE_SYSTEMS = {
-    # Without a commit of the journal by the clock, as far as the file system can do without.
     "ext4": ("ext4", "", 150),
     "ext4 nodelalloc": ("ext4", "nodelalloc", 150),
     "xfs": ("xfs", "", 150),
