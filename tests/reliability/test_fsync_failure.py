@@ -114,6 +114,8 @@ def break_and_heal(disk: OwnDisk, telling: Telling, history: History, way: str) 
         telling.log.durable_end_offset == certain == history.durable,
         f"{telling.log.durable_end_offset} is said to be durable, {certain} is",
     )
+    offsets = [record.offset for record in telling.log.scan(durable=True)]
+    owe(offsets[-1:] == [certain - 1], f"a durable scan ends with {offsets[-1:]}, {certain} is durable")
     seen = [batch.base_offset for batch in telling.log.batches()]
     owe(seen[: len(history.acked)] == [batch.base for batch in history.acked], "reading stopped")
 

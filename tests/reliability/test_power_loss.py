@@ -26,6 +26,7 @@ def options(pick: random.Random) -> dict[str, int]:
         "append_flush": pick.choice((0, 0, 0, 1)),
         "pause_us": pick.choice((0, 0, 200)),
         "close": pick.choice((0, 1)),
+        "threads": pick.choice((1, 1, 1, 4)),
         "internal.segment.bytes": pick.choice((1200, 3000, 20_000, 1_000_000)),
     }
 
@@ -45,7 +46,8 @@ class Cycles:
             copy_image(fresh_image(self.kind), self.image)
             for cycle in range(CYCLES_OF_AN_IMAGE):
                 with mounted_image(self.kind, self.image, self.mount_options) as mounted:
-                    if self.look(mounted) and self.part.random.random() < 0.6:
+                    looked = self.look(mounted)
+                    if not self.name or (looked and self.part.random.random() < 0.6):
                         self.name, self.history = f"topic{cycle}-0", History()
                     self.lose_power(mounted)
                 self.kept.replace(self.image)
@@ -77,9 +79,7 @@ class Cycles:
 
     def look(self, mounted: Path) -> bool:
         """Check what the last power loss left. Now and then nobody looks, and the next driver recovers: says so."""
-        if not self.name:
-            return True
-        if self.part.random.random() < 0.2:
+        if not self.name or self.part.random.random() < 0.2:
             return False
         with keeping_evidence(mounted / self.name, f"power-{self.kind}-{self.part.seed}-{self.part.cases}", self.history):
             report = check_all(mounted / self.name, self.history, power=True)
