@@ -194,6 +194,13 @@ impl Appender {
         self.poisoned.get_or_insert_with(|| error.to_string());
     }
 
+    /// Ends the appending if what failed was a sync.
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        if error.is_failed_sync() {
+            self.poison(error);
+        }
+    }
+
     /// Tells readers what became of the offsets.
     fn publish(&mut self, log_end: i64) {
         self.ends.set_log_end(log_end);

@@ -77,9 +77,12 @@ impl ActiveSegment {
             .disk
             .open(&path, Access::Create)
             .map_err(|error| Error::io("make", &path, error))?;
-        if settings.preallocate > 0 {
-            log.set_len(settings.preallocate)
-                .map_err(|error| Error::io("preallocate", &path, error))?;
+        if settings.preallocate > 0
+            && let Err(error) = log.set_len(settings.preallocate)
+        {
+            // A segment that is not taken into use must not be found by the next opening.
+            let _ = directory.disk.unlink(&path);
+            return Err(Error::io("preallocate", &path, error));
         }
         Ok(Self::assemble(directory, base_offset, path, log, settings))
     }

@@ -5,7 +5,7 @@
 
 use super::Appender;
 use super::place::{CleanMark, State};
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Access, Disk, DiskFile, SYNC};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
 use crate::segment::{Directory, segment_path};
@@ -47,14 +47,14 @@ impl Job {
             } else {
                 file.sync_data()
             };
-            synced.map_err(|error| Error::io("sync", path, error))?;
+            synced.map_err(|error| Error::io(SYNC, path, error))?;
         }
         if self.names {
             let path = &self.directory.path;
             self.directory
                 .disk
                 .sync_directory(path)
-                .map_err(|error| Error::io("sync", path, error))?;
+                .map_err(|error| Error::io(SYNC, path, error))?;
         }
         self.ends.raise_recovery_point(self.up_to);
         Ok(())
@@ -304,7 +304,9 @@ impl Appender {
         {
             self.last_checkpoint = now;
             // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
-            let _ = self.save_point();
+            if let Err(error) = self.save_point() {
+                self.note_failure(&error);
+            }
         }
         self.delete_due(now);
     }
@@ -406,5 +408,5 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
-    synced.map_err(|error| Error::io("sync", path, error))
+    synced.map_err(|error| Error::io(SYNC, path, error))
 }

@@ -5,7 +5,7 @@ use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
 use super::tail;
-use crate::disk::{Access, Disk, read_whole, replace_file};
+use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -222,7 +222,7 @@ impl Loading<'_> {
                 Some(parent) => self.directory.disk.sync_directory(parent),
                 None => Ok(()),
             })
-            .map_err(|error| Error::io("sync", path, error))
+            .map_err(|error| Error::io(SYNC, path, error))
     }
 
     fn make_cut_folder(&self) -> Result<()> {
@@ -306,7 +306,7 @@ fn is_zero_tailed(before: &[u8], bytes: &[u8]) -> bool {
 }
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_file(disk, path, bytes).map_err(|error| Error::io("write", path, error))
+    replace_file(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {

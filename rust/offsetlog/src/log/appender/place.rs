@@ -5,7 +5,7 @@
 //! partition was closed cleanly and not touched since.
 
 use crate::config::LogConfig;
-use crate::disk::{Disk, LockKind, read_whole, write_whole};
+use crate::disk::{Disk, LockKind, SYNC, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
@@ -359,7 +359,7 @@ impl Place {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        write_whole(self.disk(), path, bytes).map_err(|error| Error::io("write", path, error))
+        write_whole(self.disk(), path, bytes).map_err(|failed| Error::failed_call(path, failed))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -367,12 +367,14 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other,
         };
-        removed
-            .and_then(|()| {
-                path.parent()
-                    .map_or(Ok(()), |parent| self.disk().sync_directory(parent))
-            })
-            .map_err(|error| Error::io("remove", path, error))
+        removed.map_err(|error| Error::io("remove", path, error))?;
+        match path.parent() {
+            Some(parent) => self
+                .disk()
+                .sync_directory(parent)
+                .map_err(|error| Error::io(SYNC, parent, error)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -400,7 +402,7 @@ pub(super) fn read_config(directory: &Directory) -> Result<Option<LogConfig>> {
 pub(super) fn write_config(directory: &Directory, config: &LogConfig) -> Result<()> {
     let path = directory.path.join(CONFIG_FILE);
     write_whole(directory.disk.as_ref(), &path, &config.write_file())
-        .map_err(|error| Error::io("write", &path, error))
+        .map_err(|failed| Error::failed_call(&path, failed))
 }
 
 /// The partition's own log start offset, for readers; `None` where no writer of ours left one.

@@ -92,6 +92,12 @@ impl Appender {
         if base_offset > self.data_end {
             self.settle_gap(base_offset)?;
         }
+        self.producers.set_end_offset(base_offset);
+        // What can fail comes first: a segment that is no longer the active one must have its job.
+        let mut files = Vec::new();
+        if let Some(snapshot) = self.take_snapshot(false)? {
+            files.push(snapshot);
+        }
         let settings = self.settings(now);
         let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
         let last = std::mem::replace(&mut self.active, next);
@@ -99,11 +105,6 @@ impl Appender {
         self.data_end = base_offset;
         self.made_with.insert(last.base_offset, last.settings());
         self.ends.set_active(base_offset, 0);
-        self.producers.set_end_offset(base_offset);
-        let mut files = Vec::new();
-        if let Some(snapshot) = self.take_snapshot(false)? {
-            files.push(snapshot);
-        }
         files.extend(last.files());
         self.flusher.start(Job {
             files,

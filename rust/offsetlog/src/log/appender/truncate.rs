@@ -18,6 +18,7 @@ use offsetlog_format::index_entry::{
     TimeIndexEntry, offset_entry_count, time_entry_count,
 };
 use offsetlog_format::{AbortedTransaction, LeaderEpochs};
+use std::io;
 
 impl Appender {
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -48,6 +49,7 @@ impl Appender {
         self.mark_unclean()?;
         // Those that are due would have gone before; what is read again now stays until the next time.
         self.expire_producers(self.now());
+        self.lower_recovery_point(offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -58,13 +60,13 @@ impl Appender {
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
         self.unsynced = true;
-        self.lower_recovery_point(offset)?;
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
             self.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.closed.split_off(kept);
             later.push(self.active.base_offset);
-            for base in later {
+            // The newest first: what a crash leaves is a log that ends earlier, never one with a hole.
+            for base in later.into_iter().rev() {
                 self.doom_segment(base, now)?;
             }
             let base = self.closed.pop().unwrap_or(offset);
@@ -155,55 +157,51 @@ impl Appender {
     fn write_entries(&self, base: i64, suffix: &str, bytes: &[u8]) -> Result<()> {
         let path = segment_path(&self.directory.path, base, suffix);
         replace_file(self.directory.disk.as_ref(), &path, bytes)
-            .map_err(|error| Error::io("write", &path, error))
+            .map_err(|failed| Error::failed_call(&path, failed))
     }
 
     /// Drops the index entries from `offset` on.
     fn cut_entries(&self, base: i64, offset: i64) -> Result<()> {
-        let read = |suffix: &str| {
-            let path = segment_path(&self.directory.path, base, suffix);
-            read_whole(self.directory.disk.as_ref(), &path, 1 << 31).ok()
+        self.cut_index(base, ".index", |bytes| {
+            let kept = (0..offset_entry_count(bytes)).take_while(|&slot| {
+                OffsetIndexEntry::read(bytes, slot, base).is_ok_and(|entry| entry.offset < offset)
+            });
+            kept.count() * OFFSET_INDEX_ENTRY_BYTES
+        })?;
+        self.cut_index(base, ".timeindex", |bytes| {
+            let kept = (0..time_entry_count(bytes)).take_while(|&slot| {
+                TimeIndexEntry::read(bytes, slot, base).is_ok_and(|entry| entry.offset < offset)
+            });
+            kept.count() * TIME_INDEX_ENTRY_BYTES
+        })?;
+        self.cut_index(base, ".txnindex", |bytes| {
+            let kept = (0..bytes.len() / ABORTED_TRANSACTION_BYTES).take_while(|&slot| {
+                AbortedTransaction::read(bytes, slot).is_ok_and(|entry| entry.last_offset < offset)
+            });
+            kept.count() * ABORTED_TRANSACTION_BYTES
+        })
+    }
+
+    /// Keeps the front of an index, as long as `kept` says of its bytes.
+    fn cut_index(&self, base: i64, suffix: &str, kept: impl FnOnce(&[u8]) -> usize) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, suffix);
+        let disk = self.directory.disk.as_ref();
+        let Ok(mut bytes) = read_whole(disk, &path, 1 << 31) else {
+            return Ok(());
         };
-        if let Some(bytes) = read(".index") {
-            let kept = (0..offset_entry_count(&bytes))
-                .take_while(|&slot| {
-                    OffsetIndexEntry::read(&bytes, slot, base)
-                        .is_ok_and(|entry| entry.offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".index",
-                front(&bytes, kept * OFFSET_INDEX_ENTRY_BYTES),
-            )?;
+        let kept = kept(&bytes);
+        let replaced = replace_file(disk, &path, front(&bytes, kept));
+        match replaced {
+            Err((_, error)) if is_out_of_room(&error) && suffix != ".txnindex" => {
+                // Zeros in place need no room; shortening a file that a reader has mapped would end that reader.
+                let rest = bytes.get_mut(kept..).unwrap_or_default();
+                rest.fill(0);
+                disk.open(&path, Access::Write)
+                    .and_then(|file| file.write_at(rest, kept as u64))
+                    .map_err(|error| Error::io("write", &path, error))
+            }
+            other => other.map_err(|failed| Error::failed_call(&path, failed)),
         }
-        if let Some(bytes) = read(".timeindex") {
-            let kept = (0..time_entry_count(&bytes))
-                .take_while(|&slot| {
-                    TimeIndexEntry::read(&bytes, slot, base)
-                        .is_ok_and(|entry| entry.offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".timeindex",
-                front(&bytes, kept * TIME_INDEX_ENTRY_BYTES),
-            )?;
-        }
-        if let Some(bytes) = read(".txnindex") {
-            let kept = (0..bytes.len() / ABORTED_TRANSACTION_BYTES)
-                .take_while(|&slot| {
-                    AbortedTransaction::read(&bytes, slot)
-                        .is_ok_and(|entry| entry.last_offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".txnindex",
-                front(&bytes, kept * ABORTED_TRANSACTION_BYTES),
-            )?;
-        }
-        Ok(())
     }
 
     fn rebuild_producers(&mut self, log_end: i64, now: i64) -> Result<()> {
@@ -249,6 +247,7 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
+        self.lower_recovery_point(offset)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.poison(error);
@@ -260,11 +259,10 @@ impl Appender {
         let now = self.now();
         self.unsynced = true;
         self.names_changed = true;
-        self.lower_recovery_point(offset)?;
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
         self.made_with.clear();
-        for base in bases {
+        for base in bases.into_iter().rev() {
             self.doom_segment(base, now)?;
         }
         let disk = self.directory.disk.as_ref();
@@ -302,6 +300,14 @@ impl Appender {
             return Ok(false);
         }
         self.mark_unclean()?;
+        if offset > self.ends.recovery_point() {
+            // The recovery point moves as in a broker, so what it passes has to be on the disk.
+            self.flusher.wait();
+            self.flusher.check(&self.directory.path)?;
+            let mut job = self.commit_job()?;
+            job.up_to = offset;
+            job.run()?;
+        }
         let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
@@ -337,6 +343,13 @@ impl Appender {
         self.place
             .checkpoint(state, self.high_watermark(), self.first_base())
     }
+}
+
+fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn front(bytes: &[u8], count: usize) -> &[u8] {
