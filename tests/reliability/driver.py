@@ -62,8 +62,12 @@ class Driver:
 
     def lines(self) -> list[Line]:
         """All that it said, once it has ended. A line that was cut in the middle was not said."""
-        output, _ = self.process.communicate(timeout=120)
-        *whole, _ = output.decode().split("\n")
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # Not `communicate`, which overlooks what reading a first line has read already.
+        self.process.stdin.close()
+        *whole, _ = self.process.stdout.read().decode().split("\n")
+        self.process.wait(60)
         return [Line(int(time), text) for time, _, text in (line.partition(" ") for line in whole)]
 
     def next_line(self) -> Line | None:

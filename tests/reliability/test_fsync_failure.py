@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disks import copy_image, drop_caches, folder, fresh_image, mounted_image, needed, own_mounts
+from disks import copy_image, drop_caches, folder, fresh_image, mounted_image, need_disk, needed
 from driver import Driver, command, keeping_evidence, listen
 from own_disk import OwnDisk, own_disk
 from promises import History, check_again, check_all, owe, read_files
@@ -179,8 +179,7 @@ def test_disk_refuses(kind: str) -> None:
     """A disk that refuses the bytes, loses them, and is well again: what an opening finds later is there when the cache is gone."""
     with row(9, f"disk that refuses, {kind}", "cases", len(CASES)) as part:
         with needed(part):
-            own_mounts()
-            fresh_image(kind)
+            need_disk(kind)
         for slot, (way, between) in enumerate(CASES):
             image = folder() / f"refuse-{kind}-{slot}"
             copy_image(fresh_image(kind), image)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from disks import copy_image, cut_power, folder, fresh_image, mounted_image, needed, own_mounts, write_out
+from disks import copy_image, cut_power, folder, fresh_image, mounted_image, need_disk, needed, write_out
 from driver import Driver, command, keeping_evidence, listen
 from promises import History, check_all
 from rows import Row, row
@@ -102,6 +102,5 @@ def test_real_power_loss(name: str) -> None:
     kind, mount_options, floor = FILE_SYSTEMS[name]
     with row(4, f"power loss on {name}", "cycles", floor) as part:
         with needed(part):
-            own_mounts()
-            fresh_image(kind)
+            need_disk(kind)
         Cycles(kind, mount_options, part).go()
