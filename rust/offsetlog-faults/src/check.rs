@@ -14,6 +14,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// What a reader and a writer find.
+    Found,
+    /// And that the log can be written to, closed and opened again.
+    GoesOn,
+    /// And that recovering again gives the same.
+    Repeated,
+}
+
+impl Depth {
+    /// Mostly less.
+    #[must_use]
+    pub fn random(rng: &mut fastrand::Rng) -> Self {
+        match rng.u8(0..8) {
+            0 => Self::Repeated,
+            1..=4 => Self::GoesOn,
+            _ => Self::Found,
+        }
+    }
+}
+
 /// What was seen on the way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -166,13 +189,13 @@ pub fn crashed(
     model: &Model,
     end: End,
     script: &Script,
-    deep: bool,
+    depth: Depth,
 ) -> Result<Seen, String> {
     check_reader(world, model, end)?;
     let (recovery_point, _) = stored_points(world, partition());
     let there = world.node(partition()).is_some();
     let recovered = open(world, script)?;
-    let mut seen = Seen {
+    let seen = Seen {
         refused: usize::from(recovered.refused),
         cut: usize::from(!recovered.report.cut.is_empty()),
         nothing: usize::from(!there),
@@ -182,16 +205,19 @@ pub fn crashed(
         .log
         .log_end_offset()
         .map_err(|error| error.to_string())?;
-    if let Some(point) = recovery_point.filter(|&point| point > after) {
+    if let Some(point) = recovery_point.filter(|&point| point > after.max(model.gap)) {
         return Err(format!(
             "F8: recovery point {point} was stored, the log ends at {after}"
         ));
     }
-    if deep {
+    if depth == Depth::Repeated {
         check_repeated(world, &recovered, script)?;
     }
-    check_goes_on(recovered, &found, script)?;
-    seen.cut = seen.cut.min(1);
+    if depth == Depth::Found {
+        recovered.log.abandon();
+    } else {
+        check_goes_on(recovered, &found, script)?;
+    }
     Ok(seen)
 }
 

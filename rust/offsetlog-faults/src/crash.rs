@@ -1,6 +1,6 @@
 //! Crashes of a script, at each change of the disk.
 
-use crate::check::{Seen, crashed};
+use crate::check::{Depth, Seen, crashed};
 use crate::model::End;
 use crate::run::{Run, fresh};
 use crate::script::Script;
@@ -39,9 +39,9 @@ pub fn crash_script(
                 _ => (Cut::Random, End::Power),
             };
             let image = world.crash(cut, script.fill, &mut rng);
-            let deep = rng.u8(0..4) == 0;
+            let depth = Depth::random(&mut rng);
             let found =
-                crashed(&image, run.model_at(count), end, script, deep).map_err(|error| {
+                crashed(&image, run.model_at(count), end, script, depth).map_err(|error| {
                     format!(
                         "after {count} of {} changes, {cut:?}: {error}",
                         changes.len()

@@ -28,6 +28,8 @@ pub struct Model {
     pub log_starts: Vec<i64>,
     /// Offset that the next record gets.
     pub next: i64,
+    /// Where a truncation was asked for: inside a batch it leaves a gap behind the last one, of which files need not tell.
+    pub gap: i64,
 }
 
 impl Model {
@@ -81,6 +83,7 @@ impl Model {
     /// A truncation begins.
     pub fn truncating(&mut self, offset: i64) {
         let before = self.current.clone();
+        self.gap = offset;
         self.current.retain(|batch| batch.last < offset);
         self.acknowledged = self.acknowledged.min(self.current.len());
         self.durable = self.durable.min(self.current.len());
@@ -161,7 +164,8 @@ impl Model {
             ));
         }
         let after = found.last().map_or(0, |batch| batch.last + 1);
-        if log_end != after.max(log_start) && !(log_end == self.next && log_end > after) {
+        let gap = [self.next, self.gap].contains(&log_end) && log_end > after;
+        if log_end != after.max(log_start) && !gap {
             return Err(format!(
                 "F5: log end {log_end} found behind {after}, log start {log_start}, next {}",
                 self.next

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A row of the table of tests.
@@ -17,7 +18,11 @@ pub struct Row {
     pub seed: u64,
     cases: usize,
     begun: Instant,
+    /// Rows run one after the other, so that their seconds are their own.
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -30,7 +35,7 @@ pub fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 impl Row {
-    /// Begins a row. `floor` cases are the least, times `OFFSETLOG_SCALE`; the seed is `OFFSETLOG_SEED`, or a new one.
+    /// Begins a row. `floor` cases are the least; the seed is `OFFSETLOG_SEED`, or a new one.
     #[must_use]
     pub fn begin(
         number: u32,
@@ -39,6 +44,7 @@ impl Row {
         unit: &'static str,
         floor: usize,
     ) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = replayed().unwrap_or_else(|| fastrand::u64(..1 << 48));
         eprintln!("row {number}, {name}: OFFSETLOG_SEED={seed}");
         Self {
@@ -46,10 +52,11 @@ impl Row {
             slug,
             name,
             unit,
-            floor: scaled(floor),
+            floor,
             seed,
             cases: 0,
             begun: Instant::now(),
+            _turn: turn,
         }
     }
 

@@ -1,15 +1,7 @@
 //! Row 3: power is lost again while a log is being recovered, up to three times.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "a test"
-)]
-
-use offsetlog_faults::check::{check_recovered, crashed, open};
+use offsetlog_faults::check::{Depth, check_recovered, crashed, open};
 use offsetlog_faults::model::End;
-use offsetlog_faults::report::{Failures, Row, replayed};
+use offsetlog_faults::report::{Failures, Row, replayed, scaled};
 use offsetlog_faults::run::{Run, fresh};
 use offsetlog_faults::script::Script;
 use offsetlog_faults::sim::{Cut, World};
@@ -71,7 +63,7 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
             }
             states += 1;
         }
-        crashed(&image, model, End::Power, script, true)
+        crashed(&image, model, End::Power, script, Depth::Repeated)
             .map_err(|error| format!("after {count} of {} changes: {error}", changes.len()))?;
     }
     Ok(states)
@@ -82,9 +74,9 @@ fn a_crash_in_recovery_loses_nothing_more() {
     let mut row = Row::begin(
         3,
         "crash-in-recovery",
-        "second crash during recovery",
+        "crash during recovery",
         "states",
-        5_000,
+        scaled(5_000),
     );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);

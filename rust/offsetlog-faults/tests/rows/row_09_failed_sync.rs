@@ -1,14 +1,6 @@
 //! Row 9, the simulated part: a sync fails, and what it should have made durable never gets to the disk though reads show it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "a test"
-)]
-
 use offsetlog::{AppendOptions, BatchBuilder, Log};
-use offsetlog_faults::check::{check_recovered, crashed, open, read};
+use offsetlog_faults::check::{Depth, check_recovered, crashed, open, read};
 use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
 use offsetlog_faults::model::End;
 use offsetlog_faults::report::{Failures, Row};
@@ -74,7 +66,7 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
             &offsetlog_faults::Model::new(),
             End::Power,
             script,
-            true,
+            Depth::Repeated,
         )?;
         return Ok(true);
     }
@@ -124,7 +116,7 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
     let mut rng = fastrand::Rng::with_seed(nth);
     for cut in [Cut::Nothing, Cut::Random, Cut::Random, Cut::Random] {
         let world = sim.world().crash(cut, script.fill, &mut rng);
-        crashed(&world, &model, End::Power, script, true)
+        crashed(&world, &model, End::Power, script, Depth::Repeated)
             .map_err(|error| format!("power lost after the failed sync, {cut:?}: {error}"))?;
     }
     // Opened again on the same machine: what the cache shows is made durable before it counts.

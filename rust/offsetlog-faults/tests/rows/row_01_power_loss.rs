@@ -1,15 +1,7 @@
 //! Row 1: power is lost at any change of the disk, in any state that the rules of the simulated disk allow.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "a test"
-)]
-
 use offsetlog_faults::check::Seen;
 use offsetlog_faults::crash::{crash_script, shrink};
-use offsetlog_faults::report::{Failures, Row, replayed};
+use offsetlog_faults::report::{Failures, Row, replayed, scaled};
 use offsetlog_faults::script::Script;
 
 #[test]
@@ -19,11 +11,11 @@ fn power_loss_leaves_a_prefix() {
         "power-loss",
         "power loss, all legal states",
         "states",
-        20_000,
+        scaled(20_000),
     );
     let mut seen = Seen::default();
     let mut failures = Failures::default();
-    for line in include_str!("../regressions/scripts.txt")
+    for line in include_str!("../../regressions/scripts.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
     {
