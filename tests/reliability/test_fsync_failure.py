@@ -40,7 +40,7 @@ def test_nth_sync_fails(call: str) -> None:
         for nth in itertools.count(1):
             directory, output, history = Path(scratch, f"topic{nth}-0"), Path(scratch, "calls"), History()
             history.start(1)
-            script = {**SCRIPT, "append_flush": nth % 2, "after_failure": "probe"}
+            script = {**SCRIPT, "append_flush": nth % 2, "probe": 1}
             with Driver(traced(command(directory, 1, **script), f"{call}:error=EIO:when={nth}", output)) as driver:
                 lines = driver.lines()
             injected = [line for line in output.read_text(encoding="utf-8").splitlines() if "(INJECTED)" in line]

@@ -14,7 +14,7 @@ use offsetlog::{
 };
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -48,8 +48,8 @@ struct Plan {
     threads: u64,
     pause: Duration,
     close: bool,
-    /// After a failed call: `stop`, `probe` (try everything once more) or `wait` (for a line of input, then go on).
-    after_failure: String,
+    /// After a failed call: say how each call is answered then.
+    probe: bool,
     config: LogConfig,
 }
 
@@ -75,10 +75,10 @@ impl Plan {
         let truncate_by = number("truncate_by", 12)?.max(1);
         let append_flush = number("append_flush", 0)? != 0;
         let threads = number("threads", 1)?;
+        let probe = number("probe", 0)? != 0;
         let pause = Duration::from_micros(number("pause_us", 0)?);
         let close = number("close", 1)? != 0;
         let path = given.remove("path").ok_or("path=DIRECTORY is missing")?;
-        let after_failure = given.remove("after_failure");
         // What is left is Kafka's: `internal.segment.bytes=16384`.
         let config = LogConfig::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
         Ok(Self {
@@ -95,7 +95,7 @@ impl Plan {
             threads,
             pause,
             close,
-            after_failure: after_failure.unwrap_or_else(|| "stop".to_owned()),
+            probe,
             config,
         })
     }
@@ -316,18 +316,11 @@ fn drive(plan: &Plan) -> Result<bool, Failed> {
     for step in 1..=plan.appends {
         if let Err((call, error)) = driver.step(step) {
             report(call, error.as_ref())?;
-            match plan.after_failure.as_str() {
-                "wait" => {
-                    if io::stdin().lock().read_line(&mut String::new())? == 0 {
-                        return Ok(false);
-                    }
-                }
-                "probe" => {
-                    driver.probe()?;
-                    break;
-                }
-                _ => return Ok(false),
+            if plan.probe {
+                driver.probe()?;
+                break;
             }
+            return Ok(false);
         }
         if !plan.pause.is_zero() {
             std::thread::sleep(plan.pause);
