@@ -6,7 +6,7 @@ use offsetlog::disk::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -30,6 +30,8 @@ struct Shared {
     handles: AtomicUsize,
     locks: Mutex<BTreeMap<PathBuf, Held>>,
     foreground: ThreadId,
+    /// Where calls stop for a moment, so that threads take turns differently each time; 0 for nowhere.
+    shaken: AtomicU64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -60,6 +62,7 @@ impl SimDisk {
             handles: AtomicUsize::new(0),
             locks: Mutex::default(),
             foreground: std::thread::current().id(),
+            shaken: AtomicU64::new(0),
         }))
     }
 
@@ -97,6 +100,11 @@ impl SimDisk {
         self.0.changed.notify_all();
     }
 
+    /// From now on some calls, other ones for each seed, let other threads go first.
+    pub fn shake(&self, seed: u64) {
+        self.0.shaken.store(seed | 1, Ordering::SeqCst);
+    }
+
     /// Files that are open.
     #[must_use]
     pub fn open_files(&self) -> usize {
@@ -126,8 +134,26 @@ impl Shared {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn stop_for_a_moment(&self) {
+        let before = self.shaken.load(Ordering::Relaxed);
+        if before == 0 {
+            return;
+        }
+        let next = before
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407)
+            | 1;
+        self.shaken.store(next, Ordering::Relaxed);
+        match next >> 60 {
+            0..8 => {}
+            8..13 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(next >> 40 & 0x1f)),
+        }
+    }
+
     /// The state, once this thread may go on.
     fn enter(&self) -> MutexGuard<'_, State> {
+        self.stop_for_a_moment();
         let mut state = self.lock();
         while state.held && std::thread::current().id() != self.foreground {
             let (next, waited) = self

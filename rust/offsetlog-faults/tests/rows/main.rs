@@ -11,3 +11,4 @@ mod row_02_exhaustive;
 mod row_03_crash_in_recovery;
 mod row_08_errors;
 mod row_09_failed_sync;
+mod row_14_races;

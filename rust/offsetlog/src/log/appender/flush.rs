@@ -357,9 +357,9 @@ impl Appender {
         // The clean mark knows the file by its time.
         job.times = true;
         job.run()?;
-        let state = State::new(self.ends.recovery_point(), self.ends.log_start());
-        self.place
-            .checkpoint(state, self.high_watermark(), self.first_base())?;
+        self.save_point()?;
+        let point = self.ends.recovery_point().min(self.data_end);
+        let state = State::new(point, self.ends.log_start());
         let mark = self.clean_mark()?;
         self.place.mark_clean(state, mark)
     }

@@ -83,6 +83,7 @@ impl Appender {
         }
         self.rebuild_producers(offset, now)?;
         self.publish(offset);
+        self.sync_truncation()?;
         self.save_point()
     }
 
@@ -281,6 +282,7 @@ impl Appender {
         self.data_end = offset;
         self.ends.set_log_start(log_start);
         self.publish(offset);
+        self.sync_truncation()?;
         self.save_point()
     }
 
@@ -330,16 +332,39 @@ impl Appender {
     /// Before the first change: whoever opens the log after a crash reads all that is being changed.
     fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
         self.gap = self.gap.filter(|&base| base <= offset);
-        if self.ends.recovery_point() <= offset {
+        if self.ends.recovery_point() <= offset.min(self.active.base_offset) {
             return Ok(());
         }
-        self.ends.set_recovery_point(offset);
-        self.save_point()
+        // Where in its segment the cut will be is not known yet.
+        let slot = self.closed.partition_point(|&base| base <= offset);
+        let base = if self.active.base_offset <= offset {
+            self.active.base_offset
+        } else {
+            let before = slot.checked_sub(1).and_then(|slot| self.closed.get(slot));
+            before.copied().unwrap_or(0)
+        };
+        self.save_point_at(self.ends.recovery_point().min(base))?;
+        self.ends
+            .set_recovery_point(self.ends.recovery_point().min(offset));
+        Ok(())
+    }
+
+    /// Makes a truncation durable: what was cut must not come back under what is appended next.
+    fn sync_truncation(&mut self) -> Result<()> {
+        let mut job = self.commit_job()?;
+        job.names = true;
+        job.up_to = self.ends.recovery_point();
+        job.run()
     }
 
     /// Writes recovery point and log start offset down.
     pub(super) fn save_point(&self) -> Result<()> {
-        let state = State::new(self.ends.recovery_point(), self.ends.log_start());
+        self.save_point_at(self.ends.recovery_point())
+    }
+
+    fn save_point_at(&self, recovery_point: i64) -> Result<()> {
+        // After a truncation inside a batch the log ends above its last record until it is opened again.
+        let state = State::new(recovery_point.min(self.data_end), self.ends.log_start());
         self.place
             .checkpoint(state, self.high_watermark(), self.first_base())
     }
