@@ -124,7 +124,7 @@ def test_enough_calls() -> None:
         part.count(len(names))
 
 
-KILLS, KILLS_OF_A_LOG = 60, 6
+KILLS, KILLS_OF_A_LOG = 60, 4
 
 
 def test_killed_at_random() -> None:
