@@ -68,7 +68,7 @@ def test_taking_turns(chunk: int, arena: Arena) -> None:
 
 # Outside the range above, each the first that met a corner: producers that expired before a truncation, snapshots outside the log, a
 # segment that becomes the last one again, a log that is empty behind its start.
-ONCE_APART = ("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950")
+ONCE_APART = ("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950", "t1032", "t1154")
 
 
 @pytest.mark.parametrize("name", ONCE_APART)

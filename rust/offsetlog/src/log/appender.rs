@@ -4,6 +4,7 @@
 //! Whatever fails before the bytes of an append were handed over leaves everything as it was; what fails in the middle is taken
 //! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
 
+mod agree;
 mod append;
 mod companions;
 mod finish;
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use validate::Workshop;
 
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
-pub use recover::{Cut, RecoverOptions, RecoveryReport, recover};
+pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 
 pub(super) use flush::Commit;
 pub(super) use load::open;

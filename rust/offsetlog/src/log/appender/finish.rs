@@ -64,6 +64,8 @@ impl Loading<'_> {
         }
         carried.epochs.truncate_from_end(log_end);
         carried.epochs.truncate_from_start(start.log_start_offset);
+        // The start may be the end: what a broker would find at its next loading is done now.
+        carried.epochs.truncate_from_end(log_end);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
             companions::write_epochs(self.directory, &carried.epochs)?;
         }

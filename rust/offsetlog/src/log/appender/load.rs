@@ -7,7 +7,7 @@
 use super::leftovers::{self, Step as Leftover};
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
 use super::rebuild::{Carried, Contents, Rule};
-use super::recover::RecoveryReport;
+use super::recover::{Progress, RecoveryReport};
 use super::settle;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
@@ -27,7 +27,6 @@ use std::sync::Arc;
 pub(super) const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 
 /// How a log is loaded.
-#[derive(Debug)]
 pub(super) struct Terms {
     pub(super) start: Start,
     /// Whether whole batches behind damage may be cut.
@@ -35,6 +34,7 @@ pub(super) struct Terms {
     pub(super) dry_run: bool,
     pub(super) now: i64,
     pub(super) warnings: Vec<String>,
+    pub(super) progress: Option<Progress>,
 }
 
 /// What a directory holds.
@@ -113,6 +113,7 @@ pub(in crate::log) fn open(
         dry_run: false,
         now: (options.clock)(),
         warnings,
+        progress: None,
     };
     assemble(directory, place, config, terms, options, write, locks)
 }
@@ -259,6 +260,14 @@ impl Loading<'_> {
         }
     }
 
+    /// As [`check`](Self::check), after so many more bytes of segments were read.
+    pub(super) fn went_on(&self, bytes: u64) -> Result<()> {
+        if let Some(progress) = &self.terms.progress {
+            progress(bytes);
+        }
+        self.check()
+    }
+
     fn tidy(&mut self) -> Result<Vec<i64>> {
         let plan = leftovers::plan(self.directory)?;
         for step in &plan.steps {
@@ -360,15 +369,14 @@ impl Loading<'_> {
         let from = if self.terms.start.clean {
             bases.len()
         } else {
-            let point = self.terms.start.recovery_point;
-            // A segment of ours that ends at the recovery point may have been rolled after that: its indexes were not synced then.
-            let is_ours = self.terms.start.crashed_beyond.is_some();
             bases
-                .partition_point(|&base| base < point || (base == point && !is_ours))
+                .partition_point(|&base| base <= self.terms.start.recovery_point)
                 .saturating_sub(1)
         };
+        let doubtful = self.doubtful(&bases, from);
         if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
-            settle::settle(&mut self, bases.get(from..).unwrap_or(&[]))?;
+            let first = doubtful.unwrap_or(from);
+            settle::settle(&mut self, bases.get(first..).unwrap_or(&[]))?;
         }
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;
@@ -377,7 +385,8 @@ impl Loading<'_> {
         for slot in 0..bases.len() {
             let Some(&base) = kept.get(slot) else { break };
             let is_last = slot + 1 == kept.len();
-            let files: &[SegmentFile] = if slot >= from || swapped.contains(&base) {
+            let is_due = slot >= from || swapped.contains(&base);
+            let files: &[SegmentFile] = if is_due || doubtful == Some(slot) {
                 &tail::ALL
             } else {
                 tail::needed(&mut self, base, is_last)?
@@ -386,12 +395,14 @@ impl Loading<'_> {
                 continue;
             }
             self.check()?;
-            let is_whole = files.len() == tail::ALL.len();
+            let is_whole = files.len() == tail::ALL.len() && (is_due || doubtful != Some(slot));
             // A dry run writes no snapshots to go on from.
             if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
                 carried.producers = self.producers_before(base, &kept, is_whole)?;
             }
-            let contents = self.read_segment(&mut kept, slot, files, &mut carried)?;
+            let epochs = (!is_whole).then(|| carried.epochs.clone());
+            let contents = self.read_segment(&mut kept, slot, (files, is_whole), &mut carried)?;
+            carried.epochs = epochs.unwrap_or(carried.epochs);
             self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
@@ -401,6 +412,15 @@ impl Loading<'_> {
         }
         self.warn_of_gaps(&kept, &ends)?;
         self.finish(kept, last.as_ref(), carried, &stored_epochs)
+    }
+
+    /// The segment of ours that ends at the recovery point, if its log was not closed: it may have been rolled after that, and its indexes
+    /// were not synced then. A broker would not look at it.
+    fn doubtful(&self, bases: &[i64], from: usize) -> Option<usize> {
+        let start = &self.terms.start;
+        let is_ours = !start.clean && start.crashed_beyond.is_some();
+        let ends_there = bases.get(from) == Some(&start.recovery_point);
+        from.checked_sub(1).filter(|_| is_ours && ends_there)
     }
 
     /// Tells of offsets that no segment holds: a segment may be missing. A broker says nothing. Compaction makes gaps itself.

@@ -1,5 +1,6 @@
 //! Reading a segment whole, cutting what is no batch, keeping what was cut, and writing the files beside it again.
 
+use super::agree;
 use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
@@ -11,22 +12,24 @@ use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
 use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
 pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
 
 impl Loading<'_> {
-    /// Reads the segment in `slot` whole and mends what is beside it. Where it is cut, the segments behind it are taken out.
+    /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
     pub(super) fn read_segment(
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
-        files: &[SegmentFile],
+        (files, is_whole): (&[SegmentFile], bool),
         carried: &mut Carried,
     ) -> Result<Contents> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
-        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried)?;
+        let check = |bytes| self.went_on(bytes);
+        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried, &check)?;
         self.report.segments_read += 1;
         self.report.bytes_read += contents.file_bytes;
         for oddity in contents.oddities.drain(..) {
@@ -37,8 +40,8 @@ impl Loading<'_> {
             self.cut(base, &contents, damage, &later)?;
             bases.truncate(slot + 1);
         }
-        self.write_beside(base, files, &contents)?;
-        if files.len() == tail::ALL.len() {
+        self.write_beside(base, (files, is_whole), &mut contents)?;
+        if is_whole {
             self.snapshot_behind(bases, &mut carried.producers)?;
         }
         Ok(contents)
@@ -249,60 +252,68 @@ impl Loading<'_> {
         kept
     }
 
-    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already.
+    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already. Indexes that say nothing
+    /// wrong are left alone, unless opening recovers the segment: then they are written as a broker's recovery does.
     fn write_beside(
         &mut self,
         base: i64,
-        wanted: &[SegmentFile],
-        contents: &Contents,
+        (wanted, is_whole): (&[SegmentFile], bool),
+        contents: &mut Contents,
     ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
-        let files = [
-            (SegmentFile::OffsetIndex, &contents.entries.offset),
-            (SegmentFile::TimeIndex, &contents.entries.time),
-            (SegmentFile::TransactionIndex, &contents.transactions),
-        ];
-        for (kind, bytes) in files {
-            if !wanted.contains(&kind) {
-                continue;
-            }
+        let disk = Arc::clone(&self.directory.disk);
+        for &kind in wanted {
+            let bytes = match kind {
+                SegmentFile::OffsetIndex => &mut contents.entries.offset,
+                SegmentFile::TimeIndex => &mut contents.entries.time,
+                _ => &mut contents.transactions,
+            };
             let is_there = present.contains(&kind);
             if kind == SegmentFile::TransactionIndex && bytes.is_empty() && !is_there {
                 continue;
             }
             let path = segment_path(&self.directory.path, base, kind.extension());
             let before = if is_there {
-                read_whole(self.directory.disk.as_ref(), &path, u64::from(u32::MAX)).ok()
+                read_whole(disk.as_ref(), &path, u64::from(u32::MAX)).ok()
             } else {
                 None
             };
-            if before.as_ref() == Some(bytes) {
+            if before.as_ref() == Some(&*bytes) {
                 continue;
             }
-            if !before
-                .as_ref()
-                .is_some_and(|before| is_zero_tailed(before, bytes))
-            {
-                let why = if is_there {
-                    "it did not agree with the batches"
-                } else {
-                    "it was missing"
-                };
-                self.report.rebuilt.push((path.clone(), why.to_owned()));
+            let agreed = match &before {
+                Some(before) => {
+                    let valid = contents.valid_bytes;
+                    let check = || self.check();
+                    agree::judge(self.directory, base, valid, kind, (before, bytes), &check)?
+                }
+                None => None,
+            };
+            match (agreed, before) {
+                (Some(entries), Some(mut before)) if self.terms.cut_batches || !is_whole => {
+                    let has_zeros = before.len() > entries;
+                    before.truncate(entries);
+                    *bytes = before;
+                    if !has_zeros {
+                        continue;
+                    }
+                }
+                (Some(_), _) => {}
+                (None, before) => {
+                    let why = if before.is_some() {
+                        "it did not agree with the batches"
+                    } else {
+                        "it was missing"
+                    };
+                    self.report.rebuilt.push((path.clone(), why.to_owned()));
+                }
             }
             if !self.terms.dry_run {
-                write(self.directory.disk.as_ref(), &path, bytes)?;
+                write(disk.as_ref(), &path, bytes)?;
             }
         }
         Ok(())
     }
-}
-
-/// Whether `before` is `bytes` with zeros behind them: what a writer that was killed leaves.
-fn is_zero_tailed(before: &[u8], bytes: &[u8]) -> bool {
-    before
-        .split_at_checked(bytes.len())
-        .is_some_and(|(front, rest)| front == bytes && rest.iter().all(|&byte| byte == 0))
 }
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
@@ -316,6 +327,6 @@ fn reason_of(error: &Error) -> String {
         {
             "zeros behind the last batch".to_owned()
         }
-        _ => error.to_string(),
+        _ => error.words(),
     }
 }

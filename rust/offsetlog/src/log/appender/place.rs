@@ -153,7 +153,7 @@ impl Place {
             same_boot,
             // Unless a broker had the log after us.
             crashed_beyond: crashed_beyond.filter(|&point| point == recovery_point.unwrap_or(0)),
-            noted_by_us: false,
+            noted_by_us: state.is_some_and(|state| Some(state.log_start) == log_start),
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
             log_start_offset: log_start.unwrap_or(0),

@@ -12,6 +12,9 @@ use offsetlog_format::index_entry::OFFSET_INDEX_ENTRY_BYTES;
 use offsetlog_format::{BatchHeader, EpochEntry, LeaderEpochs};
 use std::sync::Arc;
 
+/// After how many bytes the caller is asked whether to go on.
+const CHECK_BYTES: u64 = 4 << 20;
+
 /// Bytes of a segment that no batch explains.
 #[derive(Debug)]
 pub(super) struct Damage {
@@ -82,13 +85,14 @@ pub(super) fn open(
     Ok(segment.open()?.0)
 }
 
-/// Walks a segment from its start.
+/// Walks a segment from its start. `check` is told every few MiB how far it came since the last time, and may end the work.
 pub(super) fn survey(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
     rule: Rule,
     carried: &mut Carried,
+    check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<Contents> {
     let segment = open(directory, base_offset, next_base)?;
     let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, Vec::new());
@@ -109,7 +113,12 @@ pub(super) fn survey(
         damage: None,
         oddities: Vec::new(),
     };
+    let mut told = 0;
     loop {
+        if walk.position() >= told + CHECK_BYTES {
+            check(walk.position() - told)?;
+            told = walk.position();
+        }
         let header = match walk.step(true) {
             Ok(Step::Batch(header)) => header,
             Ok(Step::End(_)) => break,
@@ -145,6 +154,7 @@ pub(super) fn survey(
         contents.valid_bytes = walk.position();
         producers.set_end_offset(contents.next_offset);
     }
+    check(contents.file_bytes.saturating_sub(told))?;
     indexing.note_time(&mut contents.entries.time)?;
     contents.max = indexing.max;
     Ok(contents)

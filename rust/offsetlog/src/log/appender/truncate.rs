@@ -128,7 +128,8 @@ impl Appender {
             tail
         } else {
             let mut carried = Carried::new(LeaderEpochs::default());
-            let contents = rebuild::survey(&self.directory, base, None, rule, &mut carried)?;
+            let contents =
+                rebuild::survey(&self.directory, base, None, rule, &mut carried, &|_| Ok(()))?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
             }
