@@ -79,9 +79,7 @@ def kafkas(oracle: Oracle, image: Path, expected: dict[str, Any]) -> tuple[int, 
     log = KafkaLog(oracle, partition, image.parent.name + image.name)
     ends = log.open(opening(expected))
     found = [
-        Batch(batch["base"], batch["last"], batch["size"])
-        for path in sorted(partition.glob("*.log"))
-        for batch in oracle.decode(path)
+        Batch(batch["base"], batch["last"], batch["size"]) for path in sorted(partition.glob("*.log")) for batch in oracle.decode(path)
     ]
     log.close(clean=False)
     return ends.log_start_offset, ends.log_end_offset, found
