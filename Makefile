@@ -82,9 +82,21 @@ test-oracle: need-test .venv/installed build/oracle/oracle.jar
 	$(say) "pytest tests/oracle: beside Kafka's own storage layer"
 	@OFFSETLOG_SKIPS=$(skips)/test-oracle $(bin)/python -m pytest -q $(PYTEST) tests/oracle
 
-lanes: need-test .venv/installed build/oracle/oracle.jar
+lanes: need-test .venv/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images
 	$(say) "promises: faulty disks, lost power, kills, forks, signals"
 	@.ci/lanes
+
+# What is killed, and has its power cut, in those tests.
+target/release/examples/drive: $(rust_sources)
+	$(say) "the driver of the tests of promises"
+	@cargo build --locked --quiet --release -p offsetlog --example drive
+	@touch $@
+
+# What writes logs that lost power on a simulated disk, for Kafka to open.
+target/release/examples/crash_images: $(rust_sources)
+	$(say) "crash images"
+	@cargo build --locked --quiet --release -p offsetlog-faults --example crash_images
+	@touch $@
 
 test-reliability: lanes
 	@$(bin)/python .ci/rows A B

@@ -58,10 +58,11 @@ class Log(Reading, Appending):
     ('g-plain', 0, 0)
     """
 
-    __slots__ = ("__weakref__", "_absolute", "_appender", "_native", "_options", "_partition", "_path", "_pid", "_topic")
+    __slots__ = ("__weakref__", "_absolute", "_appender", "_mode", "_native", "_options", "_partition", "_path", "_pid", "_topic")
 
     _native: _offsetlog.Log | None
     _appender: _offsetlog.Appender | None
+    _mode: Literal["r", "a"]
     _options: OpenOptions
     _path: str
     _absolute: str
@@ -176,6 +177,7 @@ class Log(Reading, Appending):
         log = object.__new__(cls)
         log._native = native
         log._appender = appender
+        log._mode = "r" if appender is None else "a"
         log._options = options
         log._path = path
         log._absolute = os.path.abspath(path)
@@ -235,7 +237,7 @@ class Log(Reading, Appending):
     @property
     def mode(self) -> str:
         """``"r"`` or ``"a"``."""
-        return "r" if self._appender is None else "a"
+        return self._mode
 
     @property
     def closed(self) -> bool:
@@ -285,7 +287,9 @@ class Log(Reading, Appending):
         """
         native, self._native = self._native, None
         if native is not None and self._appender is not None and self._pid == os.getpid():
-            self._appender.close()
+            # Its files go with it.
+            appender, self._appender = self._appender, None
+            appender.close()
 
     def __enter__(self) -> Self:
         self._engine()

@@ -86,6 +86,21 @@ def counts(name: str) -> bool:
     return not name.startswith(OURS) and not name.endswith(".deleted")
 
 
+def true_epochs(directory: Path, text: bytes) -> bool:
+    """Whether every leader epoch of a checkpoint is that of the batch where it begins."""
+    batches = [batch for path in directory.glob("*.log") for batch in headers(path.read_bytes())]
+    lines = [line.split() for line in text.decode().splitlines()[2:]]
+    return all(
+        any(batch.leader_epoch == int(epoch) and batch.base_offset <= int(start) <= batch.last_offset for batch in batches)
+        for epoch, start in lines
+    )
+
+
+def more_epochs(one: bytes, other: bytes) -> bool:
+    """Whether a checkpoint has the leader epochs of another, and more."""
+    return set(one.splitlines()[2:]) > set(other.splitlines()[2:])
+
+
 def bases(directory: Path) -> list[int]:
     """Base offsets of the segments."""
     with os.scandir(directory) as entries:

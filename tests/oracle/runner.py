@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import log_files
-from comparing import CLEAN, CLEAN_MARKER, NAME, START, Arena, Comparison, EndedEarly, Mismatch, outcome
+from comparing import CLEAN, CLEAN_MARKER, EPOCHS, NAME, START, Arena, Comparison, EndedEarly, Mismatch, outcome
 from differences import (
     EARLY_ROLL,
     EMPTY_ROLL,
     EPOCH_OF_REFUSED,
+    EPOCHS_FOUND,
     KAFKA_FAILS,
     OVERLAPPING,
     ROLL_OF_REFUSED,
@@ -116,6 +117,11 @@ class Run(Comparison):
         if self.history.turns and not opening.clean and not self.changed and self.number:
             self.uses.count(UNTOUCHED)
             raise EndedEarly
+        mine, theirs = ((side.directory / EPOCHS).read_bytes() for side in (self.side, self.kafka))
+        if mine != theirs and log_files.more_epochs(mine, theirs) and log_files.true_epochs(self.side.directory, mine):
+            # The last one went with a truncation, and the ones before with an older leader's append.
+            self.uses.count(EPOCHS_FOUND)
+            self.epochs_apart = True
         self.same_ends()
 
     def reopen(self, *, clean: bool, point: str, side: int = 0, config: dict[str, str] | None = None) -> None:

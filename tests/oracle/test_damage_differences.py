@@ -157,6 +157,14 @@ def test_lost_snapshots_lose_no_producers(four: Ground) -> None:
     assert [entry[:3] for entry in ours.producers] == [(5, 0, 17), (8, 0, 2)]
 
 
+@shows(differences.EPOCHS_FOUND)
+@pytest.mark.parametrize("name", ["epoch file missing", "epoch file empty"])
+def test_lost_epochs_are_found_again(four: Ground, name: str) -> None:
+    ours, kafkas = four.both(C, DAMAGES[name])
+    assert kafkas.epochs == ()
+    assert ours.epochs == ((1, 0), (2, 12), (3, 26))
+
+
 @shows(differences.ZEROS_REBUILT)
 def test_an_index_of_zeros_is_made_again(four: Ground) -> None:
     ours, kafkas = four.both(C, DAMAGES[".log.swap of 9 beside its files"])

@@ -362,6 +362,25 @@ def test_offsets_too_far_apart(two: Two) -> None:
     two.kafka_takes_over()
 
 
+@shows(differences.KAFKA_FAILS)
+def test_a_batch_that_ends_before_it_begins(two: Two) -> None:
+    """A follower's, with a last offset delta of -1: its bytes stay in Kafka's log, refused or not."""
+    two.open(index_interval_bytes=0)
+    two.append()
+    for times in (1, 2):
+        data = two.oracle.encode(Batch((two.row(),)), baseOffset=two.kafka.ends().log_end_offset, batchLeaderEpoch=0)
+        data = mutated(data, [["field", "last_offset_delta", -1]])
+        before = (two.kafka.directory / f"{0:020}.log").stat().st_size
+        with contextlib.suppress(KafkaError):
+            two.kafka.append_as_follower(data, 0)
+        assert (two.kafka.directory / f"{0:020}.log").stat().st_size == before + len(data)
+        with pytest.raises(Refusal, match="InvalidRecordError"):
+            two.ours.append_as_follower(data, 0)
+        two.append()
+        assert two.ours.ends().log_end_offset == 1 + times
+    two.kafka_takes_over()
+
+
 @shows(differences.UNTOUCHED)
 def test_killed_without_a_change(two: Two) -> None:
     two.open()

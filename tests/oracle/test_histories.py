@@ -66,6 +66,16 @@ def test_taking_turns(chunk: int, arena: Arena) -> None:
     all_agree(range(chunk * CHUNK, (chunk + 1) * CHUNK), arena, turns=True)
 
 
+# Outside the range above, each the first that met a corner: producers that expired before a truncation, snapshots outside the log, a
+# segment that becomes the last one again, a log that is empty behind its start.
+ONCE_APART = ("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950", "t1032", "t1154")
+
+
+@pytest.mark.parametrize("name", ONCE_APART)
+def test_once_apart(name: str, arena: Arena) -> None:
+    all_agree(range(int(name.lstrip("t")), int(name.lstrip("t")) + 1), arena, turns=name.startswith("t"))
+
+
 if RANDOM_CHUNKS:
 
     @pytest.mark.parametrize("chunk", range(RANDOM_CHUNKS))

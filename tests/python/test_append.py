@@ -566,3 +566,18 @@ def test_a_durable_scan_ends_where_the_last_flush_did(log: Log) -> None:
     assert len(list(log.scan())) == 3
     with Log.open(log.path) as reader, pytest.raises(offsetlog.ConfigError):
         reader.scan(durable=True)
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_closed_log_holds_no_file(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a") as log:
+        log.append(b"1")
+    log = Log.open(path, "a") if mode == "a" else Log.open(path)
+    if mode == "a":
+        log.append(b"2")
+    assert len(list(log.scan())) == log.log_end_offset
+    log.close()
+    files = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
+    assert [file for file in files if file.is_relative_to(tmp_path)] == []
+    assert log.mode == mode

@@ -1,7 +1,7 @@
 """Arrow data becoming records: every layout, every maker, and refusals that leave the log as it was.
 
-over 600 lines: one table of layouts, refusals and hostile arrays. A negative *last* offset is not among these: the length of a buffer
-follows from it, and the Arrow C interface gives no other, so who hands over such an array breaks the process before it can be looked at.
+over 600 lines: one table of layouts, refusals and hostile arrays. A *last* offset that is too large is not among these: the length of
+a buffer follows from it, and the Arrow C interface gives no other.
 """
 
 from __future__ import annotations
@@ -524,6 +524,9 @@ def view(spoilt: bytes, data: bytes) -> Hostile:
         lambda: binary([-4, 1, 3], b"abc", pa.binary()),
         lambda: binary([0, -1, 3], b"abc", pa.binary()),
         lambda: binary([0, 1 << 40, 3], b"abc", pa.large_binary()),
+        lambda: binary([0, 1, -1], b"abc", pa.binary()),
+        lambda: binary([0, 1, -(1 << 31)], b"abc", pa.string()),
+        lambda: binary([0, 1, -1], b"abc", pa.large_binary()),
         lambda: binary([0, 1, 2], b"\xff\xfe", pa.string()),
         lambda: binary([0, 1, 2], b"\xc3\xa9", pa.large_string()),
         # Length, prefix, buffer, offset: no such buffer; beyond its end; another prefix.
@@ -550,6 +553,16 @@ def test_hostile_lists_are_refused(log: Log, offsets: tuple[int, ...]) -> None:
     batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": lists})
     struct.pack_into("=3i", raw, 0, *offsets)
     refused(log, offsetlog.ConfigError, "not valid Arrow data", batch)
+
+
+def test_hostile_offsets_inside_lists_are_refused(log: Log) -> None:
+    names = binary([0, 1, -1], b"ab", pa.string())
+    entries = pa.StructArray.from_arrays([names.array, pa.array([b"1", b"2"])], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries)
+    batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers})
+    names.spoil()
+    refused(log, offsetlog.ConfigError, "not valid Arrow data", batch)
+    refused(log, offsetlog.ConfigError, "not valid Arrow data", pa.Table.from_batches([batch]))
 
 
 def test_a_wrong_count_of_nulls_is_refused(log: Log) -> None:

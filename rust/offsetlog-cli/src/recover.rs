@@ -149,33 +149,30 @@ fn recover_one(
     args: &Recover,
     console: &Console<'_>,
 ) -> Result<RecoveryReport, offsetlog::Error> {
-    let (progress, bar) = Progress::before_output(console, segments_in(&target.path));
+    let (progress, bar) = Progress::before_output(console, bytes_in(&target.path));
     progress.set(0, &escaped(&target.chosen.name()));
-    let outer = console.terminal.interrupt.clone();
     let options = OpenOptions {
-        // The engine asks before it reads a segment.
-        interrupt: Some(Arc::new(move || {
-            if let Some(bar) = &bar {
-                bar.inc(1);
-            }
-            outer.as_ref().is_some_and(|interrupt| interrupt())
-        })),
+        interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
     let recover_options = RecoverOptions {
         from_offset: args.from_offset,
         dry_run: args.dry_run,
+        progress: bar.map(|bar| Arc::new(move |bytes| bar.inc(bytes)) as _),
     };
     recover(&target.path, &options, &recover_options)
 }
 
-fn segments_in(path: &Path) -> u64 {
+fn bytes_in(path: &Path) -> u64 {
     let is_log =
         |name: &std::ffi::OsStr| Path::new(name).extension().is_some_and(|end| end == "log");
     std::fs::read_dir(path).map_or(0, |entries| {
         entries
-            .filter(|entry| entry.as_ref().is_ok_and(|entry| is_log(&entry.file_name())))
-            .count() as u64
+            .filter_map(Result::ok)
+            .filter(|entry| is_log(&entry.file_name()))
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum()
     })
 }
 

@@ -469,6 +469,7 @@ pub(crate) fn recover(
     let recover = RecoverOptions {
         from_offset,
         dry_run,
+        progress: None,
     };
     let report = detached(py, || offsetlog::recover(&path, &options, &recover)).or_raise(py)?;
     report_dict(py, &report)

@@ -2,12 +2,11 @@
 
 use crate::appender::{Appender, InfoRow, codec, info_row};
 use crate::arrow::Batches;
-use crate::capsule;
+use crate::capsule::{self, Unusable};
 use crate::interrupt::{self, detached};
 use crate::raise::{OrRaise, raise};
 use arrow_array::RecordBatch;
-use arrow_array::ffi_stream::ArrayStreamReader;
-use arrow_array::{Array, ArrayReader, ArrayRef};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, SchemaRef};
 use offsetlog::arrow::{ArrowAppendOptions, ArrowRows};
 use offsetlog::{AppendOptions, Error};
@@ -20,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 enum Source {
     /// Read by a scan of ours.
     Own(SchemaRef, Vec<RecordBatch>),
-    Stream(ArrayStreamReader),
+    Stream(capsule::Stream),
     Array(ArrayRef),
 }
 
@@ -30,7 +29,7 @@ enum Refused {
     Engine(Error),
     /// By their maker, at the beginning or in the middle.
     Maker(ArrowError),
-    /// A layout so wrong that arrow-rs panics over it.
+    /// A layout so wrong that arrow-rs panics over it, or would do worse.
     Layout,
     /// What a signal handler raised, most often Ctrl-C.
     Interrupted,
@@ -39,6 +38,15 @@ enum Refused {
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<Unusable> for Refused {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Maker(error) => Self::Maker(error),
+            Unusable::Layout => Self::Layout,
+        }
     }
 }
 
@@ -143,7 +151,7 @@ fn source_of(data: &Bound<'_, PyAny>) -> PyResult<Source> {
         )));
     };
     let taken = taken.map_err(|refused| refused.raise(py))??;
-    taken.map_err(|error| Refused::Maker(error).raise(py))
+    taken.map_err(|unusable| Refused::from(unusable).raise(py))
 }
 
 /// The answer of a method of the Arrow `PyCapsule` interface, if `data` has it.
@@ -178,9 +186,9 @@ fn read(source: Source) -> Result<ArrowRows, Refused> {
             Ok(rows)
         }
         Source::Stream(stream) => {
-            let mut rows = ArrowRows::of_type(stream.field().data_type())?;
+            let mut rows = ArrowRows::of_type(stream.data_type())?;
             for array in stream {
-                rows.push_array(&array.map_err(Refused::Maker)?)?;
+                rows.push_array(&array?)?;
                 go_on()?;
             }
             Ok(rows)

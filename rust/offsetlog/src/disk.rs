@@ -218,18 +218,39 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
+/// A call that failed while a file was replaced: what it was to do, and the system's error.
+pub type FailedCall = (&'static str, io::Error);
+
 /// Puts a new file in the place of an old one, whose readers keep what they have open or mapped. Not synced.
 ///
 /// # Errors
 /// The system's. The old file is then still there.
-pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
     let temporary = temporary(path);
-    let file = disk.open(&temporary, Access::Replace)?;
-    if !bytes.is_empty() {
-        file.write_at(bytes, 0)?;
-    }
-    disk.rename(&temporary, path)
+    write_temporary(disk, &temporary, bytes)
+        .and_then(|_| renamed(disk, &temporary, path))
+        .inspect_err(|_| forget(disk, &temporary))
 }
+
+/// Writes a small file so that after a crash the old or the new one is there, never a mixture: a `.tmp` beside it, synced and
+/// renamed over it, then the directory synced. A `.tmp` that an earlier crash left is overwritten.
+///
+/// # Errors
+/// The system's. The old file is then still there, unless it was the sync of the directory that failed.
+pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
+    let temporary = temporary(path);
+    write_temporary(disk, &temporary, bytes)
+        .and_then(|file| file.sync_all().map_err(|error| (SYNC, error)))
+        .and_then(|()| renamed(disk, &temporary, path))
+        .inspect_err(|_| forget(disk, &temporary))?;
+    match path.parent() {
+        Some(parent) => disk.sync_directory(parent).map_err(|error| (SYNC, error)),
+        None => Ok(()),
+    }
+}
+
+/// What a call was to do that makes bytes or names durable. After one that failed it is not known what the disk holds.
+pub const SYNC: &str = "sync";
 
 fn temporary(path: &Path) -> std::path::PathBuf {
     let mut temporary = path.as_os_str().to_owned();
@@ -237,20 +258,25 @@ fn temporary(path: &Path) -> std::path::PathBuf {
     temporary.into()
 }
 
-/// Writes a small file so that after a crash the old or the new one is there, never a mixture: a `.tmp` beside it, synced and
-/// renamed over it, then the directory synced. A `.tmp` that an earlier crash left is overwritten.
-///
-/// # Errors
-/// The system's. The old file is then still there.
-pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = temporary(path);
-    let file = disk.open(&temporary, Access::Replace)?;
-    file.write_at(bytes, 0)?;
-    file.sync_all()?;
-    drop(file);
-    disk.rename(&temporary, path)?;
-    match path.parent() {
-        Some(parent) => disk.sync_directory(parent),
-        None => Ok(()),
-    }
+fn write_temporary(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Arc<dyn DiskFile>, FailedCall> {
+    let written = disk.open(path, Access::Replace).and_then(|file| {
+        if !bytes.is_empty() {
+            file.write_at(bytes, 0)?;
+        }
+        Ok(file)
+    });
+    written.map_err(|error| ("write", error))
+}
+
+fn renamed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), FailedCall> {
+    disk.rename(from, to).map_err(|error| ("rename", error))
+}
+
+/// An unfinished file is of no use; where it cannot be removed, the next opening does that.
+fn forget(disk: &dyn Disk, path: &Path) {
+    let _ = disk.unlink(path);
 }

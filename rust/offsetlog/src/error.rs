@@ -321,6 +321,16 @@ impl Error {
         Self::new(ErrorKind::Io { source, operation }).at_path(path)
     }
 
+    /// For a file that could not be replaced.
+    pub(crate) fn failed_call(path: &Path, (operation, source): (&'static str, io::Error)) -> Self {
+        Self::io(operation, path, source)
+    }
+
+    /// Whether it was a sync that failed, after which it is not known what the disk holds.
+    pub(crate) fn is_failed_sync(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Io { operation, .. } if operation == crate::disk::SYNC)
+    }
+
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::LogDir {
             reason: reason.into(),

@@ -56,8 +56,8 @@ pub use limits::Limits;
 pub use log::{
     AbortedTransaction, AppendInfo, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches, Clock,
     Cut, FetchOptions, FetchResult, IndexEntry, Interrupt, Isolation, Location, Log, MarkerOptions,
-    OffsetAndTimestamp, OpenOptions, Record, RecoverOptions, RecoveryReport, Scan, ScanOptions,
-    ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
+    OffsetAndTimestamp, OpenOptions, Progress, Record, RecoverOptions, RecoveryReport, Scan,
+    ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
 };
 pub use log_dir::{LogDir, TopicPartition};
 pub use offsetlog_format as format;

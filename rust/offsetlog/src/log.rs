@@ -26,8 +26,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use appender::{
-    AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, RecoverOptions, RecoveryReport,
-    WriteOptions, recover,
+    AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, Progress, RecoverOptions,
+    RecoveryReport, WriteOptions, recover,
 };
 pub use batches::Batches;
 pub use look_up::{FetchOptions, FetchResult};

@@ -7,10 +7,11 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, Log, LogConfig, OpenOptions, RecoverOptions, ScanOptions,
-    WriteOptions, recover,
+    AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, OpenOptions, RecoverOptions,
+    ScanOptions, WriteOptions, recover,
 };
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 fn open(path: &Path, settings: &[(&str, &str)]) -> Log {
     let config = LogConfig::parse(settings.iter().copied()).unwrap();
@@ -133,4 +134,37 @@ fn a_second_writer_is_refused() {
     assert_eq!(refused.kind().name(), "LogLockedError", "{refused}");
     first.close().unwrap();
     open(&path, &[]);
+}
+
+#[test]
+fn recovery_asks_and_tells_inside_a_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let log = open(&path, &[]);
+    for _ in 0..20 {
+        let mut batch = BatchBuilder::default();
+        batch.push(0, None, Some(&vec![7; 1_000_000]), &[]).unwrap();
+        log.append(&mut batch, &AppendOptions::default()).unwrap();
+    }
+    log.close().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let teller = Arc::clone(&told);
+    let dry = RecoverOptions {
+        dry_run: true,
+        progress: Some(Arc::new(move |bytes| teller.lock().unwrap().push(bytes))),
+        ..RecoverOptions::default()
+    };
+    let report = recover(&path, &OpenOptions::default(), &dry).unwrap();
+    let bytes = std::mem::take(&mut *told.lock().unwrap());
+    assert!(bytes.len() >= 4, "{bytes:?}");
+    assert_eq!(bytes.iter().sum::<u64>(), report.bytes_read);
+
+    let seen = Arc::clone(&told);
+    let impatient = OpenOptions {
+        interrupt: Some(Arc::new(move || seen.lock().unwrap().len() == 2)),
+        ..OpenOptions::default()
+    };
+    let error = recover(&path, &impatient, &dry).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Interrupted));
+    assert_eq!(told.lock().unwrap().len(), 2);
 }

@@ -54,7 +54,8 @@ struct Entry {
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
     headers: Range<usize>,
-    size: usize,
+    /// Bytes of its key, value and headers.
+    content: usize,
 }
 
 impl Waiting {
@@ -146,7 +147,9 @@ impl<'s> Session<'s> {
     /// Adds the record of the next line to the batch; what would not fit into it any more is appended before. Says whether a
     /// batch was appended.
     pub(super) fn add(&mut self, timestamp: i64, record: &NewRecord<'_>) -> Result<bool, Failure> {
-        let size = self.size_of(record);
+        let content = self.content_of(record);
+        let header_count = record.headers.len() + self.headers.len();
+        let size = content + RECORD_OVERHEAD_BYTES + header_count * HEADER_OVERHEAD_BYTES;
         let mut appended = false;
         if !self.waiting.records.is_empty()
             && self.waiting.size.saturating_add(size) > self.batch_bytes
@@ -176,7 +179,7 @@ impl<'s> Session<'s> {
             key: record.key.as_ref().map(|key| waiting.put(key)),
             value: record.value.as_ref().map(|value| waiting.put(value)),
             headers: first_header..waiting.headers.len(),
-            size,
+            content,
         };
         waiting.records.push(entry);
         waiting.size = waiting.size.saturating_add(size);
@@ -189,7 +192,8 @@ impl<'s> Session<'s> {
         Ok(appended)
     }
 
-    fn size_of(&self, record: &NewRecord<'_>) -> usize {
+    /// Bytes of a record's key, value and headers, those that every record gets among them.
+    fn content_of(&self, record: &NewRecord<'_>) -> usize {
         let length = |bytes: Option<usize>| bytes.unwrap_or_default();
         let own: usize = record
             .headers
@@ -201,10 +205,8 @@ impl<'s> Session<'s> {
             .iter()
             .map(|Header(name, value)| name.len() + length(value.as_ref().map(String::len)))
             .sum();
-        RECORD_OVERHEAD_BYTES
-            + length(record.key.as_ref().map(|key| key.len()))
+        length(record.key.as_ref().map(|key| key.len()))
             + length(record.value.as_ref().map(|value| value.len()))
-            + (record.headers.len() + self.headers.len()) * HEADER_OVERHEAD_BYTES
             + own
             + given
     }
@@ -254,7 +256,10 @@ impl<'s> Session<'s> {
         }
         let info = self.log.append(&mut self.batch, &self.options)?;
         self.totals.appended += entries.len() as u64;
-        self.totals.bytes += entries.iter().map(|entry| entry.size as u64).sum::<u64>();
+        self.totals.bytes += entries
+            .iter()
+            .map(|entry| entry.content as u64)
+            .sum::<u64>();
         let base = self
             .totals
             .offsets

@@ -4,6 +4,7 @@
 use super::LockKind;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,8 @@ pub struct Lock {
     slot: Option<Arc<Slot>>,
     /// The process that took it: a child has a copy of the descriptor, and must not give the lock back.
     process: u32,
+    /// On a disk that has locks of its own: dropped with this one.
+    _token: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Lock {
@@ -32,6 +35,16 @@ impl Lock {
         Self {
             slot: None,
             process: 0,
+            _token: None,
+        }
+    }
+
+    /// A lock of a disk that is none of the system's; `token` is dropped when the lock ends.
+    #[must_use]
+    pub fn simulated(token: impl Any + Send + Sync) -> Self {
+        Self {
+            _token: Some(Box::new(token)),
+            ..Self::unneeded()
         }
     }
 
@@ -46,6 +59,7 @@ impl Lock {
         Ok(Some(Self {
             slot: Some(slot),
             process: std::process::id(),
+            _token: None,
         }))
     }
 

@@ -104,8 +104,13 @@ fn short_path(path: &Path) -> String {
         .collect()
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// What is wrong, without where: for those who tell the place themselves.
+    pub(crate) fn words(&self) -> String {
+        Words(self).to_string()
+    }
+
+    fn write_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
             ErrorKind::Io { source, operation } => write!(f, "cannot {operation}: {source}")?,
             ErrorKind::Decompression { codec, reason } => {
@@ -146,6 +151,21 @@ impl fmt::Display for Error {
                 None => write_append_fault(kind, f)?,
             },
         }
+        Ok(())
+    }
+}
+
+struct Words<'e>(&'e Error);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_words(f)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_words(f)?;
         self.write_place(f)?;
         match self.0.advice {
             Some(advice) => write!(f, "; {advice}"),

@@ -4,8 +4,10 @@
 //! Whatever fails before the bytes of an append were handed over leaves everything as it was; what fails in the middle is taken
 //! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
 
+mod agree;
 mod append;
 mod companions;
+mod finish;
 mod flush;
 mod leftovers;
 mod load;
@@ -32,13 +34,13 @@ use crate::segment::active::{ActiveSegment, Settings};
 use flush::Flusher;
 use offsetlog_format::LeaderEpochs;
 use place::Place;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use validate::Workshop;
 
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
-pub use recover::{Cut, RecoverOptions, RecoveryReport, recover};
+pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 
 pub(super) use flush::Commit;
 pub(super) use load::open;
@@ -70,6 +72,9 @@ pub(crate) struct Appender {
     /// Base offsets of the closed segments, ascending.
     closed: Vec<i64>,
     active: ActiveSegment,
+    /// What the segments were opened with that were there at the beginning, and what the closed ones were made with since.
+    opened_with: Settings,
+    made_with: BTreeMap<i64, Settings>,
     epochs: LeaderEpochs,
     producers: ProducerStates,
     /// Offsets of the snapshot files.
@@ -80,6 +85,10 @@ pub(crate) struct Appender {
     /// Files renamed `.deleted`, with the time at which they go.
     doomed: Vec<(i64, PathBuf)>,
     flusher: Flusher,
+    /// Behind the last batch: below the log end offset after a truncation inside a batch.
+    data_end: i64,
+    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
+    gap: Option<i64>,
     last_flush: i64,
     /// When the recovery point was last written down.
     last_checkpoint: i64,
@@ -186,6 +195,13 @@ impl Appender {
         self.poisoned.get_or_insert_with(|| error.to_string());
     }
 
+    /// Ends the appending if what failed was a sync.
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        if error.is_failed_sync() {
+            self.poison(error);
+        }
+    }
+
     /// Tells readers what became of the offsets.
     fn publish(&mut self, log_end: i64) {
         self.ends.set_log_end(log_end);
@@ -219,7 +235,7 @@ fn settings(config: &LogConfig, now: i64) -> Settings {
         } else {
             0
         },
-        now,
+        created: now,
         jitter: if limit > 0 {
             i64::from(roll::random_u31()) % limit
         } else {

@@ -94,6 +94,11 @@ impl ProducerStates {
         self.end_offset = end_offset;
     }
 
+    /// Whether there is neither a producer nor a transaction that waits to be replicated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.producers.is_empty() && self.unreplicated.is_empty()
+    }
+
     /// What is remembered of a producer.
     pub(crate) fn get(&self, producer_id: i64) -> Option<&ProducerEntry> {
         self.producers.get(&producer_id).map(|stored| &stored.entry)

@@ -121,12 +121,12 @@ impl Log {
         flush: bool,
         append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
     ) -> Result<AppendInfo> {
-        let (info, end, due, interval) = {
-            let mut appender = self.appender()?;
-            let info = append(&mut appender)?;
+        let (info, end, due, interval) = self.changing(|appender| {
+            let info = append(appender)?;
             let due = appender.take_flush_due() || flush;
-            (info, appender.log_end(), due, appender.config().flush_ms())
-        };
+            let interval = appender.config().flush_ms();
+            Ok((info, appender.log_end(), due, interval))
+        })?;
         if due {
             self.commit(Some(end)).map_err(Error::after_append)?;
         } else if interval < i64::MAX {
@@ -139,7 +139,7 @@ impl Log {
     fn commit(&self, end: Option<i64>) -> Result<()> {
         let flusher = self.appender()?.flusher().clone();
         loop {
-            let commit = self.appender()?.begin_commit(end)?;
+            let commit = self.changing(|appender| appender.begin_commit(end))?;
             match commit {
                 Commit::Done => return Ok(()),
                 Commit::Lead(job) => return flusher.commit(&job),
@@ -191,7 +191,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn roll(&self) -> Result<i64> {
-        self.appender()?.roll()
+        self.changing(Appender::roll)
     }
 
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -200,7 +200,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
-        self.appender()?.truncate_to(offset)
+        self.changing(|appender| appender.truncate_to(offset))
     }
 
     /// Takes all records away and goes on at `offset`.
@@ -208,8 +208,7 @@ impl Log {
     /// # Errors
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
-        self.appender()?
-            .truncate_fully_and_start_at(offset, log_start)
+        self.changing(|appender| appender.truncate_fully_and_start_at(offset, log_start))
     }
 
     /// Makes `offset` the lowest offset that can be read; says whether that changed anything.
@@ -217,7 +216,7 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`.
     pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
-        self.appender()?.delete_records_before(offset)
+        self.changing(|appender| appender.delete_records_before(offset))
     }
 
     /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
@@ -242,7 +241,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn set_config(&self, config: LogConfig) -> Result<()> {
-        self.appender()?.set_config(config)
+        self.changing(|appender| appender.set_config(config))
     }
 
     /// What opening found and changed.
@@ -286,6 +285,12 @@ impl Log {
         if let Some(appender) = &self.0.appender {
             lock(appender).abandon();
         }
+    }
+
+    /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
+    fn changing<T>(&self, work: impl FnOnce(&mut Appender) -> Result<T>) -> Result<T> {
+        let mut appender = self.appender()?;
+        work(&mut appender).inspect_err(|error| appender.note_failure(error))
     }
 
     fn appender(&self) -> Result<MutexGuard<'_, Appender>> {

@@ -22,7 +22,8 @@ pub(crate) struct Settings {
     pub(crate) index_interval: i32,
     /// Size to which a new `.log` is preallocated, 0 for not at all.
     pub(crate) preallocate: u64,
-    pub(crate) now: i64,
+    /// When the segment was made, opened, or emptied.
+    pub(crate) created: i64,
     /// By how much the segment is rolled before `segment.ms`.
     pub(crate) jitter: i64,
 }
@@ -58,8 +59,7 @@ pub(crate) struct ActiveSegment {
     /// The same rule from position 0 on without a reopening in between: what recovery would need room for.
     rebuild: Indexing,
     first_timestamp: Option<i64>,
-    created: i64,
-    jitter: i64,
+    settings: Settings,
     transactions: Option<(Arc<dyn DiskFile>, u64)>,
     entries: NewEntries,
     discarded: NewEntries,
@@ -77,9 +77,12 @@ impl ActiveSegment {
             .disk
             .open(&path, Access::Create)
             .map_err(|error| Error::io("make", &path, error))?;
-        if settings.preallocate > 0 {
-            log.set_len(settings.preallocate)
-                .map_err(|error| Error::io("preallocate", &path, error))?;
+        if settings.preallocate > 0
+            && let Err(error) = log.set_len(settings.preallocate)
+        {
+            // A segment that is not taken into use must not be found by the next opening.
+            let _ = directory.disk.unlink(&path);
+            return Err(Error::io("preallocate", &path, error));
         }
         Ok(Self::assemble(directory, base_offset, path, log, settings))
     }
@@ -151,8 +154,7 @@ impl ActiveSegment {
             indexing,
             rebuild: indexing,
             first_timestamp: None,
-            created: settings.now,
-            jitter: settings.jitter,
+            settings: *settings,
             transactions: None,
             entries: NewEntries::default(),
             discarded: NewEntries::default(),
@@ -170,12 +172,17 @@ impl ActiveSegment {
     pub(crate) fn waited(&self, timestamp: i64, now: i64) -> i64 {
         match self.first_timestamp {
             Some(first) if first >= 0 => timestamp.saturating_sub(first),
-            _ => now.saturating_sub(self.created),
+            _ => now.saturating_sub(self.settings.created),
         }
     }
 
     pub(crate) const fn jitter(&self) -> i64 {
-        self.jitter
+        self.settings.jitter
+    }
+
+    /// What it was made or opened with: it stays when the log's settings change.
+    pub(crate) const fn settings(&self) -> Settings {
+        self.settings
     }
 
     /// Whether an index has no room left.

@@ -349,8 +349,10 @@ impl Appender {
             }
         }
         let log_end = last.last_offset.saturating_add(1);
+        self.data_end = log_end;
         self.producers.set_end_offset(log_end);
         self.publish(log_end);
+        self.note_gap().map_err(Error::after_append)?;
         self.after_append(now, recovery_point);
         Ok(AppendInfo {
             base_offset: match storing.origin {
@@ -449,8 +451,10 @@ impl Appender {
 
     pub(super) fn expire_producers(&mut self, now: i64) {
         const CHECK_INTERVAL_MS: i64 = 600_000;
-        if now.saturating_sub(self.last_expiry) >= CHECK_INTERVAL_MS {
-            self.last_expiry = now;
+        let due = now.saturating_sub(self.last_expiry) / CHECK_INTERVAL_MS;
+        if due > 0 {
+            // A broker looks at fixed intervals since the log was opened.
+            self.last_expiry += due * CHECK_INTERVAL_MS;
             self.producers
                 .remove_expired(now, super::load::PRODUCER_EXPIRATION_MS);
         }

@@ -59,7 +59,7 @@ fn snapshot_of(directory: &Directory, producers: &ProducerStates) -> Result<(Pat
 pub(super) fn write_snapshot(directory: &Directory, producers: &ProducerStates) -> Result<()> {
     let (path, bytes) = snapshot_of(directory, producers)?;
     write_whole(directory.disk.as_ref(), &path, &bytes)
-        .map_err(|error| Error::io("write", &path, error))
+        .map_err(|failed| Error::failed_call(&path, failed))
 }
 
 /// Writes a snapshot so that a crash of the process leaves no half of it; the caller syncs the file.
@@ -101,7 +101,7 @@ pub(super) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs) -> Resu
         .write()
         .map_err(|error| Error::new(error).at_path(&path))?;
     write_whole(directory.disk.as_ref(), &path, &bytes)
-        .map_err(|error| Error::io("write", &path, error))
+        .map_err(|failed| Error::failed_call(&path, failed))
 }
 
 /// Gives the partition its topic's id, or compares it with the one it has.
@@ -132,7 +132,7 @@ pub(super) fn keep_topic_id(directory: &Directory, wanted: Option<Uuid>) -> Resu
                 topic_id,
             };
             write_whole(directory.disk.as_ref(), &path, &metadata.write())
-                .map_err(|error| Error::io("write", &path, error))
+                .map_err(|failed| Error::failed_call(&path, failed))
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Appender;
 use super::place::{CleanMark, State};
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Access, Disk, DiskFile, SYNC};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
 use crate::segment::{Directory, segment_path};
@@ -37,7 +37,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn run(&self) -> Result<()> {
+    pub(super) fn run(&self) -> Result<()> {
         for &base in &self.closed {
             sync_closed(&self.directory, base)?;
         }
@@ -47,14 +47,14 @@ impl Job {
             } else {
                 file.sync_data()
             };
-            synced.map_err(|error| Error::io("sync", path, error))?;
+            synced.map_err(|error| Error::io(SYNC, path, error))?;
         }
         if self.names {
             let path = &self.directory.path;
             self.directory
                 .disk
                 .sync_directory(path)
-                .map_err(|error| Error::io("sync", path, error))?;
+                .map_err(|error| Error::io(SYNC, path, error))?;
         }
         self.ends.raise_recovery_point(self.up_to);
         Ok(())
@@ -270,8 +270,9 @@ impl Appender {
     }
 
     /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
-    fn commit_job(&mut self) -> Result<Job> {
+    pub(super) fn commit_job(&mut self) -> Result<Job> {
         self.mark_unclean()?;
+        self.note_gap()?;
         let recovery_point = self.ends.recovery_point();
         let first = self.closed.partition_point(|&base| base <= recovery_point);
         let closed = self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]);
@@ -303,7 +304,9 @@ impl Appender {
         {
             self.last_checkpoint = now;
             // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
-            let _ = self.save_point();
+            if let Err(error) = self.save_point() {
+                self.note_failure(&error);
+            }
         }
         self.delete_due(now);
     }
@@ -354,9 +357,9 @@ impl Appender {
         // The clean mark knows the file by its time.
         job.times = true;
         job.run()?;
-        let state = State::new(self.ends.recovery_point(), self.ends.log_start());
-        self.place
-            .checkpoint(state, self.high_watermark(), self.first_base())?;
+        self.save_point()?;
+        let point = self.ends.recovery_point().min(self.data_end);
+        let state = State::new(point, self.ends.log_start());
         let mark = self.clean_mark()?;
         self.place.mark_clean(state, mark)
     }
@@ -405,5 +408,5 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
-    synced.map_err(|error| Error::io("sync", path, error))
+    synced.map_err(|error| Error::io(SYNC, path, error))
 }

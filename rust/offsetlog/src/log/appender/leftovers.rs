@@ -1,7 +1,7 @@
 //! What a deletion, a compaction or a split left half done, and how it ends: as a broker does it when it loads a log.
 
 use super::Appender;
-use crate::disk::{Access, Disk, EntryKind};
+use crate::disk::{Access, Disk, EntryKind, SYNC};
 use crate::error::{Error, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
@@ -77,8 +77,7 @@ pub(super) fn plan(directory: &Directory) -> Result<Plan> {
 
 fn is_our_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY_SUFFIX).is_some_and(|stem| {
-        stem.starts_with(".offsetlog")
-            || matches!(FileName::classify(stem), FileName::Segment(segment) if segment.file == SegmentFile::ProducerSnapshot)
+        stem.starts_with(".offsetlog") || matches!(FileName::classify(stem), FileName::Segment(_))
     })
 }
 
@@ -157,7 +156,7 @@ pub(super) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     disk.sync_directory(&directory.path)
-        .map_err(|error| Error::io("sync", &directory.path, error))
+        .map_err(|error| Error::io(SYNC, &directory.path, error))
 }
 
 /// Removes a file that may be gone already.

@@ -5,10 +5,9 @@
 //! [`recover`](super::recover::recover) only.
 
 use super::leftovers::{self, Step as Leftover};
-use super::load_producers::ProducerFiles;
 use super::place::{self, LOCK_FILE, Place, Start, is_ours};
-use super::rebuild::{self, Carried, Contents, Rule};
-use super::recover::RecoveryReport;
+use super::rebuild::{Carried, Contents, Rule};
+use super::recover::{Progress, RecoveryReport};
 use super::settle;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
@@ -19,7 +18,7 @@ use crate::log::producers::ProducerStates;
 use crate::log::{Interrupt, OpenOptions};
 use crate::segment::active::{self, ActiveSegment};
 use crate::segment::{Directory, segment_path};
-use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, LOCK};
+use offsetlog_format::name::LOCK;
 use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +27,6 @@ use std::sync::Arc;
 pub(super) const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 
 /// How a log is loaded.
-#[derive(Debug)]
 pub(super) struct Terms {
     pub(super) start: Start,
     /// Whether whole batches behind damage may be cut.
@@ -36,6 +34,7 @@ pub(super) struct Terms {
     pub(super) dry_run: bool,
     pub(super) now: i64,
     pub(super) warnings: Vec<String>,
+    pub(super) progress: Option<Progress>,
 }
 
 /// What a directory holds.
@@ -114,6 +113,7 @@ pub(in crate::log) fn open(
         dry_run: false,
         now: (options.clock)(),
         warnings,
+        progress: None,
     };
     assemble(directory, place, config, terms, options, write, locks)
 }
@@ -182,6 +182,8 @@ pub(super) fn assemble(
         clock: super::ClockHolder(Arc::clone(&options.clock)),
         closed: bases,
         active,
+        opened_with: settings,
+        made_with: BTreeMap::new(),
         epochs: loaded.epochs,
         producers: loaded.producers,
         snapshots: loaded.snapshots,
@@ -189,6 +191,8 @@ pub(super) fn assemble(
         workshop: super::Workshop::default(),
         doomed: Vec::new(),
         flusher: super::Flusher::default(),
+        data_end: loaded.report.log_end_offset,
+        gap: None,
         last_flush: now,
         last_checkpoint: now,
         flush_due: false,
@@ -254,6 +258,14 @@ impl Loading<'_> {
             Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
             _ => Ok(()),
         }
+    }
+
+    /// As [`check`](Self::check), after so many more bytes of segments were read.
+    pub(super) fn went_on(&self, bytes: u64) -> Result<()> {
+        if let Some(progress) = &self.terms.progress {
+            progress(bytes);
+        }
+        self.check()
     }
 
     fn tidy(&mut self) -> Result<Vec<i64>> {
@@ -353,10 +365,7 @@ impl Loading<'_> {
     fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
         let stored_epochs = self.read_epochs()?;
         let bases: Vec<i64> = self.files.segments.keys().copied().collect();
-        let mut carried = Carried {
-            producers: ProducerStates::new(),
-            epochs: stored_epochs.clone(),
-        };
+        let mut carried = Carried::new(stored_epochs.clone());
         let from = if self.terms.start.clean {
             bases.len()
         } else {
@@ -364,8 +373,10 @@ impl Loading<'_> {
                 .partition_point(|&base| base <= self.terms.start.recovery_point)
                 .saturating_sub(1)
         };
+        let doubtful = self.doubtful(&bases, from);
         if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
-            settle::settle(&mut self, bases.get(from..).unwrap_or(&[]))?;
+            let first = doubtful.unwrap_or(from);
+            settle::settle(&mut self, bases.get(first..).unwrap_or(&[]))?;
         }
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;
@@ -374,7 +385,8 @@ impl Loading<'_> {
         for slot in 0..bases.len() {
             let Some(&base) = kept.get(slot) else { break };
             let is_last = slot + 1 == kept.len();
-            let files: &[SegmentFile] = if slot >= from || swapped.contains(&base) {
+            let is_due = slot >= from || swapped.contains(&base);
+            let files: &[SegmentFile] = if is_due || doubtful == Some(slot) {
                 &tail::ALL
             } else {
                 tail::needed(&mut self, base, is_last)?
@@ -383,11 +395,15 @@ impl Loading<'_> {
                 continue;
             }
             self.check()?;
+            let is_whole = files.len() == tail::ALL.len() && (is_due || doubtful != Some(slot));
             // A dry run writes no snapshots to go on from.
             if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
-                carried.producers = self.producers_before(base, &kept)?;
+                carried.producers = self.producers_before(base, &kept, is_whole)?;
             }
-            let contents = self.read_segment(&mut kept, slot, files, &mut carried)?;
+            let epochs = (!is_whole).then(|| carried.epochs.clone());
+            let contents = self.read_segment(&mut kept, slot, (files, is_whole), &mut carried)?;
+            carried.epochs = epochs.unwrap_or(carried.epochs);
+            self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {
@@ -396,6 +412,15 @@ impl Loading<'_> {
         }
         self.warn_of_gaps(&kept, &ends)?;
         self.finish(kept, last.as_ref(), carried, &stored_epochs)
+    }
+
+    /// The segment of ours that ends at the recovery point, if its log was not closed: it may have been rolled after that, and its indexes
+    /// were not synced then. A broker would not look at it.
+    fn doubtful(&self, bases: &[i64], from: usize) -> Option<usize> {
+        let start = &self.terms.start;
+        let is_ours = !start.clean && start.crashed_beyond.is_some();
+        let ends_there = bases.get(from) == Some(&start.recovery_point);
+        from.checked_sub(1).filter(|_| is_ours && ends_there)
     }
 
     /// Tells of offsets that no segment holds: a segment may be missing. A broker says nothing. Compaction makes gaps itself.
@@ -427,166 +452,6 @@ impl Loading<'_> {
             ));
         }
         Ok(())
-    }
-
-    /// The leader epochs as stored. A file that is malformed is refused here, as a broker does, and set aside by recovery.
-    fn read_epochs(&mut self) -> Result<LeaderEpochs> {
-        let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-        let Some(bytes) = crate::log::named_offsets::read_optional(self.directory, &path)? else {
-            return Ok(LeaderEpochs::default());
-        };
-        match LeaderEpochs::parse(&bytes) {
-            Ok(epochs) => Ok(epochs),
-            Err(error) if self.terms.cut_batches => {
-                self.report.rebuilt.push((path.clone(), error.to_string()));
-                self.keep_bytes(&path, 0, &bytes)?;
-                Ok(LeaderEpochs::default())
-            }
-            Err(error) => Err(Error::new(error).at_path(&path).advise(RECOVER)),
-        }
-    }
-
-    fn finish(
-        mut self,
-        bases: Vec<i64>,
-        last: Option<&Contents>,
-        mut carried: Carried,
-        stored_epochs: &LeaderEpochs,
-    ) -> Result<Loaded> {
-        let start = self.terms.start;
-        let active = match (last, bases.last()) {
-            (Some(contents), Some(&base)) => Some(tail::of_contents(contents, base)),
-            (None, Some(_)) => self.tail.take(),
-            _ => None,
-        };
-        let first_base = bases.first().copied();
-        let log_end = match (&active, bases.last()) {
-            (Some(active), Some(_)) => active.next_offset,
-            _ => start.log_start_offset.max(0),
-        };
-        if log_end < start.log_start_offset {
-            return self.restart_at(start.log_start_offset, bases, log_end);
-        }
-        let log_start = start.log_start_offset.max(first_base.unwrap_or(0));
-        if let Some(tail) = &active
-            && tail.next_offset > log_start
-            && start.own.is_none()
-        {
-            self.complete_epochs(&mut carried.epochs, tail.last_epoch, &bases)?;
-        }
-        carried.epochs.truncate_from_end(log_end);
-        carried.epochs.truncate_from_start(start.log_start_offset);
-        if carried.epochs != *stored_epochs && !self.terms.dry_run {
-            companions::write_epochs(self.directory, &carried.epochs)?;
-        }
-        let mut snapshots = std::mem::take(&mut self.files.snapshots);
-        let (producers, last_snapshot) = self
-            .producer_files(&bases, log_start)
-            .rebuild(&mut snapshots, log_end)?;
-        self.report.log_start_offset = log_start;
-        self.report.log_end_offset = log_end;
-        let recovery_point = if start.clean {
-            log_end
-        } else {
-            start.recovery_point.min(log_end)
-        };
-        Ok(Loaded {
-            bases,
-            active: active.map(|active| active.contents),
-            epochs: carried.epochs,
-            producers,
-            snapshots,
-            last_snapshot,
-            log_start,
-            recovery_point: recovery_point.max(log_start),
-            report: self.report,
-        })
-    }
-
-    /// The producers' state at the base offset of a segment that is to be read whole, and a snapshot of it: as a broker does
-    /// before it recovers a segment.
-    fn producers_before(&mut self, base: i64, bases: &[i64]) -> Result<ProducerStates> {
-        let mut snapshots = std::mem::take(&mut self.files.snapshots);
-        let states = self
-            .producer_files(bases, self.terms.start.log_start_offset)
-            .before(&mut snapshots, base);
-        self.files.snapshots = snapshots;
-        states
-    }
-
-    fn producer_files<'f>(&'f self, bases: &'f [i64], log_start: i64) -> ProducerFiles<'f> {
-        ProducerFiles {
-            directory: self.directory,
-            bases,
-            log_start: log_start.max(bases.first().copied().unwrap_or(0)),
-            now: self.terms.now,
-            dry_run: self.terms.dry_run,
-            drop_stray: true,
-            clean: self.terms.start.clean,
-        }
-    }
-
-    /// Leader epochs that do not reach that of the last batch were lost: a broker goes on without them.
-    fn complete_epochs(
-        &mut self,
-        epochs: &mut LeaderEpochs,
-        last_epoch: i32,
-        bases: &[i64],
-    ) -> Result<()> {
-        let known = epochs.latest().map_or(-1, |entry| entry.epoch);
-        // Of an empty last segment nothing is known.
-        let is_unknown = last_epoch < 0 && known < 0 && bases.len() > 1;
-        if known >= last_epoch && !is_unknown {
-            return Ok(());
-        }
-        let found = rebuild::epochs_of(self.directory, bases)?;
-        let last_epoch = found.latest().map_or(-1, |entry| entry.epoch);
-        if found == *epochs {
-            return Ok(());
-        }
-        *epochs = found;
-        let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-        let reason = format!("it knew epochs up to {known}, the last batch has {last_epoch}");
-        self.report.rebuilt.push((path, reason));
-        Ok(())
-    }
-
-    /// A log start offset above the end: a broker throws all segments away. Here only recovery does, and keeps them; but where our
-    /// own mark says so, all records were deleted and the last ones truncated.
-    fn restart_at(mut self, log_start: i64, bases: Vec<i64>, log_end: i64) -> Result<Loaded> {
-        let is_ours = self.terms.start.own.is_some() || self.terms.start.noted_by_us;
-        if !self.terms.cut_batches && !is_ours {
-            return Err(Error::log_dir(
-                &self.directory.path,
-                format!("log start offset {log_start} is above the log end offset {log_end}"),
-            )
-            .advise(RECOVER));
-        }
-        for base in bases {
-            let reason =
-                format!("the log start offset {log_start} is above the log end offset {log_end}");
-            self.take_out(base, &reason)?;
-        }
-        if !self.terms.dry_run {
-            for &snapshot in &self.files.snapshots {
-                let path = segment_path(&self.directory.path, snapshot, ".snapshot");
-                leftovers::remove(self.directory.disk.as_ref(), &path)?;
-            }
-            companions::write_epochs(self.directory, &LeaderEpochs::default())?;
-        }
-        self.report.log_start_offset = log_start;
-        self.report.log_end_offset = log_start;
-        Ok(Loaded {
-            bases: Vec::new(),
-            active: None,
-            epochs: LeaderEpochs::default(),
-            producers: ProducerStates::new(),
-            snapshots: BTreeSet::new(),
-            last_snapshot: 0,
-            log_start,
-            recovery_point: log_start,
-            report: self.report,
-        })
     }
 }
 

@@ -5,10 +5,10 @@
 
 use super::companions::write_snapshot;
 use super::leftovers;
-use super::rebuild::{self, note_producer};
+use super::rebuild::{self, producer_batch};
 use crate::disk::read_whole;
 use crate::error::Result;
-use crate::log::producers::ProducerStates;
+use crate::log::producers::{Changes, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
 use crate::segment::{Directory, segment_path};
@@ -17,6 +17,36 @@ use offsetlog_format::snapshot::read_producer_snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What a broker's `ProducerStateManager` holds: the producers, and the offset of the newest snapshot of them.
+#[derive(Debug, Clone)]
+pub(super) struct Tracked {
+    pub(super) states: ProducerStates,
+    pub(super) last_snapshot: i64,
+}
+
+impl Tracked {
+    /// Nothing is known yet.
+    pub(super) fn new() -> Self {
+        Self {
+            states: ProducerStates::new(),
+            last_snapshot: 0,
+        }
+    }
+}
+
+/// The log start offset was moved to `log_start`, or is found to be there. Gives the offset of the newest snapshot.
+pub(super) fn follow_log_start(
+    states: &mut ProducerStates,
+    snapshots: &BTreeSet<i64>,
+    log_start: i64,
+) -> i64 {
+    states.complete_until(log_start);
+    if states.end_offset() < log_start {
+        states.set_end_offset(log_start);
+    }
+    snapshots.last().copied().unwrap_or(log_start)
+}
+
 /// Snapshot files and the log they belong to.
 pub(super) struct ProducerFiles<'l> {
     pub(super) directory: &'l Arc<Directory>,
@@ -24,119 +54,119 @@ pub(super) struct ProducerFiles<'l> {
     pub(super) log_start: i64,
     pub(super) now: i64,
     pub(super) dry_run: bool,
-    /// Whether snapshots that stand for no segment go: when a log is loaded.
-    pub(super) drop_stray: bool,
-    /// Whether the last writer's end was clean.
+    /// Whether the last writer's end was clean, and the log is being loaded.
     pub(super) clean: bool,
 }
 
 impl ProducerFiles<'_> {
-    /// The state at the base offset of a segment, from the newest snapshot that can be read, and a snapshot there.
-    pub(super) fn before(
-        &self,
-        snapshots: &mut BTreeSet<i64>,
-        base: i64,
-    ) -> Result<ProducerStates> {
-        let mut states = ProducerStates::new();
-        let usable = snapshots
-            .range(..=base)
-            .rev()
-            .filter(|&&snapshot| snapshot > self.log_start)
-            .find_map(|&snapshot| Some((snapshot, self.read(snapshot)?)));
-        let mut last_snapshot = self.log_start;
-        states.set_end_offset(self.log_start);
-        if let Some((snapshot, entries)) = usable {
-            self.resume(&mut states, &entries, snapshot);
-            last_snapshot = snapshot;
-        }
-        self.scan(&mut states, base)?;
-        states.set_end_offset(base);
-        self.write(snapshots, &states, &mut last_snapshot)?;
-        Ok(states)
-    }
-
-    fn resume(&self, states: &mut ProducerStates, entries: &[ProducerSnapshotEntry], offset: i64) {
-        states.load_snapshot(
-            entries,
-            offset,
-            self.now,
-            super::load::PRODUCER_EXPIRATION_MS,
-        );
-    }
-
-    /// The state at the log's end, and the offset of the newest snapshot. Snapshots that are no use go, those that are due are
-    /// written.
+    /// Brings the state to `end`, where the log ends or a segment begins that is to be read whole. Snapshots outside the log go;
+    /// those that are due are written.
     pub(super) fn rebuild(
         &self,
         snapshots: &mut BTreeSet<i64>,
-        log_end: i64,
-    ) -> Result<(ProducerStates, i64)> {
-        // A broker that finds no snapshot at all after a clean end writes them anew where it expects them.
-        let begins_anew = self.clean && snapshots.is_empty();
-        self.drop_useless(snapshots, log_end)?;
-        let mut states = ProducerStates::new();
-        let mut last_snapshot = if begins_anew { 0 } else { self.log_start };
-        states.set_end_offset(self.log_start);
+        tracked: &mut Tracked,
+        end: i64,
+    ) -> Result<()> {
+        // A broker takes a snapshot where the last two segments begin, when it passes there.
+        let ends = self.bases.len().saturating_sub(2);
+        if self.clean && snapshots.is_empty() {
+            // It writes empty ones, and forgets the producers.
+            for &offset in self.bases.iter().skip(ends).chain([&end]) {
+                self.scan(&mut tracked.states, offset)?;
+                tracked.states.set_end_offset(offset);
+                self.write(snapshots, tracked)?;
+            }
+            return Ok(());
+        }
+        // Where there were no producers before a truncation, it does not look for any.
+        let is_settled = tracked.states.is_empty() && tracked.states.end_offset() >= end;
+        self.drop_outside(snapshots, end)?;
+        if tracked.states.end_offset() == end {
+            tracked.last_snapshot =
+                follow_log_start(&mut tracked.states, snapshots, self.log_start);
+        } else {
+            self.load_newest(snapshots, tracked)?;
+        }
+        if !is_settled {
+            let first = self
+                .bases
+                .partition_point(|&base| base <= tracked.states.end_offset())
+                .saturating_sub(1);
+            for (slot, &base) in self.bases.iter().enumerate().skip(first) {
+                let from = base.max(tracked.states.end_offset()).max(self.log_start);
+                if base >= end || tracked.states.end_offset() >= end {
+                    break;
+                }
+                tracked.states.set_end_offset(from);
+                if slot >= ends {
+                    self.write(snapshots, tracked)?;
+                }
+                self.scan_segment(&mut tracked.states, slot, end)?;
+            }
+        }
+        tracked.states.set_end_offset(end);
+        self.write(snapshots, tracked)
+    }
+
+    /// Goes on from the newest snapshot that can be read; others go. Without one the state is that of the log's start.
+    fn load_newest(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
         while let Some(&snapshot) = snapshots.last() {
             if let Some(entries) = self.read(snapshot) {
-                self.resume(&mut states, &entries, snapshot);
-                last_snapshot = snapshot;
-                break;
+                let expiration_ms = super::load::PRODUCER_EXPIRATION_MS;
+                tracked
+                    .states
+                    .load_snapshot(&entries, snapshot, self.now, expiration_ms);
+                tracked.last_snapshot = snapshot;
+                return Ok(());
             }
             self.remove(snapshots, snapshot)?;
         }
-        // A broker takes a snapshot where the last two segments begin, when it passes there.
-        for &base in self.bases.iter().skip(self.bases.len().saturating_sub(2)) {
-            let is_ahead = base > states.end_offset() || (begins_anew && base > last_snapshot);
-            if is_ahead && base <= log_end {
-                self.scan(&mut states, base)?;
-                states.set_end_offset(base);
-                self.write(snapshots, &states, &mut last_snapshot)?;
-            }
-        }
-        self.scan(&mut states, log_end)?;
-        states.set_end_offset(log_end);
-        self.write(snapshots, &states, &mut last_snapshot)?;
-        Ok((states, last_snapshot))
-    }
-
-    fn write(
-        &self,
-        snapshots: &mut BTreeSet<i64>,
-        states: &ProducerStates,
-        last_snapshot: &mut i64,
-    ) -> Result<()> {
-        let offset = states.end_offset();
-        if offset <= *last_snapshot {
-            return Ok(());
-        }
-        if !self.dry_run {
-            write_snapshot(self.directory, states)?;
-        }
-        snapshots.insert(offset);
-        *last_snapshot = offset;
+        tracked.states.clear(self.log_start);
+        tracked.last_snapshot = self.log_start;
         Ok(())
     }
 
-    /// Removes snapshots that stand for no segment (but the newest), and those outside the log.
-    fn drop_useless(&self, snapshots: &mut BTreeSet<i64>, log_end: i64) -> Result<()> {
+    /// Takes a snapshot, unless there is one of that offset or a later one.
+    pub(super) fn write(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
+        let offset = tracked.states.end_offset();
+        if offset <= tracked.last_snapshot {
+            return Ok(());
+        }
+        if !self.dry_run {
+            write_snapshot(self.directory, &tracked.states)?;
+        }
+        snapshots.insert(offset);
+        tracked.last_snapshot = offset;
+        Ok(())
+    }
+
+    /// Removes snapshots that stand for no segment, when a log is loaded. The newest of them stays, if it is behind the last segment's
+    /// beginning: it was taken at a clean end.
+    pub(super) fn drop_stray(&self, snapshots: &mut BTreeSet<i64>) -> Result<()> {
+        let is_base = |offset: i64| self.bases.binary_search(&offset).is_ok();
         let last_base = self.bases.last().copied();
-        let newest_other = snapshots
-            .iter()
-            .rev()
-            .find(|&offset| self.bases.binary_search(offset).is_err())
-            .copied()
+        let mut newest_first = snapshots.iter().rev().copied();
+        let kept = newest_first
+            .find(|&offset| !is_base(offset))
             .filter(|&offset| last_base.is_none_or(|base| offset > base));
-        let useless: Vec<i64> = snapshots
+        let stray: Vec<i64> = snapshots
             .iter()
             .copied()
-            .filter(|&offset| {
-                let is_base = self.bases.binary_search(&offset).is_ok();
-                let stays = is_base || newest_other == Some(offset) || !self.drop_stray;
-                !stays || offset <= self.log_start || offset > log_end
-            })
+            .filter(|&offset| !is_base(offset) && kept != Some(offset))
             .collect();
-        for offset in useless {
+        for offset in stray {
+            self.remove(snapshots, offset)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn drop_outside(&self, snapshots: &mut BTreeSet<i64>, end: i64) -> Result<()> {
+        let outside: Vec<i64> = snapshots
+            .iter()
+            .copied()
+            .filter(|&offset| offset <= self.log_start || offset > end)
+            .collect();
+        for offset in outside {
             self.remove(snapshots, offset)?;
         }
         Ok(())
@@ -159,45 +189,62 @@ impl ProducerFiles<'_> {
         read_producer_snapshot(&bytes).ok()
     }
 
-    /// Follows the batches from where the state stands to `offset`.
-    fn scan(&self, states: &mut ProducerStates, offset: i64) -> Result<()> {
-        let from = states.end_offset();
-        if from >= offset {
+    /// Follows the batches from where the state stands to `end`.
+    fn scan(&self, states: &mut ProducerStates, end: i64) -> Result<()> {
+        let from = states.end_offset().max(self.log_start);
+        if from >= end {
             return Ok(());
         }
-        let first = self
-            .bases
-            .partition_point(|&base| base <= from)
-            .saturating_sub(1);
-        for (slot, &base) in self.bases.iter().enumerate().skip(first) {
-            if base >= offset {
+        states.set_end_offset(from);
+        let first = self.bases.partition_point(|&base| base <= from);
+        for slot in first.saturating_sub(1)..self.bases.len() {
+            self.scan_segment(states, slot, end)?;
+        }
+        Ok(())
+    }
+
+    /// Follows the batches of a segment from where the state stands to `end`. As in a broker all of them together are one change: which
+    /// of a producer's batches are remembered is decided by the epochs before the first and behind the last of them.
+    fn scan_segment(&self, states: &mut ProducerStates, slot: usize, end: i64) -> Result<()> {
+        let Some(&base) = self.bases.get(slot).filter(|&&base| base < end) else {
+            return Ok(());
+        };
+        let from = states.end_offset();
+        let next = self.bases.get(slot + 1).copied();
+        let segment = rebuild::open(self.directory, base, next)?;
+        let mut walk = find::start(
+            &segment,
+            from,
+            SCAN_BYTES,
+            Vec::new(),
+            &mut Trace::default(),
+        )?;
+        let mut changes = Changes::default();
+        loop {
+            let header = match walk.step(false) {
+                Ok(Step::Batch(header)) => header,
+                Ok(Step::End(_)) => break,
+                // Damage that nobody asked to look for: what lies behind it is read by nobody either.
+                Err(error) if error.is_corruption() => break,
+                Err(error) => return Err(error),
+            };
+            if header.last_offset >= end {
                 break;
             }
-            let next = self.bases.get(slot + 1).copied();
-            let segment = rebuild::open(self.directory, base, next)?;
-            let mut walk = find::start(
-                &segment,
-                from,
-                SCAN_BYTES,
-                Vec::new(),
-                &mut Trace::default(),
-            )?;
-            loop {
-                let header = match walk.step(false) {
-                    Ok(Step::Batch(header)) => header,
-                    Ok(Step::End(_)) => break,
-                    // Damage that nobody asked to look for: what lies behind it is read by nobody either.
-                    Err(error) if error.is_corruption() => break,
-                    Err(error) => return Err(error),
-                };
-                if header.base_offset.unwrap_or(header.last_offset) >= offset {
-                    break;
-                }
-                if header.last_offset >= from && header.producer_id >= 0 {
-                    note_producer(&header, &mut walk, states, &mut Vec::new())?;
-                }
+            if header.last_offset >= from
+                && let Some(batch) = producer_batch(&header, &mut walk)?
+            {
+                states
+                    .prepare(
+                        &mut changes,
+                        &batch,
+                        Origin::Recovery,
+                        TRANSACTION_VERSION_UNKNOWN,
+                    )
+                    .map_err(|error| walk.place(error))?;
             }
         }
+        states.apply(&changes);
         Ok(())
     }
 }

@@ -1,33 +1,35 @@
 //! Reading a segment whole, cutting what is no batch, keeping what was cut, and writing the files beside it again.
 
+use super::agree;
 use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
 use super::tail;
-use crate::disk::{Access, Disk, read_whole, replace_file};
+use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
-use offsetlog_format::snapshot::write_producer_snapshot;
 use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
 pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
 
 impl Loading<'_> {
-    /// Reads the segment in `slot` whole and mends what is beside it. Where it is cut, the segments behind it are taken out.
+    /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
     pub(super) fn read_segment(
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
-        files: &[SegmentFile],
+        (files, is_whole): (&[SegmentFile], bool),
         carried: &mut Carried,
     ) -> Result<Contents> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
-        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried)?;
+        let check = |bytes| self.went_on(bytes);
+        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried, &check)?;
         self.report.segments_read += 1;
         self.report.bytes_read += contents.file_bytes;
         for oddity in contents.oddities.drain(..) {
@@ -38,9 +40,9 @@ impl Loading<'_> {
             self.cut(base, &contents, damage, &later)?;
             bases.truncate(slot + 1);
         }
-        self.write_beside(base, files, &contents)?;
-        if files.len() == tail::ALL.len() {
-            self.write_snapshot(base, bases.get(slot + 1).copied(), &contents, carried)?;
+        self.write_beside(base, (files, is_whole), &mut contents)?;
+        if is_whole {
+            self.snapshot_behind(bases, &mut carried.producers)?;
         }
         Ok(contents)
     }
@@ -51,7 +53,8 @@ impl Loading<'_> {
         for &later in later {
             had_batches = had_batches || self.holds_batches(later)?;
         }
-        if had_batches && !self.terms.cut_batches {
+        let is_unsynced = self.is_unsynced(contents.next_offset);
+        if had_batches && !self.terms.cut_batches && !is_unsynced {
             return Err(damage.error.advise(RECOVER));
         }
         let reason = reason_of(&damage.error);
@@ -73,6 +76,32 @@ impl Loading<'_> {
         });
         for &later in later {
             self.take_out(later, "it stands behind bytes that are no batch")?;
+        }
+        Ok(())
+    }
+
+    /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
+    pub(super) fn is_unsynced(&self, offset: i64) -> bool {
+        let start = &self.terms.start;
+        !start.clean && start.crashed_beyond.is_some_and(|point| offset >= point)
+    }
+
+    /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
+    /// segment did. Nothing beyond the hole was promised, since a flush covers all that comes before.
+    pub(super) fn cut_behind_hole(
+        &mut self,
+        bases: &mut Vec<i64>,
+        slot: usize,
+        end: i64,
+    ) -> Result<()> {
+        let is_hole = bases
+            .get(slot + 1)
+            .is_some_and(|&next| end < next && self.is_unsynced(next - 1));
+        if !is_hole {
+            return Ok(());
+        }
+        for base in bases.split_off(slot + 1) {
+            self.take_out(base, "bytes before it were lost, as with the power")?;
         }
         Ok(())
     }
@@ -196,7 +225,7 @@ impl Loading<'_> {
                 Some(parent) => self.directory.disk.sync_directory(parent),
                 None => Ok(()),
             })
-            .map_err(|error| Error::io("sync", path, error))
+            .map_err(|error| Error::io(SYNC, path, error))
     }
 
     fn make_cut_folder(&self) -> Result<()> {
@@ -223,106 +252,72 @@ impl Loading<'_> {
         kept
     }
 
-    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already.
+    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already. Indexes that say nothing
+    /// wrong are left alone, unless opening recovers the segment: then they are written as a broker's recovery does.
     fn write_beside(
         &mut self,
         base: i64,
-        wanted: &[SegmentFile],
-        contents: &Contents,
+        (wanted, is_whole): (&[SegmentFile], bool),
+        contents: &mut Contents,
     ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
-        let files = [
-            (SegmentFile::OffsetIndex, &contents.entries.offset),
-            (SegmentFile::TimeIndex, &contents.entries.time),
-            (SegmentFile::TransactionIndex, &contents.transactions),
-        ];
-        for (kind, bytes) in files {
-            if !wanted.contains(&kind) {
-                continue;
-            }
+        let disk = Arc::clone(&self.directory.disk);
+        for &kind in wanted {
+            let bytes = match kind {
+                SegmentFile::OffsetIndex => &mut contents.entries.offset,
+                SegmentFile::TimeIndex => &mut contents.entries.time,
+                _ => &mut contents.transactions,
+            };
             let is_there = present.contains(&kind);
             if kind == SegmentFile::TransactionIndex && bytes.is_empty() && !is_there {
                 continue;
             }
             let path = segment_path(&self.directory.path, base, kind.extension());
             let before = if is_there {
-                read_whole(self.directory.disk.as_ref(), &path, u64::from(u32::MAX)).ok()
+                read_whole(disk.as_ref(), &path, u64::from(u32::MAX)).ok()
             } else {
                 None
             };
-            if before.as_ref() == Some(bytes) {
+            if before.as_ref() == Some(&*bytes) {
                 continue;
             }
-            if !before
-                .as_ref()
-                .is_some_and(|before| is_zero_tailed(before, bytes))
-            {
-                let why = if is_there {
-                    "it did not agree with the batches"
-                } else {
-                    "it was missing"
-                };
-                self.report.rebuilt.push((path.clone(), why.to_owned()));
+            let agreed = match &before {
+                Some(before) => {
+                    let valid = contents.valid_bytes;
+                    let check = || self.check();
+                    agree::judge(self.directory, base, valid, kind, (before, bytes), &check)?
+                }
+                None => None,
+            };
+            match (agreed, before) {
+                (Some(entries), Some(mut before)) if self.terms.cut_batches || !is_whole => {
+                    let has_zeros = before.len() > entries;
+                    before.truncate(entries);
+                    *bytes = before;
+                    if !has_zeros {
+                        continue;
+                    }
+                }
+                (Some(_), _) => {}
+                (None, before) => {
+                    let why = if before.is_some() {
+                        "it did not agree with the batches"
+                    } else {
+                        "it was missing"
+                    };
+                    self.report.rebuilt.push((path.clone(), why.to_owned()));
+                }
             }
             if !self.terms.dry_run {
-                write(self.directory.disk.as_ref(), &path, bytes)?;
+                write(disk.as_ref(), &path, bytes)?;
             }
         }
         Ok(())
     }
-
-    /// The producers' state behind a segment, where a roll would have left it.
-    fn write_snapshot(
-        &mut self,
-        base: i64,
-        next: Option<i64>,
-        contents: &Contents,
-        carried: &mut Carried,
-    ) -> Result<()> {
-        let disk = self.directory.disk.as_ref();
-        // What older snapshots say of offsets inside this segment, or of a next segment that begins elsewhere, is not trusted.
-        let stale: Vec<i64> = self
-            .files
-            .snapshots
-            .range(base + 1..)
-            .copied()
-            .take_while(|&offset| next.is_none_or(|next| offset <= next))
-            .filter(|&offset| offset != contents.next_offset)
-            .collect();
-        for offset in stale {
-            self.files.snapshots.remove(&offset);
-            if !self.terms.dry_run {
-                leftovers::remove(
-                    disk,
-                    &segment_path(&self.directory.path, offset, ".snapshot"),
-                )?;
-            }
-        }
-        if contents.next_offset <= base.max(0) {
-            return Ok(());
-        }
-        let path = segment_path(&self.directory.path, contents.next_offset, ".snapshot");
-        let bytes = write_producer_snapshot(&carried.producers.to_snapshot())?;
-        let present = self.files.snapshots.contains(&contents.next_offset);
-        let same = present
-            && read_whole(disk, &path, u64::from(u32::MAX)).is_ok_and(|before| before == bytes);
-        if !same && !self.terms.dry_run {
-            write(disk, &path, &bytes)?;
-        }
-        self.files.snapshots.insert(contents.next_offset);
-        Ok(())
-    }
-}
-
-/// Whether `before` is `bytes` with zeros behind them: what a writer that was killed leaves.
-fn is_zero_tailed(before: &[u8], bytes: &[u8]) -> bool {
-    before
-        .split_at_checked(bytes.len())
-        .is_some_and(|(front, rest)| front == bytes && rest.iter().all(|&byte| byte == 0))
 }
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_file(disk, path, bytes).map_err(|error| Error::io("write", path, error))
+    replace_file(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {
@@ -332,6 +327,6 @@ fn reason_of(error: &Error) -> String {
         {
             "zeros behind the last batch".to_owned()
         }
-        _ => error.to_string(),
+        _ => error.words(),
     }
 }

@@ -5,7 +5,7 @@
 //! partition was closed cleanly and not touched since.
 
 use crate::config::LogConfig;
-use crate::disk::{Disk, LockKind, read_whole, write_whole};
+use crate::disk::{Disk, LockKind, SYNC, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
@@ -27,6 +27,9 @@ const UNCLEAN_FILE: &str = "offsetlog-unclean";
 /// In a log dir: held while one of our processes changes a file that all partitions share.
 const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 
+/// The boot id on systems that have none.
+const UNKNOWN_BOOT: u128 = 0;
+
 /// What stands on the disk about a partition's last writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Start {
@@ -37,6 +40,9 @@ pub(super) struct Start {
     /// A writer of ours ended since the machine was started without closing the log: the system's cache may show what a disk that
     /// failed does not hold.
     pub(super) same_boot: bool,
+    /// A writer of ours ended without closing the log: beyond this offset power loss may have taken any bytes, also of segments that
+    /// others follow.
+    pub(super) crashed_beyond: Option<i64>,
     /// The log start offset is the one that a writer of ours noted.
     pub(super) noted_by_us: bool,
     pub(super) recovery_point: i64,
@@ -111,14 +117,18 @@ impl Place {
             .and_then(|state| state.clean)
             .filter(|&mark| self.matches(mark))
             .map(|mark| mark.active_base);
-        let boot = state.and_then(|state| state.boot);
-        let same_boot = boot.is_some() && boot == self.disk().boot_id();
+        let crashed = state.filter(|state| state.boot.is_some());
+        let same_boot = crashed.is_some_and(|state| {
+            state.boot.filter(|&boot| boot != UNKNOWN_BOOT) == self.disk().boot_id()
+        });
+        let crashed_beyond = crashed.map(|state| state.recovery_point);
         let Some(log_dir) = &self.log_dir else {
             let state = state.unwrap_or_default();
             return Ok(Start {
                 clean: false,
                 own,
                 same_boot,
+                crashed_beyond,
                 noted_by_us: true,
                 recovery_point: state.recovery_point,
                 log_start_offset: state.log_start,
@@ -141,7 +151,9 @@ impl Place {
         Ok(Start {
             own,
             same_boot,
-            noted_by_us: false,
+            // Unless a broker had the log after us.
+            crashed_beyond: crashed_beyond.filter(|&point| point == recovery_point.unwrap_or(0)),
+            noted_by_us: state.is_some_and(|state| Some(state.log_start) == log_start),
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
             recovery_point: recovery_point.unwrap_or(0),
             log_start_offset: log_start.unwrap_or(0),
@@ -162,16 +174,35 @@ impl Place {
             return Ok(());
         }
         self.write_state(&State {
-            recovery_point,
+            // In a log dir: what stands there, to see whether a broker moves it.
+            recovery_point: self.line_of_log_dir().unwrap_or(recovery_point),
             log_start,
             clean: None,
-            boot: self.disk().boot_id(),
+            boot: Some(self.boot()),
         })?;
         if let Some(log_dir) = self.log_dir.clone() {
             self.leave_marker(&log_dir)?;
         }
         self.marked_unclean = true;
         Ok(())
+    }
+
+    fn boot(&self) -> u128 {
+        self.disk().boot_id().unwrap_or(UNKNOWN_BOOT)
+    }
+
+    /// The recovery point in the checkpoint of the log dir, 0 without one; `None` where there is no log dir.
+    fn line_of_log_dir(&self) -> Option<i64> {
+        let path = self
+            .log_dir
+            .as_ref()?
+            .join(OffsetCheckpointFile::RecoveryPoint.name());
+        let checkpoint = self.read_checkpoint(&path).unwrap_or_default();
+        Some(
+            checkpoint
+                .offset_of(&self.topic, self.partition)
+                .unwrap_or(0),
+        )
     }
 
     /// Removes the log dir's clean marker and notes that this partition is the reason.
@@ -235,7 +266,7 @@ impl Place {
         first_base: i64,
     ) -> Result<()> {
         let Some(log_dir) = &self.log_dir else {
-            let boot = self.disk().boot_id();
+            let boot = Some(self.boot());
             return self.write_state(&State { boot, ..state });
         };
         let _shared = self.share(log_dir)?;
@@ -253,7 +284,8 @@ impl Place {
         for (file, offset) in lines {
             self.set_line(&log_dir.join(file.name()), offset)?;
         }
-        Ok(())
+        let boot = Some(self.boot());
+        self.write_state(&State { boot, ..state })
     }
 
     fn set_line(&self, path: &Path, offset: Option<i64>) -> Result<()> {
@@ -327,7 +359,7 @@ impl Place {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        write_whole(self.disk(), path, bytes).map_err(|error| Error::io("write", path, error))
+        write_whole(self.disk(), path, bytes).map_err(|failed| Error::failed_call(path, failed))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -335,12 +367,14 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other,
         };
-        removed
-            .and_then(|()| {
-                path.parent()
-                    .map_or(Ok(()), |parent| self.disk().sync_directory(parent))
-            })
-            .map_err(|error| Error::io("remove", path, error))
+        removed.map_err(|error| Error::io("remove", path, error))?;
+        match path.parent() {
+            Some(parent) => self
+                .disk()
+                .sync_directory(parent)
+                .map_err(|error| Error::io(SYNC, parent, error)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -368,7 +402,7 @@ pub(super) fn read_config(directory: &Directory) -> Result<Option<LogConfig>> {
 pub(super) fn write_config(directory: &Directory, config: &LogConfig) -> Result<()> {
     let path = directory.path.join(CONFIG_FILE);
     write_whole(directory.disk.as_ref(), &path, &config.write_file())
-        .map_err(|error| Error::io("write", &path, error))
+        .map_err(|failed| Error::failed_call(&path, failed))
 }
 
 /// The partition's own log start offset, for readers; `None` where no writer of ours left one.

@@ -2,6 +2,7 @@
 //! leader epochs, producers. Nothing is written here.
 
 use super::append::parse_marker;
+use super::load_producers::Tracked;
 use crate::error::{Error, Result};
 use crate::log::producers::{Batch, Checked, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
 use crate::segment::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
@@ -10,6 +11,9 @@ use crate::segment::{Directory, OpenSegment, Segment};
 use offsetlog_format::index_entry::OFFSET_INDEX_ENTRY_BYTES;
 use offsetlog_format::{BatchHeader, EpochEntry, LeaderEpochs};
 use std::sync::Arc;
+
+/// After how many bytes the caller is asked whether to go on.
+const CHECK_BYTES: u64 = 4 << 20;
 
 /// Bytes of a segment that no batch explains.
 #[derive(Debug)]
@@ -43,8 +47,17 @@ pub(super) struct Contents {
 /// What the segments before leave to this one, and this one to the next.
 #[derive(Debug, Clone)]
 pub(super) struct Carried {
-    pub(super) producers: ProducerStates,
+    pub(super) producers: Tracked,
     pub(super) epochs: LeaderEpochs,
+}
+
+impl Carried {
+    pub(super) fn new(epochs: LeaderEpochs) -> Self {
+        Self {
+            producers: Tracked::new(),
+            epochs,
+        }
+    }
 }
 
 /// Settings that decide where index entries stand.
@@ -72,13 +85,14 @@ pub(super) fn open(
     Ok(segment.open()?.0)
 }
 
-/// Walks a segment from its start.
+/// Walks a segment from its start. `check` is told every few MiB how far it came since the last time, and may end the work.
 pub(super) fn survey(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
     rule: Rule,
     carried: &mut Carried,
+    check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<Contents> {
     let segment = open(directory, base_offset, next_base)?;
     let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, Vec::new());
@@ -99,7 +113,12 @@ pub(super) fn survey(
         damage: None,
         oddities: Vec::new(),
     };
+    let mut told = 0;
     loop {
+        if walk.position() >= told + CHECK_BYTES {
+            check(walk.position() - told)?;
+            told = walk.position();
+        }
         let header = match walk.step(true) {
             Ok(Step::Batch(header)) => header,
             Ok(Step::End(_)) => break,
@@ -128,19 +147,14 @@ pub(super) fn survey(
             contents.first_timestamp = Some(header.max_timestamp);
         }
         note_epoch(&header, carried, &mut contents.oddities);
-        if header.producer_id >= 0 {
-            note_producer(
-                &header,
-                &mut walk,
-                &mut carried.producers,
-                &mut contents.transactions,
-            )?;
-        }
+        let producers = &mut carried.producers.states;
+        note_producer(&header, &mut walk, producers, &mut contents.transactions)?;
         contents.next_offset = header.last_offset.saturating_add(1);
         contents.last_epoch = header.leader_epoch;
         contents.valid_bytes = walk.position();
-        carried.producers.set_end_offset(contents.next_offset);
+        producers.set_end_offset(contents.next_offset);
     }
+    check(contents.file_bytes.saturating_sub(told))?;
     indexing.note_time(&mut contents.entries.time)?;
     contents.max = indexing.max;
     Ok(contents)
@@ -152,10 +166,7 @@ fn is_unknown_magic(error: &Error) -> bool {
 
 /// The leader epochs as the batch headers of all segments say.
 pub(super) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
-    let mut carried = Carried {
-        producers: ProducerStates::new(),
-        epochs: LeaderEpochs::default(),
-    };
+    let mut carried = Carried::new(LeaderEpochs::default());
     for &base in bases {
         let segment = open(directory, base, None)?;
         let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
@@ -196,18 +207,13 @@ fn note_epoch(header: &BatchHeader, carried: &mut Carried, oddities: &mut Vec<St
 }
 
 /// Follows a producer's batch under the rules for replicas, and collects the transactions that it aborts.
-pub(super) fn note_producer(
+fn note_producer(
     header: &BatchHeader,
     walk: &mut Walk,
     producers: &mut ProducerStates,
     transactions: &mut Vec<u8>,
 ) -> Result<()> {
-    let marker = if header.attributes.is_control() {
-        parse_marker(walk.batch()?, header).map_err(|error| walk.place(error))?
-    } else {
-        None
-    };
-    let Some(batch) = Batch::new(header, marker) else {
+    let Some(batch) = producer_batch(header, walk)? else {
         return Ok(());
     };
     let checked = producers
@@ -219,4 +225,17 @@ pub(super) fn note_producer(
         }
     }
     Ok(())
+}
+
+/// The batch at which `walk` stands, if it has a producer.
+pub(super) fn producer_batch(header: &BatchHeader, walk: &mut Walk) -> Result<Option<Batch>> {
+    if header.producer_id < 0 {
+        return Ok(None);
+    }
+    let marker = if header.attributes.is_control() {
+        parse_marker(walk.batch()?, header).map_err(|error| walk.place(error))?
+    } else {
+        None
+    };
+    Ok(Batch::new(header, marker))
 }

@@ -4,6 +4,7 @@ use super::{WriteOptions, load};
 use crate::error::{Error, Result};
 use crate::log::{OpenOptions, open};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes that recovery took out of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,18 +61,32 @@ impl RecoveryReport {
     }
 }
 
+/// Told every few MiB how many bytes of segments were read since it was told last.
+pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// How a log is recovered.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct RecoverOptions {
     /// Segments from the one that holds this offset on are read whole; `None`: all.
     pub from_offset: Option<i64>,
     /// Only say what would be done. Takes no lock and changes nothing.
     pub dry_run: bool,
+    /// Follows the work.
+    pub progress: Option<Progress>,
+}
+
+impl std::fmt::Debug for RecoverOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecoverOptions")
+            .field("from_offset", &self.from_offset)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Makes a log that was not closed cleanly, or is damaged, one that can be appended to: reads its segments whole, cuts them at the
-/// first bytes that are no batch, with everything behind, and makes the files beside them again. What is cut is kept in the
-/// folder `offsetlog-cut` of the partition directory.
+/// first bytes that are no batch, with everything behind, and makes those files beside them again that are missing or say anything
+/// wrong. What is cut is kept in the folder `offsetlog-cut` of the partition directory.
 ///
 /// Unlike opening, which refuses that, this also cuts where whole batches stand behind the damage: a broker does so without
 /// asking.
@@ -108,6 +123,7 @@ pub fn recover(
         dry_run: recover.dry_run,
         now: (options.clock)(),
         warnings,
+        progress: recover.progress.clone(),
     };
     if recover.dry_run {
         return Ok(load::load(&directory, &config, terms, options.interrupt.as_ref())?.report);

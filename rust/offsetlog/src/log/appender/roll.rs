@@ -87,17 +87,24 @@ impl Appender {
             return Ok(());
         }
         self.remove_leftovers_of(base_offset)?;
+        self.note_gap()?;
         self.active.close()?;
-        let settings = self.settings(now);
-        let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
-        let last = std::mem::replace(&mut self.active, next);
-        self.closed.push(last.base_offset);
-        self.ends.set_active(base_offset, 0);
+        if base_offset > self.data_end {
+            self.settle_gap(base_offset)?;
+        }
         self.producers.set_end_offset(base_offset);
+        // What can fail comes first: a segment that is no longer the active one must have its job.
         let mut files = Vec::new();
         if let Some(snapshot) = self.take_snapshot(false)? {
             files.push(snapshot);
         }
+        let settings = self.settings(now);
+        let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
+        let last = std::mem::replace(&mut self.active, next);
+        self.closed.push(last.base_offset);
+        self.data_end = base_offset;
+        self.made_with.insert(last.base_offset, last.settings());
+        self.ends.set_active(base_offset, 0);
         files.extend(last.files());
         self.flusher.start(Job {
             files,
@@ -109,6 +116,31 @@ impl Appender {
             up_to: base_offset,
         });
         self.names_changed = false;
+        Ok(())
+    }
+
+    /// A segment that does not begin where the one before ends: that one is made durable first, and the recovery point says so
+    /// before anything behind the gap is promised, or the gap would look like bytes that were lost with the power.
+    fn settle_gap(&mut self, base_offset: i64) -> Result<()> {
+        self.flusher.wait();
+        self.flusher.check(&self.directory.path)?;
+        let mut job = self.commit_job()?;
+        job.files = self.active.files();
+        let settled = job.run();
+        if let Err(error) = &settled {
+            self.poison(error);
+        }
+        self.gap = Some(base_offset);
+        settled
+    }
+
+    /// Writes down that all before the newest gap is durable.
+    pub(super) fn note_gap(&mut self) -> Result<()> {
+        if let Some(base_offset) = self.gap.filter(|&base| base <= self.log_end()) {
+            self.ends.raise_recovery_point(base_offset);
+            self.save_point()?;
+            self.gap = None;
+        }
         Ok(())
     }
 

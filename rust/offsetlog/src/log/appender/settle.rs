@@ -7,11 +7,12 @@
 
 use super::load::Loading;
 use super::rebuild;
-use crate::disk::{Access, DiskFile, UNCACHED_ALIGNMENT};
+use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT};
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::segment_path;
 use crate::segment::walk::SCAN_BYTES;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are compared at once.
@@ -21,30 +22,42 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(super) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
     for (slot, &base) in bases.iter().enumerate() {
         loading.check()?;
-        let path = segment_path(&loading.directory.path, base, ".log");
-        let disk = loading.directory.disk.as_ref();
-        let file = disk
-            .open(&path, Access::Write)
-            .map_err(|error| Error::io("open", &path, error))?;
-        // What no process was told of yet fails here.
-        file.sync_data()
-            .map_err(|error| Error::io("sync", &path, error))?;
-        let opened = disk
-            .open_uncached(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
-        let Some(uncached) = opened else { continue };
         let from = if slot == 0 {
             position_of(loading, base)
         } else {
             0
         };
-        if let Some(position) = first_difference(&path, &*file, &*uncached, from)? {
-            write_anew(loading, &path, &*file)?;
-            let reason = format!(
-                "from position {position} on the disk did not hold what the system's cache shows, as after a failed sync: written anew"
-            );
-            loading.report.rebuilt.push((path, reason));
+        settle_file(loading, base, ".log", from)?;
+        // An index that is found to be sound stays, and would be believed once the log is closed.
+        for suffix in [".index", ".timeindex", ".txnindex"] {
+            settle_file(loading, base, suffix, 0)?;
         }
+    }
+    Ok(())
+}
+
+fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) -> Result<()> {
+    let path = segment_path(&loading.directory.path, base, suffix);
+    let disk = loading.directory.disk.as_ref();
+    let file = match disk.open(&path, Access::Write) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| Error::io("open", &path, error))?,
+    };
+    // What no process was told of yet fails here.
+    file.sync_data()
+        .map_err(|error| Error::io(SYNC, &path, error))?;
+    let uncached = disk
+        .open_uncached(&path)
+        .map_err(|error| Error::io("open", &path, error))?;
+    let Some(uncached) = uncached else {
+        return Ok(());
+    };
+    if let Some(position) = first_difference(&path, &*file, &*uncached, from)? {
+        write_anew(loading, &path, &*file)?;
+        let reason = format!(
+            "from position {position} on the disk did not hold what the system's cache shows, as after a failed sync: written anew"
+        );
+        loading.report.rebuilt.push((path, reason));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
-use super::load_producers::ProducerFiles;
+use super::load_producers::{ProducerFiles, Tracked, follow_log_start};
 use super::place::State;
 use super::rebuild::{self, Carried, Rule};
 use super::{Appender, companions, tail};
@@ -18,6 +18,7 @@ use offsetlog_format::index_entry::{
     TimeIndexEntry, offset_entry_count, time_entry_count,
 };
 use offsetlog_format::{AbortedTransaction, LeaderEpochs};
+use std::io;
 
 impl Appender {
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -46,6 +47,9 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
+        // Those that are due would have gone before; what is read again now stays until the next time.
+        self.expire_producers(self.now());
+        self.lower_recovery_point(offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -58,9 +62,11 @@ impl Appender {
         self.unsynced = true;
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
+            self.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.closed.split_off(kept);
             later.push(self.active.base_offset);
-            for base in later {
+            // The newest first: what a crash leaves is a log that ends earlier, never one with a hole.
+            for base in later.into_iter().rev() {
                 self.doom_segment(base, now)?;
             }
             let base = self.closed.pop().unwrap_or(offset);
@@ -70,8 +76,6 @@ impl Appender {
         }
         let log_start = self.ends.log_start().min(offset);
         self.ends.set_log_start(log_start);
-        self.ends
-            .set_recovery_point(self.ends.recovery_point().min(offset));
         let before = self.epochs.clone();
         self.epochs.truncate_from_end(offset);
         if self.epochs != before {
@@ -79,14 +83,21 @@ impl Appender {
         }
         self.rebuild_producers(offset, now)?;
         self.publish(offset);
+        self.sync_truncation()?;
         self.save_point()
     }
 
     /// Cuts a segment and makes it the active one.
     fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
+        // As in a broker a segment keeps what it was made with, also when the log's settings have changed since.
+        let mut settings = if base == self.active.base_offset {
+            self.active.settings()
+        } else {
+            self.made_with.remove(&base).unwrap_or(self.opened_with)
+        };
         let rule = Rule {
-            index_bytes: self.config.segment_index_bytes(),
-            index_interval: self.config.index_interval_bytes(),
+            index_bytes: settings.index_bytes,
+            index_interval: settings.index_interval,
         };
         let path = segment_path(&self.directory.path, base, ".log");
         let segment = rebuild::open(&self.directory, base, None)?;
@@ -113,23 +124,25 @@ impl Appender {
         drop(segment);
         self.cut_file(base, ".log", position.min(written))?;
         self.cut_entries(base, offset)?;
-        let contents = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
-            tail.contents
+        let tail = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
+            tail
         } else {
-            let mut carried = Carried {
-                producers: ProducerStates::new(),
-                epochs: LeaderEpochs::default(),
-            };
-            let contents = rebuild::survey(&self.directory, base, None, rule, &mut carried)?;
+            let mut carried = Carried::new(LeaderEpochs::default());
+            let contents =
+                rebuild::survey(&self.directory, base, None, rule, &mut carried, &|_| Ok(()))?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
             }
             self.write_entries(base, ".index", &contents.entries.offset)?;
             self.write_entries(base, ".timeindex", &contents.entries.time)?;
-            tail::of_contents(&contents, base).contents
+            tail::of_contents(&contents, base)
         };
+        let contents = tail.contents;
+        self.data_end = tail.next_offset;
         debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
-        let settings = self.settings(now);
+        if contents.size == 0 {
+            settings.created = now;
+        }
         self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
         self.active.touch()
     }
@@ -146,55 +159,51 @@ impl Appender {
     fn write_entries(&self, base: i64, suffix: &str, bytes: &[u8]) -> Result<()> {
         let path = segment_path(&self.directory.path, base, suffix);
         replace_file(self.directory.disk.as_ref(), &path, bytes)
-            .map_err(|error| Error::io("write", &path, error))
+            .map_err(|failed| Error::failed_call(&path, failed))
     }
 
     /// Drops the index entries from `offset` on.
     fn cut_entries(&self, base: i64, offset: i64) -> Result<()> {
-        let read = |suffix: &str| {
-            let path = segment_path(&self.directory.path, base, suffix);
-            read_whole(self.directory.disk.as_ref(), &path, 1 << 31).ok()
+        self.cut_index(base, ".index", |bytes| {
+            let kept = (0..offset_entry_count(bytes)).take_while(|&slot| {
+                OffsetIndexEntry::read(bytes, slot, base).is_ok_and(|entry| entry.offset < offset)
+            });
+            kept.count() * OFFSET_INDEX_ENTRY_BYTES
+        })?;
+        self.cut_index(base, ".timeindex", |bytes| {
+            let kept = (0..time_entry_count(bytes)).take_while(|&slot| {
+                TimeIndexEntry::read(bytes, slot, base).is_ok_and(|entry| entry.offset < offset)
+            });
+            kept.count() * TIME_INDEX_ENTRY_BYTES
+        })?;
+        self.cut_index(base, ".txnindex", |bytes| {
+            let kept = (0..bytes.len() / ABORTED_TRANSACTION_BYTES).take_while(|&slot| {
+                AbortedTransaction::read(bytes, slot).is_ok_and(|entry| entry.last_offset < offset)
+            });
+            kept.count() * ABORTED_TRANSACTION_BYTES
+        })
+    }
+
+    /// Keeps the front of an index, as long as `kept` says of its bytes.
+    fn cut_index(&self, base: i64, suffix: &str, kept: impl FnOnce(&[u8]) -> usize) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, suffix);
+        let disk = self.directory.disk.as_ref();
+        let Ok(mut bytes) = read_whole(disk, &path, 1 << 31) else {
+            return Ok(());
         };
-        if let Some(bytes) = read(".index") {
-            let kept = (0..offset_entry_count(&bytes))
-                .take_while(|&slot| {
-                    OffsetIndexEntry::read(&bytes, slot, base)
-                        .is_ok_and(|entry| entry.offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".index",
-                front(&bytes, kept * OFFSET_INDEX_ENTRY_BYTES),
-            )?;
+        let kept = kept(&bytes);
+        let replaced = replace_file(disk, &path, front(&bytes, kept));
+        match replaced {
+            Err((_, error)) if is_out_of_room(&error) && suffix != ".txnindex" => {
+                // Zeros in place need no room; shortening a file that a reader has mapped would end that reader.
+                let rest = bytes.get_mut(kept..).unwrap_or_default();
+                rest.fill(0);
+                disk.open(&path, Access::Write)
+                    .and_then(|file| file.write_at(rest, kept as u64))
+                    .map_err(|error| Error::io("write", &path, error))
+            }
+            other => other.map_err(|failed| Error::failed_call(&path, failed)),
         }
-        if let Some(bytes) = read(".timeindex") {
-            let kept = (0..time_entry_count(&bytes))
-                .take_while(|&slot| {
-                    TimeIndexEntry::read(&bytes, slot, base)
-                        .is_ok_and(|entry| entry.offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".timeindex",
-                front(&bytes, kept * TIME_INDEX_ENTRY_BYTES),
-            )?;
-        }
-        if let Some(bytes) = read(".txnindex") {
-            let kept = (0..bytes.len() / ABORTED_TRANSACTION_BYTES)
-                .take_while(|&slot| {
-                    AbortedTransaction::read(&bytes, slot)
-                        .is_ok_and(|entry| entry.last_offset < offset)
-                })
-                .count();
-            self.write_entries(
-                base,
-                ".txnindex",
-                front(&bytes, kept * ABORTED_TRANSACTION_BYTES),
-            )?;
-        }
-        Ok(())
     }
 
     fn rebuild_producers(&mut self, log_end: i64, now: i64) -> Result<()> {
@@ -206,11 +215,16 @@ impl Appender {
             log_start: self.ends.log_start(),
             now,
             dry_run: false,
-            drop_stray: false,
             clean: false,
         };
-        (self.producers, self.last_snapshot) = files.rebuild(&mut self.snapshots, log_end)?;
-        Ok(())
+        let mut tracked = Tracked {
+            states: std::mem::replace(&mut self.producers, ProducerStates::new()),
+            last_snapshot: self.last_snapshot,
+        };
+        let rebuilt = files.rebuild(&mut self.snapshots, &mut tracked, log_end);
+        self.producers = tracked.states;
+        self.last_snapshot = tracked.last_snapshot;
+        rebuilt
     }
 
     /// Takes all records away and goes on at `offset`, as a follower does whose leader has nothing older.
@@ -235,6 +249,7 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
+        self.lower_recovery_point(offset)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.poison(error);
@@ -248,7 +263,8 @@ impl Appender {
         self.names_changed = true;
         let mut bases = std::mem::take(&mut self.closed);
         bases.push(self.active.base_offset);
-        for base in bases {
+        self.made_with.clear();
+        for base in bases.into_iter().rev() {
             self.doom_segment(base, now)?;
         }
         let disk = self.directory.disk.as_ref();
@@ -264,10 +280,10 @@ impl Appender {
         self.producers.clear(offset);
         self.last_snapshot = log_start;
         self.take_snapshot(true)?;
+        self.data_end = offset;
         self.ends.set_log_start(log_start);
-        self.ends
-            .set_recovery_point(self.ends.recovery_point().min(offset));
         self.publish(offset);
+        self.sync_truncation()?;
         self.save_point()
     }
 
@@ -287,29 +303,79 @@ impl Appender {
             return Ok(false);
         }
         self.mark_unclean()?;
+        if offset > self.ends.recovery_point() {
+            // The recovery point moves as in a broker, so what it passes has to be on the disk.
+            self.flusher.wait();
+            self.flusher.check(&self.directory.path)?;
+            let mut job = self.commit_job()?;
+            job.up_to = offset;
+            job.run()?;
+        }
+        let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
+        // Before the epochs: those that reach below the start do not hurt, those that are missing above it would.
+        if let Err(error) = self.save_point() {
+            self.ends.set_log_start(log_start);
+            self.ends.set_recovery_point(recovery_point);
+            return Err(error);
+        }
         let before = self.epochs.clone();
         self.epochs.truncate_from_start(offset);
         if self.epochs != before {
             self.write_epochs()?;
         }
-        self.producers.complete_until(offset);
-        if self.producers.end_offset() < offset {
-            self.producers.set_end_offset(offset);
-        }
-        self.last_snapshot = self.snapshots.last().copied().unwrap_or(offset);
+        self.last_snapshot = follow_log_start(&mut self.producers, &self.snapshots, offset);
         self.publish(self.log_end());
-        self.save_point()?;
         Ok(true)
+    }
+
+    /// Before the first change: whoever opens the log after a crash reads all that is being changed.
+    fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
+        self.gap = self.gap.filter(|&base| base <= offset);
+        if self.ends.recovery_point() <= offset.min(self.active.base_offset) {
+            return Ok(());
+        }
+        // Where in its segment the cut will be is not known yet.
+        let slot = self.closed.partition_point(|&base| base <= offset);
+        let base = if self.active.base_offset <= offset {
+            self.active.base_offset
+        } else {
+            let before = slot.checked_sub(1).and_then(|slot| self.closed.get(slot));
+            before.copied().unwrap_or(0)
+        };
+        self.save_point_at(self.ends.recovery_point().min(base))?;
+        self.ends
+            .set_recovery_point(self.ends.recovery_point().min(offset));
+        Ok(())
+    }
+
+    /// Makes a truncation durable: what was cut must not come back under what is appended next.
+    fn sync_truncation(&mut self) -> Result<()> {
+        let mut job = self.commit_job()?;
+        job.names = true;
+        job.up_to = self.ends.recovery_point();
+        job.run()
     }
 
     /// Writes recovery point and log start offset down.
     pub(super) fn save_point(&self) -> Result<()> {
-        let state = State::new(self.ends.recovery_point(), self.ends.log_start());
+        self.save_point_at(self.ends.recovery_point())
+    }
+
+    fn save_point_at(&self, recovery_point: i64) -> Result<()> {
+        // After a truncation inside a batch the log ends above its last record until it is opened again.
+        let state = State::new(recovery_point.min(self.data_end), self.ends.log_start());
         self.place
             .checkpoint(state, self.high_watermark(), self.first_base())
     }
+}
+
+fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn front(bytes: &[u8], count: usize) -> &[u8] {

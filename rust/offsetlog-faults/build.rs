@@ -1,0 +1,25 @@
+//! Makes a copy of the engine's `Ends` whose locks and atomics are loom's, so that the very code can be run in all interleavings.
+
+use std::path::PathBuf;
+
+fn main() {
+    let source = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
+        .join("../offsetlog/src/segment/ends.rs");
+    println!("cargo::rerun-if-changed={}", source.display());
+    let text = std::fs::read_to_string(&source).expect("the engine's source");
+    let text = text
+        .replace("use std::sync::atomic::", "use loom::sync::atomic::")
+        .replace(
+            "use std::sync::{Mutex, PoisonError};",
+            "use loom::sync::Mutex;\nuse std::sync::PoisonError;",
+        )
+        // Inner documentation cannot be included.
+        .replace("//! ", "// ");
+    assert!(
+        !text.contains("std::sync::atomic"),
+        "{} uses what loom does not see",
+        source.display()
+    );
+    let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo")).join("ends.rs");
+    std::fs::write(target, text).expect("the copy is written");
+}

@@ -1,0 +1,305 @@
+//! A disk in front of another one that fails, shortens or ends chosen calls.
+
+use crate::sim::SimDisk;
+use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Kinds of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named like the calls")]
+pub enum Call {
+    List,
+    Open,
+    Create,
+    Stat,
+    CreateDirectory,
+    Rename,
+    Unlink,
+    SyncDirectory,
+    Lock,
+    Read,
+    Write,
+    SetLen,
+    Sync,
+}
+
+impl Call {
+    /// Whether it changes something.
+    #[must_use]
+    pub const fn is_change(self) -> bool {
+        !matches!(self, Self::List | Self::Open | Self::Stat | Self::Read)
+    }
+}
+
+/// How long calls fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// One call.
+    Once,
+    /// That call and all of its kinds that follow.
+    FromThenOn,
+    /// That call and all others that follow: the process is dead, or as good as.
+    Killed,
+}
+
+/// Which calls fail, and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The kinds that count, and fail, by what they are done to.
+    pub kinds: fn(Call, &str) -> bool,
+    /// The first one that fails, counted from 1; 0 for none.
+    pub nth: u64,
+    /// How long.
+    pub lasting: Lasting,
+    /// Linux's number of the error.
+    pub error: i32,
+    /// Whether a write that fails has written its first half, as a full disk does.
+    pub half: bool,
+}
+
+/// A disk that fails. Clones are the same disk.
+#[derive(Debug, Clone)]
+pub struct FaultDisk(Arc<Faults>);
+
+#[derive(Debug)]
+struct Faults {
+    inner: Arc<dyn Disk>,
+    sim: Option<SimDisk>,
+    plan: Mutex<Plan>,
+    seen: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Plan {
+    /// Nothing fails.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            kinds: |_, _| true,
+            nth: 0,
+            lasting: Lasting::Once,
+            error: 5,
+            half: false,
+        }
+    }
+}
+
+impl FaultDisk {
+    /// In front of any disk.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Disk>, plan: Plan) -> Self {
+        Self::build(inner, None, plan)
+    }
+
+    /// In front of a simulated disk, where a sync that fails loses what it should have synced.
+    #[must_use]
+    pub fn over(sim: &SimDisk, plan: Plan) -> Self {
+        Self::build(Arc::new(sim.clone()), Some(sim.clone()), plan)
+    }
+
+    fn build(inner: Arc<dyn Disk>, sim: Option<SimDisk>, plan: Plan) -> Self {
+        Self(Arc::new(Faults {
+            inner,
+            sim,
+            plan: Mutex::new(plan),
+            seen: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// Another plan; counting begins anew.
+    pub fn set(&self, plan: Plan) {
+        *self.0.plan() = plan;
+        self.0.seen.store(0, Ordering::SeqCst);
+    }
+
+    /// Calls of the plan's kinds so far.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.0.seen.load(Ordering::SeqCst)
+    }
+
+    /// Calls that failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.0.failed.load(Ordering::SeqCst)
+    }
+
+    fn pass<T>(
+        &self,
+        call: Call,
+        path: &Path,
+        run: impl FnOnce(&dyn Disk) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.0.fault(call, path.to_str().unwrap_or_default()) {
+            Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
+            None => run(self.0.inner.as_ref()),
+        }
+    }
+}
+
+impl Faults {
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plan, if this call fails.
+    fn fault(&self, call: Call, path: &str) -> Option<Plan> {
+        let plan = self.plan().clone();
+        let counts = (plan.kinds)(call, path);
+        let number = if counts {
+            self.seen.fetch_add(1, Ordering::SeqCst) + 1
+        } else {
+            self.seen.load(Ordering::SeqCst)
+        };
+        let fails = plan.nth > 0
+            && match plan.lasting {
+                Lasting::Once => counts && number == plan.nth,
+                Lasting::FromThenOn => counts && number >= plan.nth,
+                Lasting::Killed => number >= plan.nth,
+            };
+        if fails {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        }
+        fails.then_some(plan)
+    }
+}
+
+impl Disk for FaultDisk {
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        self.pass(Call::List, directory, |disk| disk.list(directory))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let makes = match access {
+            Access::Read | Access::Write => false,
+            Access::Create | Access::Replace => true,
+            Access::WriteOrCreate => self.0.inner.stat(path).is_err(),
+        };
+        let call = if makes { Call::Create } else { Call::Open };
+        let inner = self.pass(call, path, |disk| disk.open(path, access))?;
+        Ok(Arc::new(FaultFile {
+            inner,
+            path: path.to_str().unwrap_or_default().to_owned(),
+            faults: Arc::clone(&self.0),
+        }))
+    }
+
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        let inner = self.pass(Call::Open, path, |disk| disk.open_uncached(path))?;
+        Ok(inner.map(|inner| -> Arc<dyn DiskFile> {
+            Arc::new(FaultFile {
+                inner,
+                path: path.to_str().unwrap_or_default().to_owned(),
+                faults: Arc::clone(&self.0),
+            })
+        }))
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        self.0.inner.boot_id()
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        self.pass(Call::Stat, path, |disk| disk.stat(path))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::CreateDirectory, path, |disk| {
+            disk.create_directory(path)
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(Call::Rename, to, |disk| disk.rename(from, to))
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::Unlink, path, |disk| disk.unlink(path))
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::SyncDirectory, path, |disk| disk.sync_directory(path))
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
+        self.pass(Call::Lock, path, |disk| disk.lock(path, kind))
+    }
+
+    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
+        self.0.inner.lock_holder(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn DiskFile>,
+    path: String,
+    faults: Arc<Faults>,
+}
+
+impl FaultFile {
+    fn pass<T>(
+        &self,
+        call: Call,
+        run: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.faults.fault(call, &self.path) {
+            Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
+            None => run(self.inner.as_ref()),
+        }
+    }
+
+    fn sync(&self, run: impl FnOnce(&dyn DiskFile) -> io::Result<()>) -> io::Result<()> {
+        self.pass(Call::Sync, run).inspect_err(|_| {
+            if let (Some(sim), Ok(stat)) = (&self.faults.sim, self.inner.stat()) {
+                sim.fail_sync(stat);
+            }
+        })
+    }
+}
+
+impl DiskFile for FaultFile {
+    fn stat(&self) -> io::Result<FileStat> {
+        self.pass(Call::Stat, |file| file.stat())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.pass(Call::Read, |file| file.read_at(buffer, position))
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        match self.faults.fault(Call::Write, &self.path) {
+            Some(plan) => {
+                if plan.half {
+                    self.inner.write_at(&bytes[..bytes.len() / 2], position)?;
+                }
+                Err(io::Error::from_raw_os_error(plan.error))
+            }
+            None => self.inner.write_at(bytes, position),
+        }
+    }
+
+    fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {
+        self.write_at(&parts.concat(), position)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.pass(Call::SetLen, |file| file.set_len(size))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync(|file| file.sync_data())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync(|file| file.sync_all())
+    }
+
+    fn map(&self, size: u64) -> Option<Map> {
+        self.inner.map(size)
+    }
+}

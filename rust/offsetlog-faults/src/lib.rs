@@ -1,0 +1,34 @@
+//! What the engine's promises are tested with: a simulated disk that can lose power, a disk that fails, scripts, a model of what
+//! must be there afterwards, and the checks.
+//!
+//! * [`SimDisk`] keeps for every file and every name what is on the disk and what the system only has in memory, records each
+//!   change, and makes the states that a loss of power may leave.
+//! * [`FaultDisk`] stands in front of any disk and fails, shortens or ends the chosen calls.
+//! * [`Script`] is a short life of a log; [`Model`] is told what happens and knows which logs may be found afterwards.
+//! * [`check`] opens what a crash left and compares.
+//!
+//! Nothing of the engine is used to decide what is right: batches are encoded and files are walked by code of this crate.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test tool: a panic is a failed test"
+)]
+
+pub mod batch;
+pub mod check;
+pub mod crash;
+pub mod fault;
+pub mod files;
+pub mod model;
+pub mod report;
+pub mod run;
+pub mod script;
+pub mod sim;
+
+pub use fault::FaultDisk;
+pub use model::Model;
+pub use report::Row;
+pub use script::Script;
+pub use sim::SimDisk;

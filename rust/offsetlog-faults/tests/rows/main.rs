@@ -1,0 +1,14 @@
+//! Rows of the table of promises over disks in memory, a file each. One binary: linking takes longer than some rows.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod row_01_power_loss;
+mod row_02_exhaustive;
+mod row_03_crash_in_recovery;
+mod row_08_errors;
+mod row_09_failed_sync;
+mod row_14_races;

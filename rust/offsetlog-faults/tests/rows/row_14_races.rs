@@ -1,0 +1,195 @@
+//! Row 14: a writer and readers in one process.
+//!
+//! Two parts. The engine's own `Ends`, compiled with loom's locks and atomics, in every interleaving of one writer that publishes
+//! and rolls as the appender does and two readers. And the whole log over a simulated disk whose calls let other threads go first
+//! at places that differ with the seed: many schedules, not all.
+
+use offsetlog::{AppendOptions, BatchBuilder, Log, WriteOptions};
+use offsetlog_faults::check::read;
+use offsetlog_faults::report::{Failures, Row, scaled};
+use offsetlog_faults::run::{PARTITION, clock, config, fresh, options};
+use offsetlog_faults::script::Script;
+use offsetlog_faults::sim::SimDisk;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+#[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
+mod ends {
+    include!(concat!(env!("OUT_DIR"), "/ends.rs"));
+}
+
+/// Bytes and records of each batch in the model.
+const BYTES: u64 = 100;
+
+/// What the appender does around a batch and a roll, in its order: bytes first, then what readers see.
+fn write(ends: &ends::Ends, written: &loom::sync::atomic::AtomicU64) {
+    use loom::sync::atomic::Ordering;
+    // A batch at offset 0.
+    written.store(BYTES, Ordering::Release);
+    ends.set_log_end(1);
+    ends.set_last_stable(1);
+    ends.set_active(0, BYTES);
+    // A roll: the segment of offset 1 is empty; its predecessor is whole.
+    ends.set_active(1, 0);
+    ends.raise_recovery_point(1);
+}
+
+fn look(ends: &ends::Ends, written: &loom::sync::atomic::AtomicU64) {
+    use loom::sync::atomic::Ordering;
+    let recovery_point = ends.recovery_point();
+    let first = ends.log_end();
+    let visible = ends.written(0);
+    let on_disk = written.load(Ordering::Acquire);
+    assert!(recovery_point <= ends.log_end(), "durable beyond the end");
+    assert!(ends.log_end() >= first, "the end went back");
+    if let Some(visible) = visible {
+        assert!(
+            visible <= on_disk,
+            "readers are shown bytes that were not written"
+        );
+    }
+    if first == 1 {
+        assert!(on_disk == BYTES, "an end was published before its bytes");
+    }
+}
+
+#[test]
+fn what_is_published_is_written() {
+    let mut row = Row::begin(
+        14,
+        "loom",
+        "races in one process: loom",
+        "interleavings",
+        1_000,
+    );
+    let count = Arc::new(AtomicI64::new(0));
+    let counted = Arc::clone(&count);
+    loom::model(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let ends = loom::sync::Arc::new(ends::Ends::default());
+        let written = loom::sync::Arc::new(loom::sync::atomic::AtomicU64::new(0));
+        let readers = [(); 2].map(|()| {
+            let (ends, written) = (ends.clone(), written.clone());
+            loom::thread::spawn(move || look(&ends, &written))
+        });
+        write(&ends, &written);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+    row.count(count.load(Ordering::Relaxed) as usize);
+    row.end(&"all of them");
+}
+
+/// What a reader may find: whole batches in order, up to an end that never goes back, and everything below the end it was told.
+fn watch(log: &Log, done: &AtomicBool) -> Result<(), String> {
+    let mut last_end = 0;
+    loop {
+        let is_last = done.load(Ordering::SeqCst);
+        let end = log.log_end_offset().map_err(|error| error.to_string())?;
+        if end < last_end {
+            return Err(format!("the end went back from {last_end} to {end}"));
+        }
+        last_end = end;
+        if end > 0 {
+            match log.get(end - 1) {
+                Ok(Some(_)) => {}
+                other => {
+                    return Err(format!(
+                        "offset {} below the published end: {other:?}",
+                        end - 1
+                    ));
+                }
+            }
+        }
+        let (found, error) = read(log);
+        if let Some(error) = error {
+            return Err(format!("reading: {error}"));
+        }
+        let mut next = 0;
+        for batch in &found {
+            if batch.base != next {
+                return Err(format!("{batch:?} where {next} should be"));
+            }
+            next = batch.last + 1;
+        }
+        if next < end {
+            return Err(format!(
+                "the end {end} was told, {next} is where reading ended"
+            ));
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+fn schedule(seed: u64) -> Result<(), String> {
+    let script: Script =
+        "strict=false stale=false log_dir=false segment=600 index=24 interval=0 preallocate=false late=false:"
+            .parse()?;
+    let disk = SimDisk::new(fresh(&script));
+    let write = WriteOptions {
+        config: Some(config(&script)),
+        ..WriteOptions::default()
+    };
+    let log = Log::open_for_append(
+        PARTITION,
+        &options(Arc::new(disk.clone()), &clock()),
+        &write,
+    )
+    .map_err(|error| error.to_string())?;
+    disk.shake(seed);
+    let done = AtomicBool::new(false);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let outcome = std::thread::scope(|scope| {
+        let readers = [(); 2].map(|()| scope.spawn(|| watch(&log, &done)));
+        let mut appended = Ok(());
+        for number in 0..6_u8 {
+            let mut batch = BatchBuilder::default();
+            for _ in 0..=rng.u8(0..3) {
+                let value = vec![number; rng.usize(0..250)];
+                batch
+                    .push(1_700_000_100_000, None, Some(&value), &[])
+                    .expect("a record");
+            }
+            let append = AppendOptions {
+                flush: rng.u8(0..3) == 0,
+                ..AppendOptions::default()
+            };
+            appended = appended.and_then(|()| log.append(&mut batch, &append).map(drop));
+            if rng.u8(0..4) == 0 {
+                appended = appended.and_then(|()| log.roll().map(drop));
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+        let watched = readers.map(|reader| reader.join().expect("a reader"));
+        appended.map_err(|error| error.to_string())?;
+        watched.into_iter().collect::<Result<(), String>>()
+    });
+    disk.shake(0);
+    log.close().map_err(|error| error.to_string())?;
+    outcome
+}
+
+#[test]
+fn readers_see_whole_acknowledged_batches() {
+    let mut row = Row::begin(
+        14,
+        "schedules",
+        "races in one process",
+        "interleavings",
+        scaled(3_000),
+    );
+    let mut failures = Failures::default();
+    let mut seeds = fastrand::Rng::with_seed(row.seed);
+    while row.goes_on() {
+        let seed = seeds.u64(..);
+        if let Err(error) = schedule(seed) {
+            failures.note(row.seed, &seed, &error);
+        }
+        row.count(1);
+    }
+    failures.end("row-14");
+    row.end(&"schedules drawn at random, by real threads");
+}

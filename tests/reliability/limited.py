@@ -1,0 +1,201 @@
+"""What a process does under a limit: ``python limited.py NAME DIRECTORY [CGROUP]``. Says what happened in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from promises import History, check_again
+from telling import SMALL, Telling
+
+from offsetlog import Log
+from offsetlog.errors import LimitExceededError
+
+MIB = 1 << 20
+
+
+def limit(what: int, amount: int) -> None:
+    """Set a limit of this process."""
+    resource.setrlimit(what, (amount, resource.getrlimit(what)[1]))
+
+
+def open_files() -> int:
+    """How many descriptors this process has."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # without an object for each
+
+
+def many_segments(directory: Path) -> str:
+    """A log of 200 segments, 64 descriptors: written and read."""
+    limit(resource.RLIMIT_NOFILE, 64)
+    history = History()
+    telling = Telling(directory, 1, history.feed)
+    answer = "works"
+    for _ in range(200):
+        telling.append()
+        try:
+            telling.roll()
+        except OSError as error:
+            # Rolled segments that wait for their sync hold descriptors, too.
+            assert error.errno == errno.EMFILE  # noqa: PT017
+            answer = "OSError"
+            telling.flush()
+            telling.roll()
+    read = sum(1 for _ in telling.log.scan())
+    assert read == telling.log.log_end_offset
+    with Log.open(str(directory)) as reader:
+        assert sum(1 for _ in reader.scan()) == read
+        assert all(reader.get(offset) is not None for offset in range(read))
+    telling.close()
+    check_again(directory, history)
+    return answer
+
+
+def many_logs(directory: Path) -> str:
+    """More logs than descriptors: the one too many is refused, the others go on."""
+    before = open_files()
+    limit(resource.RLIMIT_NOFILE, 64)
+    open_now: list[tuple[Telling, History]] = []
+    refused = None
+    while refused is None:
+        history = History()
+        try:
+            telling = Telling(directory.with_name(f"topic{len(open_now)}-0"), 1, history.feed)
+            open_now.append((telling, history))
+            telling.append()
+        except OSError as error:
+            refused = error
+    assert refused.errno == errno.EMFILE
+    for number, (telling, history) in enumerate(open_now[:-1]):
+        if number % 2 == 0:
+            telling.close()
+            check_again(directory.with_name(f"topic{number}-0"), history)
+    for telling, _ in open_now[1:-1:2]:
+        telling.append(flush=True)
+        telling.close()
+    open_now[-1][0].log.close()
+    assert open_files() <= before, "descriptors were left open"
+    return "OSError"
+
+
+def roll_without_descriptors(directory: Path) -> str:
+    """No descriptor is left for a new segment: the append that wants it is refused, and goes on when there is one."""
+    history = History()
+    telling = Telling(directory, 1, history.feed)
+    telling.append()
+    free = open_files()
+    # Not one more than there are.
+    limit(resource.RLIMIT_NOFILE, free - 1)
+    refused = False
+    try:
+        for _ in range(100):
+            telling.append()
+    except OSError as error:
+        refused = error.errno == errno.EMFILE
+    assert refused, "a roll needs descriptors, and there were none"
+    history.pending = None
+    limit(resource.RLIMIT_NOFILE, 64)
+    for _ in range(100):
+        telling.append()
+    telling.close()
+    check_again(directory, history)
+    return "OSError"
+
+
+def small_files(directory: Path) -> str:
+    """No file may pass 1 MiB and segments are larger: the append is refused, and goes on in a new segment."""
+    limit(resource.RLIMIT_FSIZE, MIB)
+    history = History()
+    telling = Telling(directory, 1, history.feed, {**SMALL, "internal.segment.bytes": 64 * MIB, "segment.index.bytes": 100_000})
+    refused = None
+    while refused is None:
+        try:
+            telling.append()
+        except OSError as error:
+            refused = error
+    assert refused.errno == errno.EFBIG
+    assert (directory / f"{0:020}.log").stat().st_size <= MIB
+    history.pending = None
+    telling.roll()
+    for _ in range(50):
+        telling.append()
+    telling.flush()
+    telling.close()
+    check_again(directory, history)
+    return "OSError"
+
+
+def memory_bomb(directory: Path) -> str:
+    """A batch of a few kB that unpacks to 1 GiB, in 600 MiB of addresses."""
+    with Log.open(str(directory), "a", {"max.message.bytes": 1 << 30}) as log:
+        log.append_records([bytes(200 * MIB)], compression="zstd")
+        log.append(b"after")
+    limit(resource.RLIMIT_AS, 600 * MIB)
+    try:
+        with Log.open(str(directory), max_decompressed_bytes=1 << 30) as log:
+            held = [bytes(100 * MIB) for _ in range(3)]
+            read = [len(record.value or b"") for record in log.scan()]
+            assert read == [200 * MIB, 5]
+            del held
+    except (MemoryError, LimitExceededError) as error:
+        answer = type(error).__name__
+    else:
+        answer = "works"
+    with Log.open(str(directory)) as log:
+        found = log.get(1)
+        assert found is not None
+        assert found.value == b"after"
+    return answer
+
+
+def memory_append(directory: Path) -> str:
+    """Records larger than the addresses that are left."""
+    history = History()
+    telling = Telling(directory, 1, history.feed, {**SMALL, "max.message.bytes": 1 << 30, "internal.segment.bytes": 1 << 30})
+    telling.append()
+    value = bytes(150 * MIB)
+    limit(resource.RLIMIT_AS, 600 * MIB)
+    try:
+        telling.log.append_records([value] * 6)
+    except MemoryError:
+        answer = "MemoryError"
+    else:
+        answer = "works"
+        telling.log.truncate_to(history.end)
+    del value
+    telling.append()
+    telling.close()
+    check_again(directory, history)
+    return answer
+
+
+def large_log(directory: Path) -> str:
+    """2 GiB, read in a group of processes that may use 256 MiB."""
+    with Log.open(str(directory)) as log:
+        count = size = 0
+        for record in log.scan():
+            count += 1
+            size += len(record.value or b"")
+        assert count == log.log_end_offset
+        assert size >= 2040 * MIB
+        assert log.get(count - 1) is not None
+    return "works"
+
+
+RUNS: dict[str, Callable[[Path], str]] = {
+    "many segments": many_segments,
+    "many logs": many_logs,
+    "roll without descriptors": roll_without_descriptors,
+    "small files": small_files,
+    "memory bomb": memory_bomb,
+    "memory for appending": memory_append,
+    "large log": large_log,
+}
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        Path(sys.argv[3], "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    print(RUNS[sys.argv[1]](Path(sys.argv[2])))

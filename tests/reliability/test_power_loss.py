@@ -1,0 +1,105 @@
+"""The power goes at a random moment while a process appends: real file systems, shut down without writing their journal out."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from disks import copy_image, cut_power, folder, fresh_image, mounted_image, needed, own_mounts, write_out
+from driver import Driver, command, keeping_evidence, listen
+from promises import History, check_all
+from rows import Row, row
+
+# Cycles before the file system is made anew.
+CYCLES_OF_AN_IMAGE = 25
+
+
+def options(pick: random.Random) -> dict[str, int]:
+    """What a driver does, drawn anew each time; rare things are not rare here."""
+    return {
+        "appends": pick.choice((3, 30, 300, 600)),
+        "flush_every": pick.choice((0, 1, 3, 10, 50)),
+        "roll_every": pick.choice((0, 0, 1, 7)),
+        "truncate_every": pick.choice((0, 0, 0, 4, 20)),
+        "append_flush": pick.choice((0, 0, 0, 1)),
+        "pause_us": pick.choice((0, 0, 200)),
+        "close": pick.choice((0, 1)),
+        "internal.segment.bytes": pick.choice((1200, 3000, 20_000, 1_000_000)),
+    }
+
+
+class Cycles:
+    """Power losses one after the other, on one kind of file system."""
+
+    def __init__(self, kind: str, mount_options: str, part: Row) -> None:
+        self.kind, self.mount_options, self.part = kind, mount_options, part
+        self.image, self.kept = folder() / f"power-{kind}", folder() / f"power-{kind}-kept"
+        self.name, self.history = "", History()
+        self.batches = self.recovered = 0
+
+    def go(self) -> None:
+        """All of them."""
+        while self.part.cases < self.part.floor:
+            copy_image(fresh_image(self.kind), self.image)
+            for cycle in range(CYCLES_OF_AN_IMAGE):
+                with mounted_image(self.kind, self.image, self.mount_options) as mounted:
+                    self.look(mounted)
+                    if not self.name or self.part.random.random() < 0.6:
+                        self.name, self.history = f"topic{cycle}-0", History()
+                    self.lose_power(mounted)
+                self.kept.replace(self.image)
+            with mounted_image(self.kind, self.image, self.mount_options) as mounted:
+                self.look(mounted)
+            self.name = ""
+            self.image.unlink()
+        assert self.batches > self.part.cases, "hardly anything was appended: the driver is not at work"
+        assert self.recovered > self.part.cases / 4, "hardly anything was recovered: the power never went in the middle"
+
+    def lose_power(self, mounted: Path) -> None:
+        """Drive, and cut the power meanwhile."""
+        pick, run = self.part.random, self.part.cases + 1
+        self.history.start(run)
+        with Driver(command(mounted / self.name, run, **options(pick))) as driver:
+            time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
+            if pick.random() < 0.2:
+                write_out(mounted)
+                time.sleep(0.005 * pick.random())
+            switched = time.time_ns()
+            cut_power(mounted)
+            # The disk as it is now: unmounting may still write to it.
+            copy_image(self.image, self.kept)
+            driver.kill()
+            lines = driver.lines()
+        # What failed, failed because the disk was gone.
+        listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
+
+    def look(self, mounted: Path) -> None:
+        """Check what the last power loss left. Now and then nobody looks, and the next driver opens what is there."""
+        if not self.name or self.part.random.random() < 0.2:
+            return
+        with keeping_evidence(mounted / self.name, f"power-{self.kind}-{self.part.seed}-{self.part.cases}", self.history):
+            report = check_all(mounted / self.name, self.history, power=True)
+        self.batches += len(self.history.acked)
+        self.recovered += not report.clean
+        self.part.count()
+
+
+FILE_SYSTEMS = {
+    # Without a commit of the journal by the clock, as far as the file system can do without.
+    "ext4": ("ext4", "", 150),
+    "ext4 nodelalloc": ("ext4", "nodelalloc", 150),
+    "xfs": ("xfs", "", 150),
+}
+
+
+@pytest.mark.parametrize("name", FILE_SYSTEMS)
+def test_real_power_loss(name: str) -> None:
+    """What was flushed is there, what was not is a prefix of what was appended; then the log goes on."""
+    kind, mount_options, floor = FILE_SYSTEMS[name]
+    with row(4, f"power loss on {name}", "cycles", floor) as part:
+        with needed(part):
+            own_mounts()
+            fresh_image(kind)
+        Cycles(kind, mount_options, part).go()
