@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo test lint bench soak fuzz docs wheel clean
+.PHONY: help demo test lint bench soak mutants fuzz docs wheel clean
 .PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes brokers lock
 
 help: ## this list
@@ -44,6 +44,10 @@ bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one
 
 soak: need-test .venv/installed build/oracle/oracle.jar ## the random tests at length: DURATION=30m
 	@.ci/soak $(DURATION)
+
+mutants: need-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)
+	$(say) ".ci/mutants"
+	@.ci/mutants
 
 fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly)
 	@.ci/fuzz $(FUZZ_SECONDS)

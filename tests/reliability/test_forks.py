@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from rows import counted, row
-from writing import filled, python, running, values
 
 from offsetlog import Log
+from writing import filled, python, running, values
 
 # Each program gets a path; what the child prints is what the test looks at.
 HEAD = """
@@ -292,9 +291,6 @@ os.kill(os.getpid(), 9)
 )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a child keeps its copy of the lock's descriptor, and with it the lock of a parent that was killed"
-)
 @counted(17, "forks")
 def test_a_child_of_a_killed_parent_does_not_keep_the_log(tmp_path: Path) -> None:
     """A worker that lives on must not lock everybody out of its dead parent's log."""

@@ -1,0 +1,178 @@
+"""Row 25. What the tests of the format crate and of recovery leave untouched, and which errors no test makes.
+
+The crates are built once more with counters (``-C instrument-coverage``), beside the plain ones; LLVM's tools come with ``rustup component add llvm-tools``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rows import ROOT, row
+
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+ENGINE = "rust/offsetlog/src/"
+# The modules that decide what of a log survives, and all that turns bytes into values.
+RECOVERY = [
+    f"{ENGINE}log/appender/{name}.rs"
+    for name in ("load", "load_producers", "recover", "rebuild", "mend", "tail", "settle", "leftovers")
+]
+FORMAT = "rust/offsetlog-format/src/"
+LINES_MIN = 95
+# Where Python's tests look at recovery and at errors.
+PYTHON_TESTS = "recover append append_errors append_arguments append_golden append_settings errors api lost_epochs log_dir_marks offset_limits index_damage"
+
+Counts = dict[str, dict[int, int]]
+
+
+def tools() -> Path | None:
+    """The folder of ``llvm-cov`` and ``llvm-profdata`` that belong to the compiler."""
+    root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+    found = sorted(Path(root).glob("lib/rustlib/*/bin/llvm-cov"))
+    return found[0].parent if found else None
+
+
+def cargo(*arguments: str, environment: dict[str, str]) -> list[dict[str, object]]:
+    """Run cargo; what it says it made."""
+    command = ["cargo", *arguments, "--locked", "--quiet", "--message-format=json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def made(messages: list[dict[str, object]]) -> Iterator[tuple[Path, Path]]:
+    """The programs among that, and the folder of the crate of each."""
+    for message in messages:
+        if message.get("executable"):
+            yield Path(str(message["executable"])), Path(str(message["manifest_path"])).parent
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Counts | None:
+    """How often each line ran, by file; ``None`` without the tools."""
+    folder = tools()
+    if folder is None:
+        return None
+    work = tmp_path_factory.mktemp("coverage")
+    environment = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(TARGET),
+        "RUSTC_WORKSPACE_WRAPPER": str(ROOT / ".ci/instrument"),
+        "LLVM_PROFILE_FILE": str(work / "%p-%m.profraw"),
+        "OFFSETLOG_ROWS": str(work / "rows"),
+        # The simulated rows are here to be counted, not to be counted at length.
+        "OFFSETLOG_SCALE": "0.02",
+        "PROPTEST_CASES": "50",
+    }
+    programs = list(
+        made(cargo("test", "--no-run", "-p", "offsetlog-format", "-p", "offsetlog", "--no-default-features", environment=environment))
+    )
+    programs += made(cargo("test", "--no-run", "-p", "offsetlog-faults", environment=environment))
+    cargo("build", "-p", "offsetlog-python", environment=environment)
+    library = next(path for path in (TARGET / "debug/lib_offsetlog.so", TARGET / "debug/lib_offsetlog.dylib") if path.exists())
+    shutil.copytree(ROOT / "python", work / "python", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    module = shutil.copy(library, work / "python/offsetlog/_offsetlog.abi3.so")
+    for program, crate in programs:
+        done = subprocess.run([program, "--quiet"], cwd=crate, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, f"{program}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS.split()]
+    python = {**environment, "PYTHONPATH": str(work / "python")}
+    python.pop("OFFSETLOG_SKIPS", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=python,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    merged = work / "all.profdata"
+    subprocess.run(
+        [folder / "llvm-profdata", "merge", "-sparse", "-o", merged, *work.glob("*.profraw")], check=True, capture_output=True
+    )
+    objects = [
+        argument for program in [*[program for program, _ in programs[1:]], Path(module)] for argument in ("-object", str(program))
+    ]
+    exported = subprocess.run(
+        [folder / "llvm-cov", "export", "-format=lcov", "-skip-functions", f"-instr-profile={merged}", programs[0][0], *objects],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return parsed(exported.stdout)
+
+
+def parsed(lcov: str) -> Counts:
+    """Counts of lines in files of this tree."""
+    found: Counts = {}
+    lines: dict[int, int] = {}
+    for line in lcov.splitlines():
+        if line.startswith("SF:"):
+            path = Path(line[3:])
+            lines = found.setdefault(path.relative_to(ROOT).as_posix(), {}) if path.is_relative_to(ROOT) else {}
+        elif line.startswith("DA:"):
+            number, count = line[3:].split(",")[:2]
+            lines[int(number)] = max(lines.get(int(number), 0), int(count))
+    return found
+
+
+def code_lines(path: str) -> int:
+    """Lines of a file before its unit tests."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return len(re.split(r"^#\[cfg\(test\)\]\s*\n\s*mod ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines())
+
+
+def test_lines_of_the_format_and_of_recovery(counts: Counts | None) -> None:
+    with row(25, "lines of the format crate and of recovery", "% of lines", LINES_MIN, fixed=True) as part:
+        if counts is None:
+            part.skip("no llvm-cov beside this compiler (rustup component add llvm-tools)")
+        files = [path for path in counts if path in RECOVERY or (path.startswith(FORMAT) and not path.endswith("_tests.rs"))]
+        assert set(RECOVERY) <= set(files)
+        ran = total = 0
+        for path in sorted(files):
+            end = code_lines(path)
+            lines = {number: count for number, count in counts[path].items() if number <= end}
+            missed = [number for number, count in lines.items() if count == 0]
+            ran += len(lines) - len(missed)
+            total += len(lines)
+            print(f"{path}: {len(lines) - len(missed)} of {len(lines)}; not {', '.join(map(str, missed[:40])) or 'any'}")
+        print(f"{ran} of {total} lines")
+        part.count(100 * ran // total)
+
+
+def variants() -> list[str]:
+    """The names of all kinds of errors."""
+    text = (ROOT / ENGINE / "error.rs").read_text(encoding="utf-8")
+    body = text[text.index("pub enum ErrorKind {") :]
+    return re.findall(r"^    ([A-Z]\w+)(?:\(| \{|,)", body[: body.index("\n}")], flags=re.MULTILINE)
+
+
+def test_every_kind_of_error_is_made_by_a_test(counts: Counts | None) -> None:
+    """A line of the engine that makes it ran: one that names it and is no pattern."""
+    kinds = variants()
+    assert len(kinds) > 30
+    with row(25, "kinds of errors that a test makes", "kinds of errors", len(kinds), fixed=True) as part:
+        if counts is None:
+            part.skip("no llvm-cov beside this compiler (rustup component add llvm-tools)")
+        made_by: dict[str, str] = {}
+        for path, lines in counts.items():
+            if not path.startswith(ENGINE):
+                continue
+            text = (ROOT / path).read_text(encoding="utf-8").splitlines()
+            for number, line in enumerate(text[: code_lines(path)], 1):
+                if "=>" in line or "matches!" in line or "if let" in line or line.lstrip().startswith("//"):
+                    continue
+                for name in re.findall(r"\b(?:ErrorKind|Self|Kind)::(\w+)", line):
+                    if name in kinds and lines.get(number, 0):
+                        made_by.setdefault(name, f"{path}:{number}")
+        for name in kinds:
+            print(f"{name}: {made_by.get(name, 'NONE')}")
+        part.count(len(made_by))

@@ -1,0 +1,157 @@
+"""Row 18. Workers that are killed in a task, tasks that are tried again, workers that are used again or not: the rows are those of a plain read.
+
+A session of its own for each kind, in a process of its own: how often a task may fail, and whether workers live on, is decided once.
+(Spark starts no speculative copy of a task on the host that runs it already; the same ranges read by two tasks at once stand in for it.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import CLEAN_LOG_DIRS
+from rows import row
+
+PROGRAM = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+from offsetlog import LogDir
+path, folder, reuse = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+spark = (
+    SparkSession.builder.master("local[2,4]").appName("offsetlog-workers")
+    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.memory", "1g").config("spark.python.worker.reuse", reuse).config("spark.speculation", "true")
+    .config("spark.sql.warehouse.dir", str(folder / "warehouse")).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+def plain():
+    found = []
+    with LogDir.open(path) as log_dir:
+        for partition in [found for found in log_dir.partitions() if found.topic in {"g-plain", "g-txn", "g-time"}]:
+            with log_dir.log(partition.topic, partition.partition) as log:
+                found += [(partition.topic, partition.partition, r.offset, r.value) for r in log.scan()]
+    return sorted(found)
+wanted = plain()
+assert len(wanted) > 400, len(wanted)
+
+def frame(**options):
+    return spark.read.format("offsetlog").options(subscribe="g-plain,g-txn,g-time", **options).load(path).select("topic", "partition", "offset", "value")
+
+def rows(frame):
+    return sorted((r["topic"], r["partition"], r["offset"], None if r["value"] is None else bytes(r["value"])) for r in frame.toArrow().to_pylist())
+
+def workers():
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if b"pyspark.daemon" not in Path("/proc", name, "cmdline").read_bytes(): continue
+                files = [os.readlink(f"/proc/{name}/fd/{number}") for number in os.listdir(f"/proc/{name}/fd")]
+                parent = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError: continue
+            found[int(name)] = (parent, files)
+    # Of those that this session's JVM started, and not the daemon itself.
+    return {pid: files for pid, (parent, files) in found.items() if parent in found}
+
+done = []
+def job(name, ok):
+    assert ok, name
+    done.append(name)
+
+few = {"maxRecordsPerPartition": "100"}
+found = rows(frame())
+missing, more = set(wanted) - set(found), set(found) - set(wanted)
+assert not missing and not more, ({row[:2] for row in missing}, {row[:2] for row in more})
+job("plain", found == wanted)
+
+# The task's worker is killed in the middle of its rows, the first time.
+marks = str(folder)
+def dies_once(batches):
+    for number, batch in enumerate(batches):
+        try:
+            os.close(os.open(marks + "/killed", os.O_CREAT | os.O_EXCL))
+        except FileExistsError: pass
+        else: os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+killed = frame(**few)
+job("a worker kills itself", rows(killed.mapInArrow(dies_once, killed.schema)) == wanted)
+assert (folder / "killed").exists()
+
+# A task fails in Python and is tried again.
+def fails_once(batches):
+    for batch in batches:
+        try:
+            os.close(os.open(marks + "/failed", os.O_CREAT | os.O_EXCL))
+        except FileExistsError: pass
+        else: raise OSError("the first attempt")
+        yield batch
+job("a task fails", rows(killed.mapInArrow(fails_once, killed.schema)) == wanted)
+assert (folder / "failed").exists()
+
+# Workers are killed from outside while they read.
+stop = threading.Event()
+shot = []
+def shoots():
+    while not stop.wait(0.02) and len(shot) < 2:
+        for pid in list(workers())[:1]:
+            try: os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError: continue
+            shot.append(pid)
+            time.sleep(0.3)
+shooter = threading.Thread(target=shoots)
+shooter.start()
+# What was read while nothing was shot proves nothing: again until somebody was.
+while not shot:
+    assert rows(frame(**few)) == wanted
+    time.sleep(0.05)
+stop.set()
+shooter.join()
+job("workers are shot", rows(frame(**few)) == wanted)
+
+# Two tasks on each range at the same time, as a speculative copy would be.
+twice = rows(frame(**few).union(frame(**few)))
+job("each range twice at once", twice == sorted(wanted * 2))
+
+# Workers keep the logs that they read last: as many as the partitions, not as many as the tasks.
+many = frame(maxRecordsPerPartition="10")
+count = many.rdd.getNumPartitions()
+assert count >= 50, count
+counts = []
+for _ in range(3 if reuse == "true" else 1):
+    assert rows(many) == wanted
+    time.sleep(0.2)
+    counts.append(max((len(files) for files in workers().values()), default=0))
+assert counts[-1] <= counts[-2 if len(counts) > 1 else -1] + 2 and counts[-1] < 200, counts
+job("fifty tasks", True)
+spark.stop()
+print(json.dumps(done))
+"""
+
+
+@pytest.mark.parametrize("reuse", ["true", "false"])
+def test_workers_that_die(tmp_path: Path, reuse: str) -> None:
+    with row(18, f"Spark, worker reuse {reuse}", "jobs", 6, fixed=True) as part:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(CLEAN_LOG_DIRS[0]), str(tmp_path), reuse],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env=environment,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        part.count(len(json.loads(done.stdout.splitlines()[-1])))
