@@ -33,6 +33,8 @@ START_OFFSETS = "log-start-offset-checkpoint"
 LEAP = 600_000
 # Loads that fail on what Kafka itself has written.
 CANNOT_LOAD = ("full time index", "full index", "InvalidTxnStateException")
+# Version and count, of a checkpoint without entries.
+NO_LINES = 2
 # Kept for steps that send a batch again.
 SENT = 12
 
@@ -136,6 +138,9 @@ class Run(Comparison):
         ends = before.recovery_point
         recovery_point = {"live": ends, "zero": 0, "half": ends // 2}[point] if not clean else before.log_end_offset
         if self.history.turns and not clean:
+            if not isinstance(self.side, KafkaLog):
+                # A broker writes its points down now and then; ours is on the disk before anything counts on it.
+                recovery_point = max(recovery_point, stored_point(self.side.directory.parent))
             for directory in (self.side.directory, self.kafka.directory):
                 write_checkpoints(directory.parent, recovery_point, before.log_start_offset)
         if self.history.turns and clean:
@@ -414,6 +419,12 @@ class Run(Comparison):
     def step_reopen(self, fields: dict[str, Any]) -> None:
         """Both are closed, and opened again."""
         self.reopen(clean=fields["clean"], point=fields.get("point", "live"), side=fields.get("side", 0), config=fields.get("config"))
+
+
+def stored_point(log_dir: Path) -> int:
+    """The recovery point that stands in a log dir, 0 where none does."""
+    file = log_dir / RECOVERY_POINTS
+    return int(file.read_text().split()[-1]) if file.exists() and file.read_text().count("\n") > NO_LINES else 0
 
 
 def write_checkpoints(log_dir: Path, recovery_point: int, log_start_offset: int) -> None:

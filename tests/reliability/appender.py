@@ -26,7 +26,9 @@ def main(directory: str, run: int, seed: int) -> None:
         "file.delete.delay.ms": 0,
     }
     telling = Telling(Path(directory), run, say, config)
+    pause = pick.choice((0.0002, 0.001, 0.003))
     while True:
+        time.sleep(pause * pick.random())
         telling.append(flush=pick.random() < flush / 4)
         if pick.random() < flush:
             telling.flush()

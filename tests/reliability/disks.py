@@ -106,9 +106,10 @@ def copy_image(source: Path, target: Path) -> None:
 
 def attach(image: Path) -> tuple[int, str]:
     """A loop device over the image, which frees itself when nobody uses it: its descriptor and path."""
-    control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     backing = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+    control = -1
     try:
+        control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
         for _ in range(50):
             number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
             path = f"/dev/loop{number}"
@@ -128,7 +129,8 @@ def attach(image: Path) -> tuple[int, str]:
         raise MissingError(msg) from error
     finally:
         os.close(backing)
-        os.close(control)
+        if control >= 0:
+            os.close(control)
     msg = "no free loop device"
     raise MissingError(msg)
 
@@ -162,6 +164,21 @@ def mounted_image(kind: str, image: Path, options: str = "") -> Iterator[Path]:
         unmount(target, lazily=True)
         raise
     unmount(target)
+
+
+@functools.cache
+def need_disk(kind: str) -> None:
+    """Say why a kind of file system cannot be mounted here."""
+    own_mounts()
+    tried = folder() / f"tried-{kind}"
+    copy_image(fresh_image(kind), tried)
+    try:
+        with mounted_image(kind, tried):
+            pass
+    except OSError as error:
+        msg = f"{kind} cannot be mounted: {error}"
+        raise MissingError(msg) from error
+    tried.unlink()
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class Driver:
     def __init__(self, arguments: Sequence[str], *, before: Callable[[], None] | None = None) -> None:
         self.process = subprocess.Popen(
             arguments,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             # Room for all that it says while nobody listens.
             pipesize=1 << 20,
@@ -50,9 +50,8 @@ class Driver:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def kill(self) -> None:
         """End it at once."""
@@ -62,8 +61,10 @@ class Driver:
 
     def lines(self) -> list[Line]:
         """All that it said, once it has ended. A line that was cut in the middle was not said."""
-        output, _ = self.process.communicate(timeout=120)
-        *whole, _ = output.decode().split("\n")
+        assert self.process.stdout is not None
+        # Not `communicate`, which overlooks what reading a first line has read already.
+        *whole, _ = self.process.stdout.read().decode().split("\n")
+        self.process.wait(60)
         return [Line(int(time), text) for time, _, text in (line.partition(" ") for line in whole)]
 
     def next_line(self) -> Line | None:
@@ -71,12 +72,6 @@ class Driver:
         assert self.process.stdout is not None
         time, _, text = self.process.stdout.readline().decode().rstrip("\n").partition(" ")
         return Line(int(time), text) if time else None
-
-    def go_on(self) -> None:
-        """Answer a driver that waits."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
 
 
 def listen(history: History, lines: Sequence[Line], *, until: int | None = None, power_until: int | None = None) -> None:

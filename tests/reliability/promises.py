@@ -129,7 +129,8 @@ class History:
             case "acked":
                 self._acked(*numbers)
             case "flushed":
-                (self.durable,) = numbers
+                # Of several threads the one that waited longer may speak later.
+                self.durable = max(self.durable, *numbers)
                 del self.branches[:-1]
             case "truncating":
                 (self.cutting,) = numbers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from disks import copy_image, folder, fresh_image, mounted_image, needed, own_mounts
+from disks import copy_image, folder, fresh_image, mounted_image, need_disk, needed
 from driver import Driver, Line, command, keeping_evidence, listen
 from own_disk import Event, own_disk
 from promises import History, check_all
@@ -99,8 +99,7 @@ def test_replay(kind: str) -> None:
     """At each moment, whatever the disk had not been told to flush may be missing, out of order, or torn."""
     with row(5, f"replay on {kind}", "states", 75) as part:
         with needed(part):
-            own_mounts()
-            fresh_image(kind)
+            need_disk(kind)
         for script in SCRIPTS:
             with needed(part):
                 replay(kind, script, part, -(-part.floor // len(SCRIPTS)))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from disks import copy_image, folder, fresh_image, mounted_image, mounted_memory, needed, own_mounts
+from disks import copy_image, folder, fresh_image, mounted_image, mounted_memory, need_disk, needed, own_mounts
 from driver import keeping_evidence
 from promises import History, check_again, check_all, owe
 from rows import row
@@ -135,7 +135,7 @@ def test_full(kind: str) -> None:
         with needed(part):
             own_mounts()
             if kind != "tmpfs":
-                fresh_image(kind)
+                need_disk(kind)
         refused = 0
         for _ in range(part.floor):
             with small_disk(kind) as mounted:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disks import copy_image, drop_caches, folder, fresh_image, mounted_image, needed, own_mounts
+from disks import copy_image, drop_caches, folder, fresh_image, mounted_image, need_disk, needed
 from driver import Driver, command, keeping_evidence, listen
 from own_disk import OwnDisk, own_disk
 from promises import History, check_again, check_all, owe, read_files
@@ -40,7 +40,7 @@ def test_nth_sync_fails(call: str) -> None:
         for nth in itertools.count(1):
             directory, output, history = Path(scratch, f"topic{nth}-0"), Path(scratch, "calls"), History()
             history.start(1)
-            script = {**SCRIPT, "append_flush": nth % 2, "after_failure": "probe"}
+            script = {**SCRIPT, "append_flush": nth % 2, "probe": 1}
             with Driver(traced(command(directory, 1, **script), f"{call}:error=EIO:when={nth}", output)) as driver:
                 lines = driver.lines()
             injected = [line for line in output.read_text(encoding="utf-8").splitlines() if "(INJECTED)" in line]
@@ -114,6 +114,8 @@ def break_and_heal(disk: OwnDisk, telling: Telling, history: History, way: str) 
         telling.log.durable_end_offset == certain == history.durable,
         f"{telling.log.durable_end_offset} is said to be durable, {certain} is",
     )
+    offsets = [record.offset for record in telling.log.scan(durable=True)]
+    owe(offsets[-1:] == [certain - 1], f"a durable scan ends with {offsets[-1:]}, {certain} is durable")
     seen = [batch.base_offset for batch in telling.log.batches()]
     owe(seen[: len(history.acked)] == [batch.base for batch in history.acked], "reading stopped")
 
@@ -177,8 +179,7 @@ def test_disk_refuses(kind: str) -> None:
     """A disk that refuses the bytes, loses them, and is well again: what an opening finds later is there when the cache is gone."""
     with row(9, f"disk that refuses, {kind}", "cases", len(CASES)) as part:
         with needed(part):
-            own_mounts()
-            fresh_image(kind)
+            need_disk(kind)
         for slot, (way, between) in enumerate(CASES):
             image = folder() / f"refuse-{kind}-{slot}"
             copy_image(fresh_image(kind), image)

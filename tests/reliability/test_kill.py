@@ -31,7 +31,7 @@ CALLS = {
     "rename": 8,
     "unlink": 2,
     "ftruncate": 10,
-    "openat": 50,
+    "openat": 20,
     "mkdir": 1,
 }
 # Every kind of change in a few calls: new segments, truncations within one and across several, a clean end.
@@ -45,9 +45,9 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def driven(directory: Path, run: int, call: str, nth: int) -> list[Line]:
+def driven(directory: Path, run: int, call: str, nth: int, appends: int = SCRIPT["appends"]) -> list[Line]:
     """What a driver said that is killed when a thread of it makes that call for the nth time."""
-    arguments = command(directory, run, **SCRIPT)
+    arguments = command(directory, run, **(SCRIPT | {"appends": appends}))
     with Driver(traced(arguments, f"{call}:signal=KILL:when={nth}")) as driver:
         return driver.lines()
 
@@ -63,7 +63,8 @@ def test_killed_at_each_call(call: str) -> None:
     with row(6, f"killed at each {call}", "kills", CALLS[call]) as part, scratch() as folder:
         with needed(part):
             need_tracing()
-        for nth in itertools.count(1):
+        # Opening changes little, and is done often.
+        for nth in itertools.count(1, 4 if call == "openat" else 1):
             history, directory = History(), folder / f"topic{nth}-0"
             history.start(1)
             lines = driven(directory, 1, call, nth)
@@ -75,7 +76,7 @@ def test_killed_at_each_call(call: str) -> None:
             part.count()
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", sorted(CALLS.keys() - {"write", "openat", "mkdir"}))
 def test_killed_while_recovering(call: str) -> None:
     """The same on a log whose last writer was killed: recovery is killed too, and the one after it finds the same."""
     with row(6, f"killed again at each {call}", "kills", 0) as part, scratch() as folder:
@@ -88,12 +89,13 @@ def test_killed_while_recovering(call: str) -> None:
         lines = driven(left, 1, "pwritev", SCRIPT["appends"] - 1)
         assert lines
         assert not ended(lines)
-        for nth in itertools.count(1):
+        # Opening changes little, and is done often.
+        for nth in itertools.count(1, 4 if call == "openat" else 1):
             history, directory = History(), folder / f"{nth}/topic-0"
             shutil.copytree(left, directory)
             history.start(1)
             listen(history, lines)
-            again = driven(directory, 2, call, nth)
+            again = driven(directory, 2, call, nth, 2)
             history.start(2)
             listen(history, again)
             if ended(again):
@@ -122,7 +124,7 @@ def test_enough_calls() -> None:
         part.count(len(names))
 
 
-KILLS, KILLS_OF_A_LOG = 60, 6
+KILLS, KILLS_OF_A_LOG = 60, 4
 
 
 def test_killed_at_random() -> None:

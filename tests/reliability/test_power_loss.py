@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from disks import copy_image, cut_power, folder, fresh_image, mounted_image, needed, own_mounts, write_out
+from disks import copy_image, cut_power, folder, fresh_image, mounted_image, need_disk, needed, write_out
 from driver import Driver, command, keeping_evidence, listen
 from promises import History, check_all
 from rows import Row, row
@@ -26,6 +26,7 @@ def options(pick: random.Random) -> dict[str, int]:
         "append_flush": pick.choice((0, 0, 0, 1)),
         "pause_us": pick.choice((0, 0, 200)),
         "close": pick.choice((0, 1)),
+        "threads": pick.choice((1, 1, 1, 4)),
         "internal.segment.bytes": pick.choice((1200, 3000, 20_000, 1_000_000)),
     }
 
@@ -37,7 +38,7 @@ class Cycles:
         self.kind, self.mount_options, self.part = kind, mount_options, part
         self.image, self.kept = folder() / f"power-{kind}", folder() / f"power-{kind}-kept"
         self.name, self.history = "", History()
-        self.batches = self.recovered = 0
+        self.run = self.batches = self.recovered = 0
 
     def go(self) -> None:
         """All of them."""
@@ -45,8 +46,8 @@ class Cycles:
             copy_image(fresh_image(self.kind), self.image)
             for cycle in range(CYCLES_OF_AN_IMAGE):
                 with mounted_image(self.kind, self.image, self.mount_options) as mounted:
-                    self.look(mounted)
-                    if not self.name or self.part.random.random() < 0.6:
+                    looked = self.look(mounted)
+                    if not self.name or (looked and self.part.random.random() < 0.6):
                         self.name, self.history = f"topic{cycle}-0", History()
                     self.lose_power(mounted)
                 self.kept.replace(self.image)
@@ -59,9 +60,10 @@ class Cycles:
 
     def lose_power(self, mounted: Path) -> None:
         """Drive, and cut the power meanwhile."""
-        pick, run = self.part.random, self.part.cases + 1
-        self.history.start(run)
-        with Driver(command(mounted / self.name, run, **options(pick))) as driver:
+        pick = self.part.random
+        self.run += 1
+        self.history.start(self.run)
+        with Driver(command(mounted / self.name, self.run, **options(pick))) as driver:
             time.sleep(pick.choice((0.003, 0.01, 0.03)) * pick.random())
             if pick.random() < 0.2:
                 write_out(mounted)
@@ -75,19 +77,19 @@ class Cycles:
         # What failed, failed because the disk was gone.
         listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
 
-    def look(self, mounted: Path) -> None:
-        """Check what the last power loss left. Now and then nobody looks, and the next driver opens what is there."""
+    def look(self, mounted: Path) -> bool:
+        """Check what the last power loss left. Now and then nobody looks, and the next driver recovers: says so."""
         if not self.name or self.part.random.random() < 0.2:
-            return
+            return False
         with keeping_evidence(mounted / self.name, f"power-{self.kind}-{self.part.seed}-{self.part.cases}", self.history):
             report = check_all(mounted / self.name, self.history, power=True)
         self.batches += len(self.history.acked)
         self.recovered += not report.clean
         self.part.count()
+        return True
 
 
 FILE_SYSTEMS = {
-    # Without a commit of the journal by the clock, as far as the file system can do without.
     "ext4": ("ext4", "", 150),
     "ext4 nodelalloc": ("ext4", "nodelalloc", 150),
     "xfs": ("xfs", "", 150),
@@ -100,6 +102,5 @@ def test_real_power_loss(name: str) -> None:
     kind, mount_options, floor = FILE_SYSTEMS[name]
     with row(4, f"power loss on {name}", "cycles", floor) as part:
         with needed(part):
-            own_mounts()
-            fresh_image(kind)
+            need_disk(kind)
         Cycles(kind, mount_options, part).go()

@@ -3,6 +3,7 @@
 use crate::batch::{Batch, encode, parse};
 use crate::files::{batches, check_layout, segments, stored_epochs, stored_points};
 use crate::model::{End, Model};
+use crate::report;
 use crate::run::{PARTITION, clock, config, options};
 use crate::script::Script;
 use crate::sim::{SimDisk, World};
@@ -162,13 +163,15 @@ fn check_reader(world: &World, model: &Model, end: End) -> Result<(), String> {
     let opened = Log::open(partition(), &options);
     if let Ok(log) = opened {
         let (found, error) = read(&log);
-        let legal = |history: &Vec<Batch>| found.iter().all(|batch| history.contains(batch));
+        // Before recovery old segments and new ones may stand side by side, but nothing else.
         let older: &[Vec<Batch>] = if end == End::Power { &model.older } else { &[] };
-        if !std::iter::once(&model.current)
-            .chain(&model.others)
-            .chain(older)
-            .any(legal)
-        {
+        let legal = |batch: &Batch| {
+            let mut histories = std::iter::once(&model.current)
+                .chain(&model.others)
+                .chain(older);
+            histories.any(|history| history.contains(batch))
+        };
+        if !found.iter().all(legal) {
             return Err(format!(
                 "F4: a reader found {found:?}, then {error:?}; {model:?}"
             ));
@@ -417,6 +420,14 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
         Log::open_for_append(partition(), &options, &WriteOptions::default()).map_err(words)?;
     let report = log.recovery_report().map_err(words)?;
     if !report.clean || report.is_changed() {
+        if report::variable::<String>("OFFSETLOG_TRACE").is_some() {
+            for change in before.recorded() {
+                eprintln!(
+                    "{}",
+                    format!("{change:?}").chars().take(200).collect::<String>()
+                );
+            }
+        }
         return Err(format!("F12: after a clean end: {report:?}"));
     }
     let (now, error) = read(&log);

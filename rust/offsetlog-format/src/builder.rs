@@ -155,22 +155,23 @@ pub fn write_batch<C: Compress>(
         base_sequence: fields.base_sequence,
         record_count: records.len() as i32,
     };
-    finish_batch(out, start, header);
+    finish_batch(out, start, &header);
     Ok(())
 }
 
-/// Writes `header` over the 61 bytes at `start` of `out` and its checksum over what follows.
-pub fn finish_batch(out: &mut [u8], start: usize, header: BatchHeader) {
-    let mut encoded = Vec::with_capacity(BATCH_HEADER_V2_BYTES);
-    header.write_v2(&mut encoded);
-    if let Some(place) = out.get_mut(start..start + BATCH_HEADER_V2_BYTES) {
-        place.copy_from_slice(&encoded);
+/// Writes `header` over the 61 bytes at `start` of `out`, with the checksum over what follows in the batch, which is returned.
+pub fn finish_batch(out: &mut [u8], start: usize, header: &BatchHeader) -> u32 {
+    let batch = out
+        .get_mut(start..start + header.size_bytes)
+        .unwrap_or_default();
+    if let Some(head) = batch.first_chunk_mut() {
+        header.write_v2_at(head);
     }
-    let end = start + header.size_bytes;
-    let crc = checksum::crc32c(out.get(start + CRC_COVERS_FROM_V2..end).unwrap_or(&[]));
-    if let Some(place) = out.get_mut(start + 17..start + 21) {
+    let crc = checksum::crc32c(batch.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]));
+    if let Some(place) = batch.get_mut(CRC_COVERS_FROM_V2 - 4..CRC_COVERS_FROM_V2) {
         place.copy_from_slice(&crc.to_be_bytes());
     }
+    crc
 }
 
 /// Appends `records` as messages of magic 0 or 1: one by one, or as one compressed set whose wrapper carries the last offset.

@@ -2,7 +2,7 @@
 
 use crate::interrupt;
 use offsetlog::{Error, ErrorKind};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
@@ -102,6 +102,7 @@ fn os_error(py: Python<'_>, source: &io::Error, path: Option<&Path>) -> PyErr {
     let Some(errno) = source.raw_os_error() else {
         // Refused by us, in the system's terms: not a regular file, too large, shorter than it was.
         let errno = match source.kind() {
+            io::ErrorKind::OutOfMemory => return PyMemoryError::new_err(source.to_string()),
             io::ErrorKind::InvalidInput => 22,
             io::ErrorKind::FileTooLarge => 27,
             _ => 5,

@@ -14,8 +14,10 @@ use offsetlog::{
 };
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Failed = Box<dyn StdError>;
@@ -42,10 +44,12 @@ struct Plan {
     truncate_by: u64,
     /// Each append asks for its own flush.
     append_flush: bool,
+    /// So many threads append by turns, and flush at the same time after each append. They do nothing else.
+    threads: u64,
     pause: Duration,
     close: bool,
-    /// After a failed call: `stop`, `probe` (try everything once more) or `wait` (for a line of input, then go on).
-    after_failure: String,
+    /// After a failed call: say how each call is answered then.
+    probe: bool,
     config: LogConfig,
 }
 
@@ -70,10 +74,11 @@ impl Plan {
         let truncate_every = number("truncate_every", 0)?;
         let truncate_by = number("truncate_by", 12)?.max(1);
         let append_flush = number("append_flush", 0)? != 0;
+        let threads = number("threads", 1)?;
+        let probe = number("probe", 0)? != 0;
         let pause = Duration::from_micros(number("pause_us", 0)?);
         let close = number("close", 1)? != 0;
         let path = given.remove("path").ok_or("path=DIRECTORY is missing")?;
-        let after_failure = given.remove("after_failure");
         // What is left is Kafka's: `internal.segment.bytes=16384`.
         let config = LogConfig::parse(given.iter().map(|(name, value)| (&**name, &**value)))?;
         Ok(Self {
@@ -87,9 +92,10 @@ impl Plan {
             truncate_every,
             truncate_by,
             append_flush,
+            threads,
             pause,
             close,
-            after_failure: after_failure.unwrap_or_else(|| "stop".to_owned()),
+            probe,
             config,
         })
     }
@@ -240,6 +246,46 @@ fn report(call: &str, error: &(dyn StdError + 'static)) -> io::Result<()> {
     say(&format!("failed {call} {errno} {name} {error}"))
 }
 
+/// Appends from several threads, each of which waits until its own record is durable: what one sync for all must not promise too early.
+/// Gives the first failure.
+fn drive_together(driver: Driver<'_>, threads: u64) -> Result<(), (&'static str, String)> {
+    let log = driver.log.clone();
+    let left = AtomicU64::new(driver.plan.appends);
+    let driver = Mutex::new(driver);
+    let work = || -> Result<(), (&'static str, Failed)> {
+        let take = |left: u64| left.checked_sub(1);
+        while left.fetch_update(SeqCst, SeqCst, take).is_ok() {
+            let mut turn = driver.lock().unwrap_or_else(PoisonError::into_inner);
+            turn.append().map_err(|error| ("append", error))?;
+            let end = log
+                .log_end_offset()
+                .map_err(|error| ("append", error.into()))?;
+            drop(turn);
+            log.flush().map_err(|error| ("flush", error.into()))?;
+            say(&format!("flushed {end}")).map_err(|error| ("flush", error.into()))?;
+        }
+        Ok(())
+    };
+    // A failure is told by the thread that met it: errors of the engine are not sent between threads.
+    let told = || {
+        work().map_err(|(call, error)| match report(call, error.as_ref()) {
+            Ok(()) => (call, error.to_string()),
+            Err(error) => ("output", error.to_string()),
+        })
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(told)).collect();
+        running
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(("thread", "panicked".to_owned())))
+            })
+            .collect()
+    })
+}
+
 fn drive(plan: &Plan) -> Result<bool, Failed> {
     let write = WriteOptions {
         config: Some(plan.config.clone()),
@@ -260,29 +306,34 @@ fn drive(plan: &Plan) -> Result<bool, Failed> {
         batch: BatchBuilder::default(),
         value: Vec::new(),
     };
+    let log = driver.log.clone();
+    if plan.threads > 1 {
+        if drive_together(driver, plan.threads).is_err() {
+            return Ok(false);
+        }
+        return finish(plan, &log);
+    }
     for step in 1..=plan.appends {
         if let Err((call, error)) = driver.step(step) {
             report(call, error.as_ref())?;
-            match plan.after_failure.as_str() {
-                "wait" => {
-                    if io::stdin().lock().read_line(&mut String::new())? == 0 {
-                        return Ok(false);
-                    }
-                }
-                "probe" => {
-                    driver.probe()?;
-                    break;
-                }
-                _ => return Ok(false),
+            if plan.probe {
+                driver.probe()?;
+                break;
             }
+            return Ok(false);
         }
         if !plan.pause.is_zero() {
             std::thread::sleep(plan.pause);
         }
     }
+    finish(plan, &log)
+}
+
+/// Ends cleanly, if that is the plan.
+fn finish(plan: &Plan, log: &Log) -> Result<bool, Failed> {
     if plan.close {
         say("closing")?;
-        if let Err(error) = driver.log.close() {
+        if let Err(error) = log.close() {
             report("close", &error)?;
             return Ok(false);
         }

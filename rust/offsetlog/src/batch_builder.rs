@@ -2,13 +2,16 @@
 
 use crate::codec::Compressor;
 use crate::error::{Error, ErrorKind, Result};
-use offsetlog_format::batch::{BATCH_HEADER_V2_BYTES, CRC_COVERS_FROM_V2};
-use offsetlog_format::builder::Compress;
+use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
+use offsetlog_format::builder::{Compress, finish_batch};
 use offsetlog_format::v2::write_record;
-use offsetlog_format::{Attributes, BatchHeader, Codec, checksum};
+use offsetlog_format::{Attributes, BatchHeader, Codec};
 
 /// A batch's size is a positive 32-bit number.
 const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize - BATCH_HEADER_V2_BYTES;
+
+/// Bytes of a record's lengths and numbers, headers apart, at most.
+const RECORD_OVERHEAD_MAX: usize = 64;
 
 /// Who wrote a batch, for brokers that tell duplicates and transactions by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +49,9 @@ impl Default for Producer {
 /// ```
 #[derive(Debug)]
 pub struct BatchBuilder {
-    payload: Vec<u8>,
+    /// Room for the header and the records behind it, so that the finished batch is one piece; empty before the first record.
+    encoded: Vec<u8>,
+    /// The same with the records compressed.
     compressed: Vec<u8>,
     count: i32,
     base_timestamp: i64,
@@ -69,7 +74,7 @@ impl BatchBuilder {
     #[must_use]
     pub const fn new(codec: Codec, producer: Producer) -> Self {
         Self {
-            payload: Vec::new(),
+            encoded: Vec::new(),
             compressed: Vec::new(),
             count: 0,
             base_timestamp: -1,
@@ -84,8 +89,8 @@ impl BatchBuilder {
     /// Adds a record. `timestamp` is in milliseconds since 1970, or -1 for none.
     ///
     /// # Errors
-    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes. The
-    /// batch is then as before.
+    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes; `Io` where
+    /// there is no memory. The batch is then as before.
     #[inline]
     pub fn push(
         &mut self,
@@ -103,18 +108,27 @@ impl BatchBuilder {
                 .iter()
                 .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
                 .sum::<usize>();
-        if self.payload.len() + bytes + 64 > PAYLOAD_BYTES_MAX || self.count == i32::MAX {
+        if self.payload_bytes() + bytes + RECORD_OVERHEAD_MAX > PAYLOAD_BYTES_MAX
+            || self.count == i32::MAX
+        {
             return Err(Error::new(ErrorKind::RecordTooLarge {
-                size: (self.payload.len() + bytes) as u64,
+                size: (self.payload_bytes() + bytes) as u64,
                 maximum: PAYLOAD_BYTES_MAX as i64,
             }));
         }
+        // Nothing has been changed yet when there is no memory.
+        let room = bytes + RECORD_OVERHEAD_MAX;
+        if self.encoded.try_reserve(room).is_err() && self.encoded.try_reserve_exact(room).is_err()
+        {
+            return Err(Error::no_memory());
+        }
         if self.count == 0 {
+            self.encoded.resize(BATCH_HEADER_V2_BYTES, 0);
             self.base_timestamp = timestamp;
             self.max_timestamp = timestamp;
         }
         write_record(
-            &mut self.payload,
+            &mut self.encoded,
             timestamp.wrapping_sub(self.base_timestamp),
             self.count,
             key,
@@ -150,12 +164,16 @@ impl BatchBuilder {
     /// Size of the batch in bytes before compression, header included.
     #[must_use]
     pub const fn size_bytes(&self) -> usize {
-        BATCH_HEADER_V2_BYTES + self.payload.len()
+        BATCH_HEADER_V2_BYTES + self.payload_bytes()
+    }
+
+    const fn payload_bytes(&self) -> usize {
+        self.encoded.len().saturating_sub(BATCH_HEADER_V2_BYTES)
     }
 
     /// Forgets the records and keeps the buffers.
     pub fn clear(&mut self) {
-        self.payload.clear();
+        self.encoded.clear();
         self.count = 0;
         self.min_timestamp = None;
         self.max_timestamp = -1;
@@ -190,7 +208,7 @@ impl BatchBuilder {
         self.first_null_key
     }
 
-    /// Header and payload of the finished batch.
+    /// The finished batch and its header.
     pub(crate) fn finish(
         &mut self,
         base_offset: i64,
@@ -198,13 +216,15 @@ impl BatchBuilder {
         append_time: Option<i64>,
         codec: Codec,
         compressor: &mut Compressor,
-    ) -> Result<([u8; BATCH_HEADER_V2_BYTES], &[u8], BatchHeader)> {
-        let payload = if codec == Codec::None {
-            &self.payload
+    ) -> Result<(&[u8], BatchHeader)> {
+        let batch = if codec == Codec::None {
+            &mut self.encoded
         } else {
+            let payload = self.encoded.get(BATCH_HEADER_V2_BYTES..).unwrap_or(&[]);
             self.compressed.clear();
-            compressor.compress(codec, 2, &self.payload, &mut self.compressed)?;
-            &self.compressed
+            self.compressed.resize(BATCH_HEADER_V2_BYTES, 0);
+            compressor.compress(codec, 2, payload, &mut self.compressed)?;
+            &mut self.compressed
         };
         let mut attributes = Attributes::new(codec, append_time.is_some());
         if self.producer.is_transactional {
@@ -213,7 +233,7 @@ impl BatchBuilder {
         let mut header = BatchHeader {
             base_offset: Some(base_offset),
             last_offset: base_offset.saturating_add(i64::from(self.count) - 1),
-            size_bytes: BATCH_HEADER_V2_BYTES + payload.len(),
+            size_bytes: batch.len(),
             magic: 2,
             leader_epoch,
             crc: 0,
@@ -225,11 +245,8 @@ impl BatchBuilder {
             base_sequence: self.producer.base_sequence,
             record_count: self.count,
         };
-        let mut head = [0; BATCH_HEADER_V2_BYTES];
-        header.write_v2_at(&mut head);
-        header.crc = checksum::crc32c_of(&[head.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]), payload]);
-        header.write_v2_at(&mut head);
-        Ok((head, payload, header))
+        header.crc = finish_batch(batch, 0, &header);
+        Ok((batch, header))
     }
 }
 

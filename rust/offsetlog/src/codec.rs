@@ -39,6 +39,8 @@ pub(crate) enum CodecError {
     Bad(String),
     /// The output would be larger than allowed; the least that was seen.
     Limit(u64),
+    /// There is no memory for the output.
+    Memory,
 }
 
 impl CodecError {
@@ -67,7 +69,14 @@ impl Output {
                 .max(self.bytes.len().saturating_mul(2))
                 .max(FIRST_OUTPUT_BYTES)
                 .min(self.limit.max(wanted));
-            self.bytes.resize(grown, 0);
+            let size = [grown, wanted]
+                .into_iter()
+                .find(|size| {
+                    let more = size - self.bytes.len();
+                    self.bytes.try_reserve_exact(more).is_ok()
+                })
+                .ok_or(CodecError::Memory)?;
+            self.bytes.resize(size, 0);
         }
         Ok(self.bytes.get_mut(self.used..).unwrap_or_default())
     }
@@ -133,6 +142,7 @@ impl Decompressor {
                 limit,
                 seen,
             }),
+            CodecError::Memory => Error::no_memory(),
         })?;
         Ok(self.output.bytes.get(..self.output.used).unwrap_or(&[]))
     }

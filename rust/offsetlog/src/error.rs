@@ -321,6 +321,14 @@ impl Error {
         Self::new(ErrorKind::Io { source, operation }).at_path(path)
     }
 
+    /// For memory that is not to be had, asked for before it is used: an allocation that fails by itself ends the process.
+    pub(crate) fn no_memory() -> Self {
+        Self::new(ErrorKind::Io {
+            source: io::ErrorKind::OutOfMemory.into(),
+            operation: "hold a batch",
+        })
+    }
+
     /// For a file that could not be replaced.
     pub(crate) fn failed_call(path: &Path, (operation, source): (&'static str, io::Error)) -> Self {
         Self::io(operation, path, source)
@@ -328,7 +336,13 @@ impl Error {
 
     /// Whether it was a sync that failed, after which it is not known what the disk holds.
     pub(crate) fn is_failed_sync(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Io { operation, .. } if operation == crate::disk::SYNC)
+        match &self.0.kind {
+            // A directory that could not be opened to be synced is no sync that failed.
+            ErrorKind::Io { operation, source } => {
+                *operation == crate::disk::SYNC && !is_out_of_descriptors(source)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
@@ -427,6 +441,12 @@ impl Error {
                 ErrorKind::Decompression { .. } | ErrorKind::SegmentTooLarge { .. }
             )
     }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 impl fmt::Debug for Error {

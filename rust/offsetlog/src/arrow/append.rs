@@ -400,7 +400,7 @@ impl Alone {
         let stored = self
             .batch
             .finish(0, 0, None, self.codec, &mut self.compressor)?;
-        let size = stored.2.size_bytes;
+        let size = stored.0.len();
         if size <= most {
             return Ok(());
         }

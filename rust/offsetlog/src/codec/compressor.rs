@@ -142,6 +142,7 @@ impl Compress for Compressor {
             let reason = match error {
                 CodecError::Bad(reason) => reason,
                 CodecError::Limit(seen) => format!("{seen} bytes are too many"),
+                CodecError::Memory => return Error::no_memory(),
             };
             Error::new(ErrorKind::Compression { codec, reason })
         })

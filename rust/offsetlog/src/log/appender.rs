@@ -204,6 +204,12 @@ impl Appender {
 
     /// Tells readers what became of the offsets.
     fn publish(&mut self, log_end: i64) {
+        // Readers are told of the bytes first, of the offsets that they hold then; the other way round where both become less.
+        let grows = log_end >= self.ends.log_end();
+        if grows {
+            self.ends
+                .set_active(self.active.base_offset, self.active.size());
+        }
         self.ends.set_log_end(log_end);
         self.producers.complete_until(log_end);
         let last_stable = self.producers.first_unstable_offset().unwrap_or(log_end);

@@ -219,9 +219,12 @@ impl ActiveSegment {
     /// must be taken back to its [`state`](Self::state) before.
     pub(crate) fn append(&mut self, parts: &[&[u8]], batches: &[Indexed]) -> Result<()> {
         self.touch()?;
-        self.log
-            .write_parts_at(parts, self.size)
-            .map_err(|error| Error::io("write", &self.path, error).at_position(self.size))?;
+        let written = match parts {
+            // The system is quicker with one piece than with a list of one.
+            [whole] => self.log.write_at(whole, self.size),
+            _ => self.log.write_parts_at(parts, self.size),
+        };
+        written.map_err(|error| Error::io("write", &self.path, error).at_position(self.size))?;
         if self.size == 0 {
             self.first_timestamp = batches.first().map(|batch| batch.max_timestamp);
         }

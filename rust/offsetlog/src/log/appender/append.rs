@@ -76,6 +76,7 @@ struct Storing<'a> {
     transaction_version: i16,
     max_timestamp: i64,
     append_time: i64,
+    now: i64,
 }
 
 impl Appender {
@@ -117,6 +118,7 @@ impl Appender {
             transaction_version,
             max_timestamp: header.max_timestamp,
             append_time: self.append_time(now),
+            now,
         })
     }
 
@@ -154,6 +156,7 @@ impl Appender {
             transaction_version: -1,
             max_timestamp: incoming.max_timestamp,
             append_time: -1,
+            now: self.now(),
         })
     }
 
@@ -207,7 +210,7 @@ impl Appender {
         if codec != Codec::None {
             compressor.set_level(codec, self.config.compression_level(codec))?;
         }
-        let (head, payload, header) = batch.finish(
+        let (bytes, header) = batch.finish(
             self.ends.log_end(),
             leader_epoch,
             (append_time >= 0).then_some(append_time),
@@ -221,13 +224,14 @@ impl Appender {
             }));
         }
         let info = self.store(&Storing {
-            parts: &[&head, payload],
+            parts: &[bytes],
             batches: &[(0, header)],
             markers: &[None],
             origin: Origin::Client,
             transaction_version: 0,
             max_timestamp: header.max_timestamp,
             append_time,
+            now,
         })?;
         batch.clear();
         Ok(info)
@@ -273,7 +277,7 @@ impl Appender {
             return Err(refused("the append holds no batch"));
         };
         self.check_width(storing, last)?;
-        let now = self.now();
+        let now = storing.now;
         self.expire_producers(now);
         let changes = if storing
             .batches
@@ -299,29 +303,25 @@ impl Appender {
         } else {
             None
         };
-        let indexed: Vec<Indexed> = storing
-            .batches
-            .iter()
-            .map(|(at, header)| Indexed {
-                last_offset: header.last_offset,
-                max_timestamp: header.max_timestamp,
-                position: *at as u64,
-                size_bytes: header.size_bytes as u64,
-            })
-            .collect();
+        let one;
+        let many: Vec<Indexed>;
+        let indexed: &[Indexed] = match storing.batches {
+            [batch] => {
+                one = [indexed_of(batch)];
+                &one
+            }
+            batches => {
+                many = batches.iter().map(indexed_of).collect();
+                &many
+            }
+        };
         self.mark_unclean()?;
         // A roll moves it in the background; how much is unflushed is decided by what was before.
         let recovery_point = self.ends.recovery_point();
-        self.roll_if_due(
-            first,
-            last.last_offset,
-            storing.max_timestamp,
-            &indexed,
-            now,
-        )?;
+        self.roll_if_due(first, last.last_offset, storing.max_timestamp, indexed, now)?;
         let epochs = self.assign_epochs(storing.batches)?;
         let undo = self.active.state();
-        let written = self.active.append(storing.parts, &indexed);
+        let written = self.active.append(storing.parts, indexed);
         let applied = written.and_then(|()| {
             let Some(changes) = changes else {
                 return Ok(None);
@@ -458,6 +458,15 @@ impl Appender {
             self.producers
                 .remove_expired(now, super::load::PRODUCER_EXPIRATION_MS);
         }
+    }
+}
+
+fn indexed_of((at, header): &(usize, BatchHeader)) -> Indexed {
+    Indexed {
+        last_offset: header.last_offset,
+        max_timestamp: header.max_timestamp,
+        position: *at as u64,
+        size_bytes: header.size_bytes as u64,
     }
 }
 

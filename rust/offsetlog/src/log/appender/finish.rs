@@ -172,7 +172,7 @@ impl Loading<'_> {
     fn take_all_out(&mut self, bases: &mut Vec<i64>, log_end: i64) -> Result<()> {
         let start = self.terms.start;
         let log_start = start.log_start_offset;
-        let is_ours = start.own.is_some() || start.noted_by_us;
+        let is_ours = start.own.is_some() || start.noted_by_us || start.crashed_beyond.is_some();
         let reason =
             format!("the log start offset {log_start} is above the log end offset {log_end}");
         if !self.terms.cut_batches && !is_ours && start.recovery_point < log_start {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Rolls that may wait for their sync before a further one waits with them.
-const WAITING_MAX: usize = 16;
+const WAITING_MAX: usize = 4;
 /// How often the recovery point is written down while a log is open: `log.flush.offset.checkpoint.interval.ms` of a broker.
 const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
 

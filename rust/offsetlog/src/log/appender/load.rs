@@ -82,7 +82,7 @@ pub(in crate::log) fn open(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<Appender> {
-    let place = Place::new(directory, topic, partition);
+    let mut place = Place::new(directory, topic, partition);
     let stored = place::read_config(directory)?;
     let config = write
         .config
@@ -207,6 +207,7 @@ pub(super) fn assemble(
         ends,
     };
     let log_end = appender.report.log_end_offset;
+    appender.place.limit_durable(log_end);
     appender.ends.set_log_start(loaded.log_start);
     appender.ends.set_recovery_point(loaded.recovery_point);
     appender.publish(log_end);

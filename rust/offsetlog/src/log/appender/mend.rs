@@ -5,7 +5,6 @@ use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
-use super::tail;
 use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
@@ -83,7 +82,8 @@ impl Loading<'_> {
     /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
     pub(super) fn is_unsynced(&self, offset: i64) -> bool {
         let start = &self.terms.start;
-        !start.clean && start.crashed_beyond.is_some_and(|point| offset >= point)
+        let is_beyond = |point: i64| offset >= point.max(start.recovery_point);
+        !start.clean && start.crashed_beyond.is_some_and(is_beyond)
     }
 
     /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next

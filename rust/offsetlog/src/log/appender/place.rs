@@ -76,6 +76,9 @@ pub(super) struct Place {
     topic: String,
     partition: i32,
     marked_unclean: bool,
+    /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with.
+    /// Outside a log dir only: in one, a broker may have been there.
+    durable: i64,
 }
 
 impl Place {
@@ -91,7 +94,17 @@ impl Place {
             topic: topic.to_owned(),
             partition,
             marked_unclean: false,
+            durable: 0,
         }
+    }
+
+    pub(super) const fn durable(&self) -> i64 {
+        self.durable
+    }
+
+    /// What is known to be durable ends at `offset`: the log does, or is about to.
+    pub(super) fn limit_durable(&mut self, offset: i64) {
+        self.durable = self.durable.min(offset);
     }
 
     pub(super) const fn is_marked_unclean(&self) -> bool {
@@ -111,7 +124,7 @@ impl Place {
     }
 
     /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
-    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<Start> {
+    pub(super) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
         let own = state
             .and_then(|state| state.clean)
@@ -124,6 +137,9 @@ impl Place {
         let crashed_beyond = crashed.map(|state| state.recovery_point);
         let Some(log_dir) = &self.log_dir else {
             let state = state.unwrap_or_default();
+            if own.is_some() || crashed_beyond.is_some() {
+                self.durable = state.recovery_point;
+            }
             return Ok(Start {
                 clean: false,
                 own,
@@ -355,6 +371,10 @@ impl Place {
     }
 
     fn write_state(&self, state: &State) -> Result<()> {
+        let state = State {
+            recovery_point: state.recovery_point.max(self.durable),
+            ..*state
+        };
         self.write(&self.state_path(), state.text().as_bytes())
     }
 

@@ -333,7 +333,8 @@ impl Appender {
     /// Before the first change: whoever opens the log after a crash reads all that is being changed.
     fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
         self.gap = self.gap.filter(|&base| base <= offset);
-        if self.ends.recovery_point() <= offset.min(self.active.base_offset) {
+        let durable = self.ends.recovery_point().max(self.place.durable());
+        if durable <= offset.min(self.active.base_offset) {
             return Ok(());
         }
         // Where in its segment the cut will be is not known yet.
@@ -344,6 +345,7 @@ impl Appender {
             let before = slot.checked_sub(1).and_then(|slot| self.closed.get(slot));
             before.copied().unwrap_or(0)
         };
+        self.place.limit_durable(base);
         self.save_point_at(self.ends.recovery_point().min(base))?;
         self.ends
             .set_recovery_point(self.ends.recovery_point().min(offset));
