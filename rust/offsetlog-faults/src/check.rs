@@ -3,7 +3,6 @@
 use crate::batch::{Batch, encode, parse};
 use crate::files::{batches, check_layout, segments, stored_epochs, stored_points};
 use crate::model::{End, Model};
-use crate::report;
 use crate::run::{PARTITION, clock, config, options};
 use crate::script::Script;
 use crate::sim::{SimDisk, World};
@@ -420,14 +419,6 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
         Log::open_for_append(partition(), &options, &WriteOptions::default()).map_err(words)?;
     let report = log.recovery_report().map_err(words)?;
     if !report.clean || report.is_changed() {
-        if report::variable::<String>("OFFSETLOG_TRACE").is_some() {
-            for change in before.recorded() {
-                eprintln!(
-                    "{}",
-                    format!("{change:?}").chars().take(200).collect::<String>()
-                );
-            }
-        }
         return Err(format!("F12: after a clean end: {report:?}"));
     }
     let (now, error) = read(&log);
