@@ -34,7 +34,7 @@ spark.sparkContext.setLogLevel("OFF")
 def plain():
     found = []
     with LogDir.open(path) as log_dir:
-        for partition in [found for found in log_dir.partitions() if found.topic in {"g-plain", "g-txn", "g-time"}]:
+        for partition in [found for found in log_dir.partitions() if found.topic in {"g-plain", "g-time", "g-many-entries"}]:
             with log_dir.log(partition.topic, partition.partition) as log:
                 found += [(partition.topic, partition.partition, r.offset, r.value) for r in log.scan()]
     return sorted(found)
@@ -42,7 +42,7 @@ wanted = plain()
 assert len(wanted) > 400, len(wanted)
 
 def frame(**options):
-    return spark.read.format("offsetlog").options(subscribe="g-plain,g-txn,g-time", **options).load(path).select("topic", "partition", "offset", "value")
+    return spark.read.format("offsetlog").options(subscribe="g-plain,g-time,g-many-entries", **options).load(path).select("topic", "partition", "offset", "value")
 
 def rows(frame):
     return sorted((r["topic"], r["partition"], r["offset"], None if r["value"] is None else bytes(r["value"])) for r in frame.toArrow().to_pylist())
