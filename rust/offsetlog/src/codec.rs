@@ -69,7 +69,9 @@ impl Output {
                 .max(self.bytes.len().saturating_mul(2))
                 .max(FIRST_OUTPUT_BYTES)
                 .min(self.limit.max(wanted));
-            let size = [grown, wanted]
+            // Where twice as much is not to be had, steps that are not tiny: each may move all bytes.
+            let step = self.bytes.len() + FIRST_OUTPUT_BYTES.max(self.bytes.len() / 8);
+            let size = [grown, step.clamp(wanted, grown)]
                 .into_iter()
                 .find(|size| {
                     let more = size - self.bytes.len();
