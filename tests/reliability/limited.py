@@ -44,9 +44,9 @@ def many_segments(directory: Path) -> str:
             answer = "OSError"
             telling.flush()
             telling.roll()
-    read = sum(1 for _ in telling.log.scan())
-    assert read == telling.log.log_end_offset
-    with Log.open(str(directory)) as reader:
+    read = telling.log.log_end_offset
+    # As many as it is told that it may; 256 by itself, which is more than there are.
+    with Log.open(str(directory), max_open_files=16) as reader:
         assert sum(1 for _ in reader.scan()) == read
         assert all(reader.get(offset) is not None for offset in range(read))
     telling.close()
