@@ -49,9 +49,10 @@ def cargo(*arguments: str, environment: dict[str, str]) -> list[dict[str, object
 
 
 def made(messages: list[dict[str, object]]) -> Iterator[tuple[Path, Path]]:
-    """The programs among that, and the folder of the crate of each."""
+    """The test programs among that, and the folder of the crate of each."""
     for message in messages:
-        if message.get("executable"):
+        profile = message.get("profile")
+        if message.get("executable") and isinstance(profile, dict) and profile["test"]:
             yield Path(str(message["executable"])), Path(str(message["manifest_path"])).parent
 
 
