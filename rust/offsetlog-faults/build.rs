@@ -1,4 +1,5 @@
 //! Makes a copy of the engine's `Ends` whose locks and atomics are loom's, so that the very code can be run in all interleavings.
+#![allow(clippy::expect_used, reason = "a build script may panic")]
 
 use std::path::PathBuf;
 

@@ -116,6 +116,11 @@ STALE_LSO = Difference(
     "the last stable offset may be stale after a truncation until the next append or high watermark",
     "recomputed at once",
 )
+BEHIND_A_HOLE = Difference(
+    "empty segment behind a hole",
+    "a segment that was rolled behind a truncation inside a batch, and holds nothing when its writer is killed, keeps the log end there",
+    "the log ends where its last batch does, as when the truncated segment were the last one: records may be missing in between",
+)
 UNRECOVERABLE = Difference(
     "recovery that Kafka cannot do",
     "an index that fills up while a segment is recovered fails the load, and so does a producer whose transaction was deleted with "

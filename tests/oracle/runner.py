@@ -11,6 +11,7 @@ from typing import Any
 import log_files
 from comparing import CLEAN, CLEAN_MARKER, EPOCHS, NAME, START, Arena, Comparison, EndedEarly, Mismatch, outcome
 from differences import (
+    BEHIND_A_HOLE,
     EARLY_ROLL,
     EMPTY_ROLL,
     EPOCH_OF_REFUSED,
@@ -25,7 +26,7 @@ from differences import (
 from histories import SMALL_INDEX, History, Step, rows
 from hostile import mutated
 from kafka_log import KafkaError, KafkaLog
-from sides import Batch, Info, Marker, Opening, Refusal, Side
+from sides import Batch, Ends, Info, Marker, Opening, Refusal, Side
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
@@ -116,6 +117,9 @@ class Run(Comparison):
             raise EndedEarly
         if self.compare(got, want, lambda _one, _other: True) is None:
             raise EndedEarly
+        if isinstance(got, Ends) and isinstance(want, Ends) and not opening.clean and self.is_empty_behind(got.log_end_offset):
+            self.uses.count(BEHIND_A_HOLE)
+            raise EndedEarly
         if self.history.turns and not opening.clean and not self.changed and self.number:
             self.uses.count(UNTOUCHED)
             raise EndedEarly
@@ -125,6 +129,13 @@ class Run(Comparison):
             self.uses.count(EPOCHS_FOUND)
             self.epochs_apart = True
         self.same_ends()
+
+    def is_empty_behind(self, offset: int) -> bool:
+        """Whether our log ends before Kafka's, whose segments from there on hold nothing."""
+        later = [base for base in log_files.bases(self.kafka.directory) if base > offset]
+        missing = [base for base in later if base not in log_files.bases(self.side.directory)]
+        files = [self.kafka.directory / f"{base:020}.log" for base in later]
+        return bool(missing) and not any(any(log_files.headers(file.read_bytes())) for file in files)
 
     def reopen(self, *, clean: bool, point: str, side: int = 0, config: dict[str, str] | None = None) -> None:
         """Closes both and opens them again, the next side in turn."""

@@ -381,6 +381,20 @@ def test_a_batch_that_ends_before_it_begins(two: Two) -> None:
     two.kafka_takes_over()
 
 
+@shows(differences.BEHIND_A_HOLE)
+def test_an_empty_segment_behind_a_hole(two: Two) -> None:
+    two.open()
+    two.append()
+    two.append(two.row(), two.row(), two.row())
+    two.each(lambda side: side.truncate_to(3))
+    two.each(lambda side: side.roll())
+    assert two.bases() == ([0, 3], [0, 3])
+    two.reopen(clean=False)
+    assert (two.ours.ends().log_end_offset, two.kafka.ends().log_end_offset) == (1, 3)
+    two.append()
+    two.kafka_takes_over(clean=False)
+
+
 @shows(differences.UNTOUCHED)
 def test_killed_without_a_change(two: Two) -> None:
     two.open()

@@ -96,6 +96,8 @@ pub(crate) struct Appender {
     flush_due: bool,
     /// A truncation is not durable yet.
     unsynced: bool,
+    /// Closed segments that an earlier writer, or opening, may have left in memory only.
+    unsettled: Vec<i64>,
     /// Files were made, renamed or removed since the directory was synced.
     names_changed: bool,
     last_expiry: i64,
@@ -204,19 +206,17 @@ impl Appender {
 
     /// Tells readers what became of the offsets.
     fn publish(&mut self, log_end: i64) {
-        // Readers are told of the bytes first, of the offsets that they hold then; the other way round where both become less.
-        let grows = log_end >= self.ends.log_end();
-        if grows {
-            self.ends
-                .set_active(self.active.base_offset, self.active.size());
+        // Who is told an end finds its bytes: they are shown before it grows, and hidden after it shrank.
+        let (base_offset, size) = (self.active.base_offset, self.active.size());
+        if log_end < self.ends.log_end() {
+            self.ends.set_log_end(log_end);
         }
+        self.ends.set_active(base_offset, size);
         self.ends.set_log_end(log_end);
         self.producers.complete_until(log_end);
         let last_stable = self.producers.first_unstable_offset().unwrap_or(log_end);
         let last_stable = last_stable.clamp(self.ends.log_start().min(log_end), log_end);
         self.ends.set_last_stable(last_stable);
-        self.ends
-            .set_active(self.active.base_offset, self.active.size());
     }
 
     fn settings(&self, now: i64) -> Settings {

@@ -261,16 +261,18 @@ fn walk_to_end(mut walk: Walk) -> Result<End> {
 
 impl Stamp {
     fn of(directory: &Directory, active: Option<&Path>) -> Self {
+        // Before the directory: what the writer told is in files that the directory has by now.
+        let writer = directory
+            .ends
+            .as_ref()
+            .map(|ends| (ends.log_start(), ends.log_end()));
         let stat = |path: &Path| directory.disk.stat(path).ok();
         let parent = directory.path.parent();
         Self {
             directory: stat(&directory.path),
             active: active.and_then(stat),
             checkpoints: CHECKPOINTS.map(|name| parent.and_then(|parent| stat(&parent.join(name)))),
-            writer: directory
-                .ends
-                .as_ref()
-                .map(|ends| (ends.log_start(), ends.log_end())),
+            writer,
         }
     }
 }

@@ -275,12 +275,15 @@ impl Appender {
         self.note_gap()?;
         let recovery_point = self.ends.recovery_point();
         let first = self.closed.partition_point(|&base| base <= recovery_point);
-        let closed = self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]);
+        let mut closed = std::mem::take(&mut self.unsettled);
+        closed.extend_from_slice(self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]));
+        closed.sort_unstable();
+        closed.dedup();
         self.last_flush = self.now();
         self.unsynced = false;
         Ok(Job {
             files: vec![self.active.log_file()],
-            closed: closed.to_vec(),
+            closed,
             names: std::mem::take(&mut self.names_changed),
             times: false,
             directory: Arc::clone(&self.directory),

@@ -175,6 +175,7 @@ pub(super) fn assemble(
     };
     let ends = directory.ends.clone().unwrap_or_default();
     let changed = loaded.report.is_changed();
+    let unsettled = unsettled(&bases, &loaded.report, loaded.recovery_point);
     let mut appender = Appender {
         directory: Arc::clone(directory),
         place,
@@ -198,6 +199,7 @@ pub(super) fn assemble(
         flush_due: false,
         // What an earlier writer did last may not have reached the disk.
         unsynced: !loaded.report.clean,
+        unsettled,
         names_changed: true,
         last_expiry: now,
         started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
@@ -220,6 +222,26 @@ pub(super) fn assemble(
         companions::make_epochs_file(directory)?;
     }
     Ok(appender)
+}
+
+/// Closed segments with bytes that may not be on the disk: those that an unclean end left behind the recovery point, and those that
+/// had files made again.
+fn unsettled(closed: &[i64], report: &RecoveryReport, recovery_point: i64) -> Vec<i64> {
+    let first = closed
+        .partition_point(|&base| base <= recovery_point)
+        .saturating_sub(1);
+    let is_rebuilt = |base: i64| {
+        let stem = format!("{base:020}.");
+        report.rebuilt.iter().any(|(path, _)| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(&stem))
+        })
+    };
+    let bases = closed.iter().enumerate();
+    bases
+        .filter(|&(slot, &base)| (!report.clean && slot >= first) || is_rebuilt(base))
+        .map(|(_, &base)| base)
+        .collect()
 }
 
 /// Works out what the directory holds, mending what can be mended.

@@ -108,7 +108,8 @@ impl Appender {
         files.extend(last.files());
         self.flusher.start(Job {
             files,
-            closed: Vec::new(),
+            // The first roll after opening raises the recovery point over these too.
+            closed: std::mem::take(&mut self.unsettled),
             names: true,
             times: false,
             directory: Arc::clone(&self.directory),
