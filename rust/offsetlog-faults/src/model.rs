@@ -102,6 +102,14 @@ impl Model {
         self.log_starts = vec![self.log_start()];
     }
 
+    /// It failed, and the log says that it ends where it did before: what it should have taken away may be there or not.
+    pub fn not_truncated(&mut self, before: Self) {
+        let cut = std::mem::replace(&mut self.current, before.current);
+        self.others = before.others;
+        self.others.push(cut);
+        self.log_starts.extend(before.log_starts);
+    }
+
     /// A deletion of records begins.
     pub fn deleting(&mut self, offset: i64) {
         let log_start = self.log_start();

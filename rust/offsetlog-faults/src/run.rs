@@ -209,9 +209,15 @@ impl Run {
                 if offset >= self.model.next {
                     return log.truncate_to(offset).map(drop);
                 }
+                let before = self.model.clone();
                 self.model.truncating(offset);
                 self.mark();
-                log.truncate_to(offset)?;
+                if let Err(error) = log.truncate_to(offset) {
+                    if log.log_end_offset().is_ok_and(|end| end == before.next) {
+                        self.model.not_truncated(before);
+                    }
+                    return Err(error);
+                }
                 self.model.truncated(offset);
                 Ok(())
             }
