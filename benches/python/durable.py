@@ -14,7 +14,7 @@ from data import BENCHES, BUILD, CARGO_HINT, Kafka, Sizes, need, run, say
 from engine import same, warm
 from figures import Row, microseconds, per_second
 from processes import BenchError, LineProgram, Round
-from writing import KEY_BYTES, source_spec
+from write_rows import KEY_BYTES, source_spec
 
 ROWS = frozenset({18, 19})
 CALLERS = 32

@@ -25,7 +25,7 @@ from durable import ROWS as DURABLE_ROWS, Durable
 from engine import ROWS as ENGINE_ROWS, Engine, scan_memory
 from figures import Row, gigabytes, per_second, table, wall_seconds
 from processes import BenchError
-from writing import ROWS as WRITING_ROWS, Writing, source_spec, written_directory
+from write_rows import ROWS as WRITING_ROWS, Writing, source_spec, written_directory
 
 sys.path.insert(0, str(BENCHES / "peers"))
 from broker import Broker

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from rows import row
-
 from writing import environment
 
 # `jump` sets the clock; values are numbered, `check` looks at everything that was appended.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rows import counted, row
+from writing import filled, python, running, values
 
 from offsetlog import Log
-from writing import filled, python, running, values
 
 # Each program gets a path; what the child prints is what the test looks at.
 HEAD = """

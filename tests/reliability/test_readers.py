@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from rows import row
+from writing import environment
 
 from offsetlog import Log
-from writing import environment
 
 READER = """
 import sys

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from rows import row
+from writing import environment, filled, values
 
 from offsetlog import Log
-from writing import environment, filled, values
 
 ANSWER_S_MAX = 0.2
 
