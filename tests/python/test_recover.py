@@ -513,7 +513,7 @@ def test_a_hole_that_lost_power_left_ends_the_log(tmp_path: Path, emptied: tuple
         log.append(b"%d" % number)
         if number % 2:
             log.roll()
-    log._abandon()
+    abandon(log)
     for base in emptied:
         os.truncate(path / f"{base:020}.log", 0)
     with Log.open(path, "a", clock=Clock()) as log:
@@ -534,7 +534,7 @@ def test_a_gap_that_was_acknowledged_is_no_hole(tmp_path: Path) -> None:
     log.truncate_to(3)
     assert log.roll() == 3
     log.append(b"new")
-    log._abandon()
+    abandon(log)
     with Log.open(path, "a", clock=Clock()) as log:
         assert log.recovery_report.cut == ()
         assert [(record.offset, record.value) for record in log.scan()] == [(0, b"0"), (3, b"new")]
