@@ -121,7 +121,7 @@ fn say(line: &str) -> io::Result<()> {
 }
 
 fn every(step: u64, count: u64) -> bool {
-    count > 0 && step % count == 0
+    count > 0 && step.is_multiple_of(count)
 }
 
 /// A log that is driven. The generation counts truncations, so that what was cut differs from what came in its place.
@@ -275,14 +275,11 @@ fn drive_together(driver: Driver<'_>, threads: u64) -> Result<(), (&'static str,
     };
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(told)).collect();
-        running
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(("thread", "panicked".to_owned())))
-            })
-            .collect()
+        running.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(("thread", "panicked".to_owned())))
+        })
     })
 }
 
