@@ -13,6 +13,9 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::cast_precision_loss,
+    clippy::similar_names,
+    clippy::unnecessary_wraps,
     reason = "a test tool: a panic is a failed test"
 )]
 

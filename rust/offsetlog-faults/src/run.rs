@@ -247,7 +247,7 @@ impl Run {
     }
 
     fn append(&mut self, log: &Log, batches: u8, seed: u16) -> Result<(), Error> {
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             for number in 0..batches {
                 self.append_one(log, u64::from(seed) << 8 | u64::from(number), false)?;
             }
@@ -278,7 +278,7 @@ impl Run {
     /// Epochs never go down.
     fn epoch(&self, seed: u16) -> i32 {
         let latest = self.model.current.last().map_or(0, |batch| batch.epoch);
-        latest + i32::from(seed % 7 == 0)
+        latest + i32::from(seed.is_multiple_of(7))
     }
 
     fn append_one(&mut self, log: &Log, seed: u64, flush: bool) -> Result<(), Error> {
@@ -290,7 +290,7 @@ impl Run {
             flush,
         };
         self.appending(&[batch], |_| {
-            let info = if seed % 3 == 0 {
+            let info = if seed.is_multiple_of(3) {
                 let bytes = encode(0, 0, timestamp, &rows).bytes;
                 log.append_batches(&bytes, AppendOrigin::Client, &append)?
             } else {
