@@ -6,6 +6,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::similar_names,
+    clippy::type_complexity,
+    clippy::case_sensitive_file_extension_comparisons,
     reason = "a test may panic"
 )]
 
