@@ -1,8 +1,5 @@
 //! Rows of the table of promises over disks in memory, a file each. One binary: linking takes longer than some rows.
 #![allow(
-    clippy::similar_names,
-    clippy::type_complexity,
-    clippy::case_sensitive_file_extension_comparisons,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
