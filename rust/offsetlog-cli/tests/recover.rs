@@ -299,12 +299,25 @@ fn what_is_no_partition_is_left_alone() {
 #[test]
 fn it_can_be_interrupted_with_130() {
     let (_root, log_dir) = torn(&["g-torn-none-0", "g-torn-zeros-0"]);
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let terminal = Terminal {
-        interrupt: Some(Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= 4)),
-        ..Terminal::default()
+    let after = |questions: usize| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let terminal = Terminal {
+            interrupt: Some(Arc::new(move || {
+                count.fetch_add(1, Ordering::Relaxed) >= questions
+            })),
+            ..Terminal::default()
+        };
+        (terminal, asked)
     };
+    // As often as the first partition asks.
+    let (terminal, asked) = after(usize::MAX);
+    let first = log_dir.join("g-torn-none-0");
+    assert_eq!(
+        offsetlog_on(terminal, &["recover", "-n", text(&first)]).code,
+        0
+    );
+    let (terminal, _) = after(asked.load(Ordering::Relaxed));
     let outcome = offsetlog_on(terminal, &["recover", "-n", text(&log_dir)]);
     assert_eq!((outcome.code, outcome.err.as_str()), (130, ""));
     assert!(

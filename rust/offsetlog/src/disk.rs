@@ -244,13 +244,18 @@ pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fai
         .and_then(|()| renamed(disk, &temporary, path))
         .inspect_err(|_| forget(disk, &temporary))?;
     match path.parent() {
-        Some(parent) => disk.sync_directory(parent).map_err(|error| (SYNC, error)),
+        Some(parent) => disk
+            .sync_directory(parent)
+            .map_err(|error| (SYNC_NAMES, error)),
         None => Ok(()),
     }
 }
 
 /// What a call was to do that makes bytes or names durable. After one that failed it is not known what the disk holds.
 pub const SYNC: &str = "sync";
+
+/// The same for the names in a directory, which has to be opened for it.
+pub const SYNC_NAMES: &str = "sync the names in";
 
 fn temporary(path: &Path) -> std::path::PathBuf {
     let mut temporary = path.as_os_str().to_owned();

@@ -5,6 +5,7 @@
 
 mod text;
 
+use crate::disk::{SYNC, SYNC_NAMES};
 use offsetlog_format::{Codec, Fault, FormatError, Part};
 use std::fmt;
 use std::io;
@@ -336,13 +337,11 @@ impl Error {
 
     /// Whether it was a sync that failed, after which it is not known what the disk holds.
     pub(crate) fn is_failed_sync(&self) -> bool {
-        match &self.0.kind {
-            // A directory that could not be opened to be synced is no sync that failed.
-            ErrorKind::Io { operation, source } => {
-                *operation == crate::disk::SYNC && !is_out_of_descriptors(source)
-            }
-            _ => false,
-        }
+        let ErrorKind::Io { operation, source } = &self.0.kind else {
+            return false;
+        };
+        // A directory that could not be opened to be synced is no sync that failed.
+        *operation == SYNC || (*operation == SYNC_NAMES && !is_out_of_descriptors(source))
     }
 
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {

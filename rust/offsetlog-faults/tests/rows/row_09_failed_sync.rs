@@ -149,7 +149,6 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
 }
 
 #[test]
-#[ignore = "finds what docs/decisions/0011-open-findings.md lists"]
 fn a_failed_sync_is_final_until_the_log_is_opened_again() {
     let mut row = Row::begin(
         9,

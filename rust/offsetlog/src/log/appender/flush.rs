@@ -5,7 +5,7 @@
 
 use super::Appender;
 use super::place::{CleanMark, State};
-use crate::disk::{Access, Disk, DiskFile, SYNC};
+use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
 use crate::segment::{Directory, segment_path};
@@ -54,7 +54,7 @@ impl Job {
             self.directory
                 .disk
                 .sync_directory(path)
-                .map_err(|error| Error::io(SYNC, path, error))?;
+                .map_err(|error| Error::io(SYNC_NAMES, path, error))?;
         }
         self.ends.raise_recovery_point(self.up_to);
         Ok(())

@@ -1,7 +1,7 @@
 //! What a deletion, a compaction or a split left half done, and how it ends: as a broker does it when it loads a log.
 
 use super::Appender;
-use crate::disk::{Access, Disk, EntryKind, SYNC};
+use crate::disk::{Access, Disk, EntryKind, SYNC_NAMES};
 use crate::error::{Error, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
@@ -156,7 +156,7 @@ pub(super) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     disk.sync_directory(&directory.path)
-        .map_err(|error| Error::io(SYNC, &directory.path, error))
+        .map_err(|error| Error::io(SYNC_NAMES, &directory.path, error))
 }
 
 /// Removes a file that may be gone already.

@@ -5,7 +5,7 @@
 //! partition was closed cleanly and not touched since.
 
 use crate::config::LogConfig;
-use crate::disk::{Disk, LockKind, SYNC, read_whole, write_whole};
+use crate::disk::{Disk, LockKind, SYNC_NAMES, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
@@ -392,7 +392,7 @@ impl Place {
             Some(parent) => self
                 .disk()
                 .sync_directory(parent)
-                .map_err(|error| Error::io(SYNC, parent, error)),
+                .map_err(|error| Error::io(SYNC_NAMES, parent, error)),
             None => Ok(()),
         }
     }
