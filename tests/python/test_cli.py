@@ -166,14 +166,14 @@ def test_recover_says_and_does_the_same_through_the_package(tmp_path: Path) -> N
 def test_a_counter_is_drawn_while_records_are_appended(tmp_path: Path) -> None:
     """On standard error, where somebody looks; the last line is the summary."""
     source = tmp_path / "big.txt"
-    source.write_bytes((b"x" * 99 + b"\n") * 300_000)
+    source.write_bytes((b"x" * 99 + b"\n") * 1_500_000)
     with source.open("rb") as lines:
         code, got = _on_terminal("stderr", "append", str(tmp_path / "orders-0"), stdin=lines)
     assert code == 0
     shown = re.findall(rb"(\d+) records, (\d+)M", got)
     assert shown
     assert all(abs(int(count) * 99 / 2**20 - int(size)) <= 1 for count, size in shown), "bytes of the records"
-    assert b"300000 records appended" in got.splitlines()[-1]
+    assert b"1500000 records appended" in got.splitlines()[-1]
 
 
 def test_a_shell_shows_130_for_ctrl_c() -> None:

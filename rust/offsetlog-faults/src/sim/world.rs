@@ -1,5 +1,7 @@
 //! What a simulated disk holds: of every file and every name what is on the disk and what only the system knows, and what of it a
 //! loss of power may leave.
+//!
+//! over 600 lines: one model, whose rules only make sense read together.
 
 use offsetlog::disk::FileStat;
 use std::collections::{BTreeMap, BTreeSet};
