@@ -25,7 +25,6 @@ PARENT = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
 CALLS = {
     "write": 30,
     "pwrite64": 8,
-    "pwritev": 12,
     "fsync": 8,
     "fdatasync": 8,
     "rename": 8,
@@ -86,7 +85,7 @@ def test_killed_while_recovering(call: str) -> None:
         before, left = History(), folder / "left/topic-0"
         before.start(1)
         left.parent.mkdir()
-        lines = driven(left, 1, "pwritev", SCRIPT["appends"] - 1)
+        lines = driven(left, 1, "pwrite64", SCRIPT["appends"] - 1)
         assert lines
         assert not ended(lines)
         # Opening changes little, and is done often.
@@ -111,9 +110,7 @@ def test_enough_calls() -> None:
         with needed(part):
             need_tracing()
         output = folder / "calls"
-        watched = (
-            "rename,renameat,renameat2,unlink,unlinkat,truncate,ftruncate,fallocate,pwritev2,writev,sync_file_range,msync,link,linkat"
-        )
+        watched = "rename,renameat,renameat2,unlink,unlinkat,truncate,ftruncate,fallocate,pwritev,pwritev2,writev,sync_file_range,msync,link,linkat"
         arguments = command(folder / "topic-0", 1, **SCRIPT)
         with Driver(["strace", "-f", "-qq", "-o", str(output), "-e", f"trace={watched}", *arguments]) as driver:
             assert ended(driver.lines())

@@ -26,7 +26,7 @@ def killed(folder: Path, part: Row) -> Iterator[tuple[Path, History]]:
     for nth in range(SCRIPT["appends"] - IMAGES_OF_A_KIND, SCRIPT["appends"]):
         image, history = folder / f"killed{nth}", History()
         arguments = command(image / images.PARTITION, 1, **SCRIPT)
-        with Driver(traced(arguments, f"pwritev:signal=KILL:when={nth + 1}")) as driver:
+        with Driver(traced(arguments, f"pwrite64:signal=KILL:when={nth + 1}")) as driver:
             listen(history, driver.lines())
         yield image, history
 
