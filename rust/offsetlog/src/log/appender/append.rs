@@ -440,12 +440,15 @@ impl Appender {
     }
 
     fn restore_epochs(&mut self, before: Option<offsetlog_format::LeaderEpochs>) -> Result<()> {
-        match before {
-            Some(before) => {
-                self.epochs = before;
-                self.write_epochs()
+        let Some(before) = before else { return Ok(()) };
+        let after = std::mem::replace(&mut self.epochs, before);
+        match self.write_epochs() {
+            // Without room the file stays as it is, and so does what is known: an epoch that begins where the log ends does no harm.
+            Err(error) if !error.is_failed_sync() => {
+                self.epochs = after;
+                Ok(())
             }
-            None => Ok(()),
+            done => done,
         }
     }
 
