@@ -18,6 +18,7 @@ __all__ = [
     "__version__",
     "append_arrow",
     "arrow_schema",
+    "close_inherited_locks",
     "config_check",
     "recover",
     "run_cli",

@@ -31,7 +31,10 @@ def recorded(kind: str, script: dict[str, int], image: Path) -> tuple[list[Line]
             while driver.process.poll() is None:
                 # The system writes pages out whenever it likes; here it likes to often.
                 for path in directory.glob("*.log"):
-                    descriptor = os.open(path, os.O_RDONLY)
+                    try:
+                        descriptor = os.open(path, os.O_RDONLY)
+                    except FileNotFoundError:
+                        continue  # a truncation took it away
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                     os.close(descriptor)
                 time.sleep(0.002)
