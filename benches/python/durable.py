@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from data import BENCHES, BUILD, CARGO_HINT, Kafka, Sizes, need, run, say
-from engine import same, warm
+from data import BENCHES, BUILD, CARGO_HINT, need, run, say
+from engine import Beside, same, warm
 from figures import Row, microseconds, per_second
 from processes import BenchError, LineProgram, Round
 from write_rows import KEY_BYTES, source_spec
@@ -34,15 +34,10 @@ def build_okaywal() -> Path:
     return target / "release" / "okaywal-peer"
 
 
-class Durable:
+class Durable(Beside):
     """Runs the rows."""
 
-    def __init__(self, kafka: Kafka, ours: Path, sizes: Sizes, rounds: int) -> None:
-        self._kafka = kafka
-        self._ours = ours
-        self._sizes = sizes
-        self._rounds = rounds
-        self._folder = BUILD / "durable"
+    _folder = BUILD / "durable"
 
     def rows(self, wanted: Collection[int]) -> Iterator[Row]:
         """Measures the wanted rows."""
@@ -55,18 +50,12 @@ class Durable:
             yield self._beside_okaywal()
         shutil.rmtree(self._folder)
 
-    def _kafka_program(self) -> LineProgram:
-        return LineProgram("Kafka", self._kafka.command("serve"), BUILD / "kafka.log")
-
-    def _program(self) -> LineProgram:
-        return LineProgram("ours", [str(self._ours)], BUILD / "ours.log")
-
     def _one_caller(self, setting: str, floor: float | None, target: float | None) -> Iterator[Row]:
         work = f"durable append, 1 caller, 100 B{', preallocate' if setting else ''}"
         say(f"row 18: {work}")
         source = self._kafka.log(source_spec(self._sizes, 100))
         settings = [setting] if setting else []
-        with self._kafka_program() as kafka, self._program() as ours:
+        with self._kafka_program() as kafka, self._our_program() as ours:
 
             def theirs() -> Round:
                 return kafka.round("durable", self._folder / "kafka-0", source.kafka, APPENDS, 1, *settings)
@@ -102,7 +91,7 @@ class Durable:
         source = self._kafka.log(source_spec(self._sizes, 100))
         peer: list[float] = []
         mine: list[float] = []
-        with self._kafka_program() as kafka, self._program() as ours:
+        with self._kafka_program() as kafka, self._our_program() as ours:
 
             def theirs() -> float:
                 found = kafka.round("durable", self._folder / "kafka-0", source.kafka, APPENDS, 1)
@@ -127,7 +116,7 @@ class Durable:
         peer: list[float] = []
         mine: list[float] = []
         program = LineProgram("okaywal", [str(build_okaywal())], BUILD / "okaywal.log")
-        with program as okaywal, self._program() as ours:
+        with program as okaywal, self._our_program() as ours:
             for turn in range(self._rounds + 1):
                 there = okaywal.round("durable", *request)
                 if there.count != SHARED_APPENDS:

@@ -72,8 +72,8 @@ def warm(run: Callable[[], Round], at_least: float) -> Round:
     return last
 
 
-class Engine:
-    """Runs the rows."""
+class Beside:
+    """What the rows beside Kafka's storage layer share."""
 
     def __init__(self, kafka: Kafka, ours: Path, sizes: Sizes, rounds: int) -> None:
         self._kafka = kafka
@@ -81,12 +81,19 @@ class Engine:
         self._sizes = sizes
         self._rounds = rounds
 
+    def _kafka_program(self) -> LineProgram:
+        return LineProgram("Kafka", self._kafka.command("serve"), BUILD / "kafka.log")
+
+    def _our_program(self) -> LineProgram:
+        return LineProgram("ours", [str(self._ours)], BUILD / "ours.log")
+
     def _peers(self) -> tuple[LineProgram, LineProgram]:
         """A new JVM and a new process of ours: what one row taught a JVM shall not slow the next."""
-        return (
-            LineProgram("Kafka", self._kafka.command("serve"), BUILD / "kafka.log"),
-            LineProgram("ours", [str(self._ours)], BUILD / "ours.log"),
-        )
+        return self._kafka_program(), self._our_program()
+
+
+class Engine(Beside):
+    """Runs the rows."""
 
     def rows(self, wanted: Collection[int]) -> Iterator[Row]:
         """Measures the wanted rows."""

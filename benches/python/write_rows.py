@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from data import BUILD, Kafka, LogPair, LogSpec, Sizes, say
-from engine import WARM_SECONDS, same, warm
+from data import BUILD, LogPair, LogSpec, Sizes, say
+from engine import WARM_SECONDS, Beside, same, warm
 from figures import Row, gigabytes, milliseconds, per_second
 from processes import BenchError, LineProgram, Round
 
@@ -85,20 +85,8 @@ def equal_files(kafka: Path, ours: Path) -> bool:
     return all((ours / name).exists() and (kafka / name).read_bytes() == (ours / name).read_bytes() for name in names)
 
 
-class Writing:
+class Writing(Beside):
     """Runs the rows."""
-
-    def __init__(self, kafka: Kafka, ours: Path, sizes: Sizes, rounds: int) -> None:
-        self._kafka = kafka
-        self._ours = ours
-        self._sizes = sizes
-        self._rounds = rounds
-
-    def _peers(self) -> tuple[LineProgram, LineProgram]:
-        return (
-            LineProgram("Kafka", self._kafka.command("serve"), BUILD / "kafka.log"),
-            LineProgram("ours", [str(self._ours)], BUILD / "ours.log"),
-        )
 
     def rows(self, wanted: Collection[int]) -> Iterator[Row]:
         """Measures the wanted rows."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from frames import all_frames, frames
 from make_log import batch
-from writing import FIRST, LOCK, NOW, SMALL, STATE, Clock, coded, filled, offsets, state, tree, values
+from writing import FIRST, LOCK, NOW, SMALL, STATE, Clock, coded, filled, offsets, state, tree, values, writing_calls
 
 import offsetlog
 from offsetlog import AppendInfo, Log, LogConfig, Record
@@ -408,29 +408,8 @@ def test_close_is_final_and_may_be_called_twice(tmp_path: Path) -> None:
     assert repr(log) == f"Log({str(tmp_path / 'orders-0')!r}, closed)"
     assert [record.value for record in iterator] == [b"a"]
     on_disk = tree(tmp_path)
-    calls = [
-        lambda: log.append(b""),
-        lambda: log.append_records([b""]),
-        lambda: log.append_batches(coded(b"")),
-        lambda: log.append_as_follower(coded(b"", base_offset=1)),
-        lambda: log.append_marker(1, 0, commit=True),
-        log.writer,
-        log.flush,
-        log.roll,
-        lambda: log.truncate_to(0),
-        lambda: log.truncate_fully_and_start_at(0),
-        lambda: log.delete_records_before(1),
-        lambda: log.end_offset_for_epoch(0),
-        lambda: log.config,
-        lambda: setattr(log, "config", {}),
-        lambda: log.recovery_point,
-        lambda: log.durable_end_offset,
-        lambda: log.recovery_report,
-        lambda: log.log_end_offset,
-        lambda: log.get(0),
-        log.__enter__,
-    ]
-    for call in calls:
+    reading = [lambda: log.log_end_offset, lambda: log.get(0), log.__enter__]
+    for call in writing_calls(log) + reading:
         with pytest.raises(offsetlog.LogClosedError, match="closed"):
             call()
     assert tree(tmp_path) == on_disk

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from writing import Clock, coded, filled, refused, times, tree
+from writing import Clock, coded, filled, refused, times, tree, writing_calls
 
 from offsetlog import ConfigError, Log, LogDirError, errors
 
@@ -178,26 +178,7 @@ def test_what_writes_is_refused_in_mode_r(tmp_path: Path) -> None:
     path = filled(tmp_path / "orders-0")
     before = tree(tmp_path), times(tmp_path)
     with Log.open(path) as log:
-        calls: list[Callable[[], object]] = [
-            lambda: log.append(b"v"),
-            lambda: log.append_records([b"v"]),
-            lambda: log.append_batches(coded(b"v")),
-            lambda: log.append_as_follower(coded(b"v", base_offset=6)),
-            lambda: log.append_marker(1, 0, commit=True),
-            log.writer,
-            log.flush,
-            log.roll,
-            lambda: log.truncate_to(0),
-            lambda: log.truncate_fully_and_start_at(0),
-            lambda: log.delete_records_before(1),
-            lambda: log.end_offset_for_epoch(0),
-            lambda: log.config,
-            lambda: setattr(log, "config", {}),
-            lambda: log.recovery_point,
-            lambda: log.durable_end_offset,
-            lambda: log.recovery_report,
-        ]
-        for call in calls:
+        for call in writing_calls(log):
             with pytest.raises(ConfigError, match="orders-0 was opened for reading; open it with mode 'a' to write") as caught:
                 call()
             assert caught.value.key == "mode"

@@ -150,6 +150,29 @@ def coded(*rows: bytes, base_offset: int = 0, producer: tuple[int, int, int] = (
     return bytes(data)
 
 
+def writing_calls(log: Log) -> list[Callable[[], object]]:
+    """All that asks for a log which is open for appending."""
+    return [
+        lambda: log.append(b"v"),
+        lambda: log.append_records([b"v"]),
+        lambda: log.append_batches(coded(b"v")),
+        lambda: log.append_as_follower(coded(b"v", base_offset=6)),
+        lambda: log.append_marker(1, 0, commit=True),
+        log.writer,
+        log.flush,
+        log.roll,
+        lambda: log.truncate_to(0),
+        lambda: log.truncate_fully_and_start_at(0),
+        lambda: log.delete_records_before(1),
+        lambda: log.end_offset_for_epoch(0),
+        lambda: log.config,
+        lambda: setattr(log, "config", {}),
+        lambda: log.recovery_point,
+        lambda: log.durable_end_offset,
+        lambda: log.recovery_report,
+    ]
+
+
 def abandon(log: Log) -> None:
     """Leave the files as a killed process does."""
     log._abandon()  # noqa: SLF001  # made for tests

@@ -257,7 +257,9 @@ pub const SYNC: &str = "sync";
 /// The same for the names in a directory, which has to be opened for it.
 pub const SYNC_NAMES: &str = "sync the names in";
 
-fn temporary(path: &Path) -> std::path::PathBuf {
+/// Where a file is written before it takes its place: beside it, under a name that opening sweeps.
+#[must_use]
+pub fn temporary(path: &Path) -> std::path::PathBuf {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(offsetlog_format::name::TEMPORARY_SUFFIX);
     temporary.into()

@@ -3,12 +3,12 @@
 use super::Appender;
 use super::append::MarkerOptions;
 use crate::codec::Compressor;
-use crate::disk::{Access, DiskFile, write_whole};
+use crate::disk::{Access, DiskFile, temporary, write_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::builder::{BatchFields, NewRecord, write_batch};
-use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TEMPORARY_SUFFIX};
+use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
 use offsetlog_format::snapshot::write_producer_snapshot;
 use offsetlog_format::{Attributes, Codec, ControlRecord, LeaderEpochs, PartitionMetadata, Uuid};
@@ -68,9 +68,7 @@ fn place_snapshot(
     producers: &ProducerStates,
 ) -> Result<(PathBuf, Arc<dyn DiskFile>)> {
     let (path, bytes) = snapshot_of(directory, producers)?;
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(TEMPORARY_SUFFIX);
-    let temporary = PathBuf::from(temporary);
+    let temporary = temporary(&path);
     let written = directory
         .disk
         .open(&temporary, Access::Replace)

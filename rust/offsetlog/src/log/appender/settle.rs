@@ -7,13 +7,13 @@
 
 use super::load::Loading;
 use super::rebuild;
-use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT};
+use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT, temporary};
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::segment_path;
 use crate::segment::walk::SCAN_BYTES;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes that are compared at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -113,9 +113,7 @@ fn first_difference(
 fn write_anew(loading: &Loading<'_>, path: &Path, cached: &dyn DiskFile) -> Result<()> {
     let disk = loading.directory.disk.as_ref();
     let failed = |error| Error::io("write", path, error);
-    let mut name = path.as_os_str().to_owned();
-    name.push(offsetlog_format::name::TEMPORARY_SUFFIX);
-    let temporary = PathBuf::from(name);
+    let temporary = temporary(path);
     let copy = disk.open(&temporary, Access::Replace).map_err(failed)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut position = 0;
