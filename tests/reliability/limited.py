@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 from promises import History, check_again
 from telling import SMALL, Telling
 
@@ -151,6 +152,40 @@ def memory_bomb(directory: Path) -> str:
     return answer
 
 
+def memory_columns(directory: Path) -> str:
+    """The same value as a column, looked up and fetched, where there is no memory for a copy of it."""
+    with Log.open(str(directory), "a", {"max.message.bytes": 1 << 30}) as log:
+        log.append(bytes(150 * MIB))
+        log.append(b"after")
+    limit(resource.RLIMIT_AS, 700 * MIB)
+    answers = set()
+    with Log.open(str(directory), max_batch_bytes=1 << 30) as log:
+        held: list[bytes] = []
+        ways: list[Callable[[], object]] = [
+            lambda: log.get(0),
+            lambda: log.fetch(0, max_bytes=1 << 30),
+            lambda: pyarrow.table(log.scan(columns=["value"])).num_rows,
+            lambda: list(log.scan()),
+        ]
+        for way in ways:
+            held.clear()
+            # Less is left each time, until there is not even the batch.
+            for _ in range(12):
+                try:
+                    held.append(bytes(50 * MIB))
+                    way()
+                except MemoryError:
+                    answers.add("MemoryError")
+                    break
+            else:
+                answers.add("there was enough")
+        held.clear()
+        found = log.get(1)
+        assert found is not None
+        assert found.value == b"after"
+    return " ".join(sorted(answers))
+
+
 def memory_append(directory: Path) -> str:
     """Records larger than the addresses that are left."""
     history = History()
@@ -191,6 +226,7 @@ RUNS: dict[str, Callable[[Path], str]] = {
     "roll without descriptors": roll_without_descriptors,
     "small files": small_files,
     "memory bomb": memory_bomb,
+    "memory for columns": memory_columns,
     "memory for appending": memory_append,
     "large log": large_log,
 }

@@ -28,6 +28,7 @@ ANSWERS = {
     "roll without descriptors": {"OSError"},
     "small files": {"OSError"},
     "memory bomb": {"MemoryError", "LimitExceededError", "works"},
+    "memory for columns": {"MemoryError"},
     "memory for appending": {"MemoryError", "works"},
 }
 CGROUPS = Path("/sys/fs/cgroup")
@@ -50,11 +51,7 @@ def limited(name: str, directory: Path, *more: str) -> str:
     return done.stdout.strip()
 
 
-# A value that there is no memory for still ends the process where it is copied.
-OPEN = pytest.mark.xfail(reason="docs/decisions/0011-open-findings.md", strict=False)
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=OPEN if name == "memory bomb" else ()) for name in ANSWERS])
+@pytest.mark.parametrize("name", ANSWERS)
 def test_limited(name: str) -> None:
     """Descriptors, sizes of files, addresses."""
     with row(21, name, "runs", 1) as part, scratch() as directory:

@@ -57,6 +57,9 @@ impl Stream {
                 self.interrupted = Some(Interrupted { raised, told });
                 ArrowError::ComputeError(text)
             }
+            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                ArrowError::MemoryError(error.to_string())
+            }
             ErrorKind::Io { source, .. } => {
                 ArrowError::IoError(error.to_string(), io::Error::from(source.kind()))
             }

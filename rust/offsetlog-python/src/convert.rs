@@ -12,6 +12,20 @@ use std::path::Path;
 /// Bytes of a key or value that a repr shows.
 const REPR_BYTES_MAX: usize = 48;
 
+/// From here on bytes may be more than there is memory for.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// A copy of `part`; without memory for it a `MemoryError`, where `PyBytes::new` would panic.
+pub(crate) fn bytes<'py>(py: Python<'py>, part: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    if part.len() < LARGE_BYTES {
+        return Ok(PyBytes::new(py, part));
+    }
+    PyBytes::new_with(py, part.len(), |bytes| {
+        bytes.copy_from_slice(part);
+        Ok(())
+    })
+}
+
 /// A header's name: UTF-8, with lone surrogates for bytes that are not.
 pub(crate) fn header_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match std::str::from_utf8(key) {

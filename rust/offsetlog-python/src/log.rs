@@ -143,10 +143,12 @@ impl Log {
 
     fn get(&self, py: Python<'_>, offset: i64) -> PyResult<Option<Record>> {
         let record = detached(py, || self.0.get(offset)).or_raise(py)?;
-        Ok(record.map(|record| {
-            let topic = PyString::intern(py, self.0.topic()).unbind();
-            Record::owned(py, topic, self.0.partition(), &record)
-        }))
+        record
+            .map(|record| {
+                let topic = PyString::intern(py, self.0.topic()).unbind();
+                Record::owned(py, topic, self.0.partition(), &record)
+            })
+            .transpose()
     }
 
     fn locate<'py>(&self, py: Python<'py>, offset: i64) -> PyResult<LocationRow<'py>> {
@@ -207,7 +209,7 @@ impl Log {
             .iter()
             .map(|aborted| (aborted.producer_id, aborted.first_offset));
         Ok((
-            PyBytes::new(py, &result.records),
+            convert::bytes(py, &result.records)?,
             result.high_watermark,
             result.last_stable_offset,
             result.log_start_offset,

@@ -43,7 +43,7 @@ impl LazyHeaders {
                     .map(|(key, value)| {
                         Ok((
                             convert::header_key(py, key)?,
-                            value.map(|value| PyBytes::new(py, value)),
+                            value.map(|value| convert::bytes(py, value)).transpose()?,
                         ))
                     })
                     .collect::<PyResult<Vec<_>>>()?;
@@ -117,8 +117,11 @@ impl Record {
         self.timestamp
     }
 
-    pub(crate) fn of(py: Python<'_>, origin: Arc<Origin>, fields: &Fields<'_>) -> Self {
-        let bytes = |part: &[u8]| PyBytes::new(py, part).unbind();
+    pub(crate) fn of(py: Python<'_>, origin: Arc<Origin>, fields: &Fields<'_>) -> PyResult<Self> {
+        let bytes = |part: Option<&[u8]>| -> PyResult<Option<Py<PyBytes>>> {
+            part.map(|part| convert::bytes(py, part).map(Bound::unbind))
+                .transpose()
+        };
         let headers = (!fields.headers.is_empty()).then(|| {
             Box::new(LazyHeaders {
                 encoded: fields.headers.encoded().into(),
@@ -126,16 +129,16 @@ impl Record {
                 decoded: PyOnceLock::new(),
             })
         });
-        Self {
+        Ok(Self {
             origin,
             offset: fields.offset,
             timestamp: fields.timestamp,
-            key: fields.key.map(bytes),
-            value: fields.value.map(bytes),
+            key: bytes(fields.key)?,
+            value: bytes(fields.value)?,
             headers,
             sequence: fields.sequence,
             timestamp_type: fields.timestamp_type,
-        }
+        })
     }
 
     /// A record that a look-up copied out of its batch.
@@ -144,7 +147,7 @@ impl Record {
         topic: Py<PyString>,
         partition: i32,
         record: &offsetlog::Record,
-    ) -> Self {
+    ) -> PyResult<Self> {
         let mut encoded = Vec::new();
         for (key, value) in &record.headers {
             write_header(&mut encoded, key, value.as_deref());

@@ -6,7 +6,7 @@ use crate::interrupt::detached;
 use crate::raise::raise;
 use crate::record::{Fields, Origin, Record};
 use offsetlog::format::{BatchHeader, Headers, RecordView};
-use offsetlog::{Error, ErrorKind, Interrupt, Log, Scan, sequence_of};
+use offsetlog::{Error, ErrorKind, Interrupt, Log, Scan, memory, sequence_of};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -45,12 +45,11 @@ impl Ahead {
         self.batches.clear();
     }
 
-    fn push(&mut self, header: &BatchHeader, record: &RecordView<'_>) {
+    fn push(&mut self, header: &BatchHeader, record: &RecordView<'_>) -> Result<(), Error> {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(record.key.unwrap_or_default());
-        self.bytes
-            .extend_from_slice(record.value.unwrap_or_default());
-        self.bytes.extend_from_slice(record.headers.encoded());
+        memory::extend(&mut self.bytes, record.key.unwrap_or_default())?;
+        memory::extend(&mut self.bytes, record.value.unwrap_or_default())?;
+        memory::extend(&mut self.bytes, record.headers.encoded())?;
         self.spans.push(Span {
             offset: record.offset,
             timestamp: record.timestamp,
@@ -63,6 +62,7 @@ impl Ahead {
             sequence: sequence_of(header, record.offset),
             timestamp_type: convert::timestamp_type(record.timestamp_type),
         });
+        Ok(())
     }
 }
 
@@ -148,7 +148,7 @@ impl Progress {
                 span.header_count,
             ),
         };
-        Ok(Some(Record::of(py, origin, &fields)))
+        Record::of(py, origin, &fields).map(Some)
     }
 }
 
@@ -170,7 +170,7 @@ fn decode(
         let header = *batch.header();
         ahead.batches.push((batch.log().clone(), header));
         while let Some(record) = batch.next_record()? {
-            ahead.push(&header, &record);
+            ahead.push(&header, &record)?;
         }
     }
     Ok(true)

@@ -2,6 +2,7 @@
 
 use crate::codec::Compressor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
 use offsetlog_format::v2::write_record;
@@ -117,11 +118,7 @@ impl BatchBuilder {
             }));
         }
         // Nothing has been changed yet when there is no memory.
-        let room = bytes + RECORD_OVERHEAD_MAX;
-        if self.encoded.try_reserve(room).is_err() && self.encoded.try_reserve_exact(room).is_err()
-        {
-            return Err(Error::no_memory());
-        }
+        memory::reserve(&mut self.encoded, bytes + RECORD_OVERHEAD_MAX)?;
         if self.count == 0 {
             self.encoded.resize(BATCH_HEADER_V2_BYTES, 0);
             self.base_timestamp = timestamp;

@@ -43,6 +43,7 @@ mod error;
 mod limits;
 mod log;
 mod log_dir;
+pub mod memory;
 mod records;
 mod segment;
 

@@ -4,6 +4,7 @@ use super::pool::{Pool, lend};
 use super::{ArrowOptions, Column, header_field, header_fields, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Log, sequence_of};
+use crate::memory;
 use arrow_array::{
     ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions,
     StringArray, StructArray, TimestampMicrosecondArray,
@@ -13,6 +14,9 @@ use arrow_schema::{ArrowError, SchemaRef};
 use offsetlog_format::{BatchHeader, Headers, RecordView};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// A record beyond this may be more than there is memory for.
+const LARGE_BYTES: usize = 1 << 20;
 
 /// The columns of the record batch being made.
 #[derive(Debug)]
@@ -105,6 +109,9 @@ impl Columns {
                 seen: (self.bytes + size) as u64,
             }));
         }
+        if size > LARGE_BYTES {
+            self.make_room(record)?;
+        }
         if let Some(key) = &mut self.key {
             key.push(record.key);
         }
@@ -125,6 +132,22 @@ impl Columns {
         }
         self.bytes += size;
         self.rows += 1;
+        Ok(())
+    }
+
+    /// Asks for the memory of a large record, which may not be there.
+    #[cold]
+    fn make_room(&mut self, record: &RecordView<'_>) -> Result<()> {
+        for (column, bytes) in [(&mut self.key, record.key), (&mut self.value, record.value)] {
+            if let (Some(column), Some(bytes)) = (column, bytes) {
+                memory::reserve(&mut column.values, bytes.len())?;
+            }
+        }
+        if let Some(headers) = &mut self.headers {
+            // A name that is no text may grow threefold.
+            memory::reserve(&mut headers.keys, 3 * record.headers.encoded().len())?;
+            memory::reserve(&mut headers.values, record.headers.encoded().len())?;
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use super::{ArrowOptions, Column};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Filter, Log, Scan, Selection, Verdict};
+use crate::memory;
 use crate::records::Records;
 use arrow_array::RecordBatch;
 use offsetlog_format::BatchHeader;
@@ -148,7 +149,11 @@ impl Parallel {
                     break;
                 }
             };
-            job.bytes.extend_from_slice(batch.bytes());
+            if let Err(error) = memory::extend(&mut job.bytes, batch.bytes()) {
+                self.failure = Some(error.at_path(batch.path()).at_position(batch.position()));
+                self.read_all = true;
+                break;
+            }
             if self.log.is_none() {
                 self.log = Some(batch.log().clone());
             }

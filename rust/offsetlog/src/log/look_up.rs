@@ -4,6 +4,7 @@ use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
 use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use crate::records::Records;
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
@@ -200,7 +201,7 @@ impl Log {
                 if first >= limit || full || walk.verify(&header)?.is_some() {
                     break;
                 }
-                records.extend_from_slice(walk.batch()?);
+                memory::extend(&mut records, walk.batch()?)?;
                 next = header.last_offset + 1;
                 self.check()?;
             }
@@ -302,7 +303,9 @@ fn record_in(
         Records::open(header, walk.loaded_batch(), decompressor, limit).map_err(at)?;
     while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
         if record.offset >= offset {
-            return Ok((record.offset == offset).then(|| Record::new(header, &record)));
+            return (record.offset == offset)
+                .then(|| Record::new(header, &record))
+                .transpose();
         }
     }
     Ok(None)

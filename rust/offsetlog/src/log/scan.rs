@@ -556,7 +556,7 @@ impl<'s> Batch<'s> {
     pub fn to_records(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         while let Some(view) = self.next_record()? {
-            records.push(Record::new(&self.header, &view));
+            records.push(Record::new(&self.header, &view)?);
         }
         Ok(records)
     }

@@ -1,5 +1,7 @@
 //! What the verbs of a log take and give: plain values that own their bytes.
 
+use crate::error::Result;
+use crate::memory;
 use crate::segment::offset_index::{IndexSlot, IndexState};
 use offsetlog_format::{BatchHeader, Codec, RecordView, TimestampType};
 use std::fmt;
@@ -62,26 +64,29 @@ pub struct Record {
 
 impl Record {
     /// Copies a view, with what its batch says of all its records.
-    #[must_use]
-    pub fn new(header: &BatchHeader, view: &RecordView<'_>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) of the kind `OutOfMemory`.
+    pub fn new(header: &BatchHeader, view: &RecordView<'_>) -> Result<Self> {
+        let copy = |part: Option<&[u8]>| part.map(memory::copy).transpose();
+        Ok(Self {
             offset: view.offset,
             timestamp: view.timestamp,
             timestamp_type: view.timestamp_type,
-            key: view.key.map(<[u8]>::to_vec),
-            value: view.value.map(<[u8]>::to_vec),
+            key: copy(view.key)?,
+            value: copy(view.value)?,
             headers: view
                 .headers
                 .iter()
-                .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
-                .collect(),
+                .map(|(key, value)| Ok((memory::copy(key)?, copy(value)?)))
+                .collect::<Result<_>>()?,
             leader_epoch: header.leader_epoch,
             producer_id: header.producer_id,
             producer_epoch: header.producer_epoch,
             sequence: sequence_of(header, view.offset),
             is_transactional: header.attributes.is_transactional(),
             is_control: header.attributes.is_control(),
-        }
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::{Check, OpenSegment, Source};
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
 use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame, Part};
 use std::fmt;
@@ -296,6 +297,9 @@ impl Walk {
         };
         self.buffer_at = position;
         if self.buffer.len() < wanted {
+            let more = wanted - self.buffer.len();
+            memory::reserve(&mut self.buffer, more)
+                .map_err(|error| error.at_path(&self.segment.path).at_position(position))?;
             self.buffer.resize(wanted, 0);
         }
         let Source::File(file) = &self.segment.source else {
@@ -372,7 +376,7 @@ impl Walk {
             return Ok(false);
         }
         let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
-        let mut bytes = self.bytes_at(self.position, left as usize, false)?.to_vec();
+        let mut bytes = memory::copy(self.bytes_at(self.position, left as usize, false)?)?;
         if let Some(magic) = bytes.get_mut(16) {
             *magic = 2;
         }
@@ -388,9 +392,7 @@ impl Walk {
         if frame.magic < 2 || frame.size_bytes as u64 > left {
             return Ok(false);
         }
-        let mut bytes = self
-            .bytes_at(self.position, frame.size_bytes, false)?
-            .to_vec();
+        let mut bytes = memory::copy(self.bytes_at(self.position, frame.size_bytes, false)?)?;
         if let Some(offset) = bytes.get_mut(..8) {
             offset.fill(0);
         }

@@ -1,0 +1,28 @@
+//! Memory that a file asks for: it may not be there, and an allocation that fails by itself ends the process.
+
+use crate::error::{Error, Result};
+
+/// Adds a copy of `part`.
+///
+/// # Errors
+/// [`Io`](crate::ErrorKind::Io) of the kind `OutOfMemory`, with `bytes` as they were.
+pub fn extend(bytes: &mut Vec<u8>, part: &[u8]) -> Result<()> {
+    reserve(bytes, part.len())?;
+    bytes.extend_from_slice(part);
+    Ok(())
+}
+
+/// A copy of `part`.
+pub(crate) fn copy(part: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    extend(&mut bytes, part)?;
+    Ok(bytes)
+}
+
+/// Makes room for `more` bytes; where there is not enough for growing by a factor, for these only.
+pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<()> {
+    if bytes.try_reserve(more).is_err() && bytes.try_reserve_exact(more).is_err() {
+        return Err(Error::no_memory());
+    }
+    Ok(())
+}
