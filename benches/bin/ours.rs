@@ -91,6 +91,13 @@ fn round(words: &[&str], logs: &mut OpenLogs) -> Outcome<String> {
         "headers" => timed(repeats, || headers(&open()?)),
         "crc" => timed(repeats, || checksums(&open()?)),
         "records" => timed(repeats, || records(open()?.scan(&ScanOptions::default())?)),
+        "unchecked-records" => {
+            let options = ScanOptions {
+                verify_checksums: false,
+                ..ScanOptions::default()
+            };
+            timed(repeats, || records(open()?.scan(&options)?))
+        }
         "threads-2" => timed(repeats, || records_on_two_threads(&open()?)),
         "open" => timed(1, || {
             Ok(Met {

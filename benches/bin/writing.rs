@@ -3,7 +3,8 @@
 //! `append DIRECTORY SOURCE RECORDS PER_BATCH CODEC [close]` builds batches of the first records of the log in SOURCE, over and over,
 //! and appends them to a new log; `follow DIRECTORY SOURCE RECORDS [close]` appends its first batches as they are, offsets aside;
 //! `write-limit DIRECTORY SOURCE BLOCKS BYTES` writes blocks of so many bytes and computes their CRC-32C, which nothing that
-//! appends can do without. Measured are the appends; the sum is over what the `.log` holds afterwards. Without `close` the log is
+//! appends can do without; `disk-writes DIRECTORY SOURCE BLOCKS BYTES trait | file` writes them through the engine's trait of disk
+//! calls, or to the file itself. Measured are the appends; the sum is over what the `.log` holds afterwards. Without `close` the log is
 //! dropped: a flush of each round would be the disk's figure.
 //!
 //! `durable DIRECTORY SOURCE RECORDS CALLERS [preallocate]` appends single records from so many threads, each append on the disk when it
@@ -12,6 +13,7 @@
 //! `recover DIRECTORY` opens a log as after a kill, every segment read; closing it is not measured.
 
 use crate::{Met, OpenLogs, Outcome, answer, clocked, percentiles};
+use offsetlog::disk::{Access, Disk, RealDisk};
 use offsetlog::format::checksum::crc32c;
 use offsetlog::{AppendOptions, BatchBuilder, Log, LogConfig, OpenOptions, Producer, WriteOptions};
 use offsetlog_benches::{FIRST_TIMESTAMP, codec_of, first_batches, first_records};
@@ -21,6 +23,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Records that are appended over and over, and batches: both as the peer has it.
@@ -82,6 +85,10 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
         ["write-limit", directory, source, blocks, bytes] => {
             let source = sources.batches(source)?;
             write_limit(directory, source, blocks.parse()?, bytes.parse()?)?
+        }
+        ["disk-writes", directory, source, blocks, bytes, how] => {
+            let source = sources.batches(source)?;
+            disk_writes(directory, source, blocks.parse()?, bytes.parse()?, how)?
         }
         ["durable", directory, source, records, callers, rest @ ..] => {
             let source = sources.records(source)?;
@@ -202,6 +209,38 @@ fn write_limit(directory: &str, batches: &[Vec<u8>], blocks: u64, bytes: usize) 
             met.add(u64::from(crc32c(block)));
             file.write_all_at(block, position)?;
             position += block.len() as u64;
+        }
+        Ok(())
+    })?;
+    Ok(answer(cpu, wall, met))
+}
+
+/// The same writes with and without what stands between the engine and the system.
+fn disk_writes(
+    directory: &str,
+    source: &[Vec<u8>],
+    blocks: usize,
+    bytes: usize,
+    how: &str,
+) -> Outcome<String> {
+    remove(directory)?;
+    fs::create_dir_all(directory)?;
+    let path = Path::new(directory).join("00000000000000000000.log");
+    let plain = fs::File::create(&path)?;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let through = disk.open(&path, Access::Write)?;
+    let Some(block) = source.first().and_then(|batch| batch.get(..bytes)) else {
+        return Err("the source's batches are smaller than a block".into());
+    };
+    let mut met = Met::default();
+    let (cpu, wall) = clocked(|| {
+        for number in 0..blocks {
+            let position = (number * bytes) as u64;
+            match how {
+                "trait" => through.write_at(block, position)?,
+                _ => plain.write_all_at(block, position)?,
+            }
+            met.add(position);
         }
         Ok(())
     })?;

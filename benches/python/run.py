@@ -25,6 +25,7 @@ from durable import ROWS as DURABLE_ROWS, Durable
 from engine import ROWS as ENGINE_ROWS, Engine, scan_memory
 from figures import Row, gigabytes, per_second, table, wall_seconds
 from processes import BenchError
+from safety_rows import ROWS as SAFETY_ROWS, Safety
 from write_rows import ROWS as WRITING_ROWS, Writing, source_spec, written_directory
 
 sys.path.insert(0, str(BENCHES / "peers"))
@@ -32,7 +33,7 @@ from broker import Broker
 
 PYTHON_ROWS = frozenset({11, 12})
 SPARK_ROWS = frozenset({29, 30, 31, 32, 34})
-ALL_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | PYTHON_ROWS | SPARK_ROWS
+ALL_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | PYTHON_ROWS | SPARK_ROWS
 SPARK_SECONDS = 1500
 KEY_BYTES = len("user-00000000")
 
@@ -213,7 +214,7 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
     """All wanted rows, one after another."""
     sizes = Sizes.from_environment()
     kafka = Kafka()
-    if wanted & (ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS):
+    if wanted & (ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS):
         ours = build_ours()
     if wanted & ENGINE_ROWS:
         yield from Engine(kafka, ours, sizes, rounds).rows(wanted)
@@ -224,6 +225,8 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
         yield from python_appends(kafka, sizes, rounds, wanted)
     if wanted & DURABLE_ROWS:
         yield from Durable(kafka, ours, sizes, rounds).rows(wanted)
+    if wanted & SAFETY_ROWS:
+        yield from Safety(kafka, ours, sizes, rounds).rows(wanted)
     if wanted & PYTHON_ROWS:
         yield from python_rows(kafka, sizes, rounds, wanted)
     if wanted & SPARK_ROWS:
@@ -249,7 +252,9 @@ def main() -> int:
     if rows:
         machine = f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
         print(f"\n{machine}; median of {len(rows[0].ours)} rounds in turn, ± worst deviation of a round.")
-        print("CPU seconds decide rows 1 to 9 and 11 to 17, wall time all others. Limit here: the ratio of a program that does")
+        print(
+            "CPU seconds decide rows 1 to 9, 11 to 17, 36 and 37, wall time all others. Limit here: the ratio of a program that does"
+        )
         print("nothing but read (rows 13 to 16: write) the bytes and compute their CRC.\n")
         print(table(rows))
     if memory:
