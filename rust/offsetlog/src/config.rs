@@ -7,10 +7,12 @@
 //! that Java takes for `0` to `9` and for those of `true` and `false`; hexadecimal numbers and `NaN` as a ratio; a
 //! `segment.index.bytes` below 12, with which Kafka refuses to open a log; a negative `internal.segment.bytes`.
 
+mod broker;
 mod file;
 mod table;
 mod value;
 
+pub use broker::BrokerSettings;
 pub use table::{Setting, settings};
 pub use value::{CleanupPolicy, CompressionType, Kind, ThrottledReplicas};
 

@@ -49,8 +49,8 @@ mod segment;
 
 pub use batch_builder::{BatchBuilder, Producer};
 pub use config::{
-    CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas, nearest_setting,
-    settings,
+    BrokerSettings, CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas,
+    nearest_setting, settings,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
