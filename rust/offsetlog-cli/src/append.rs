@@ -249,7 +249,7 @@ fn change_settings(log: &Log, settings: &BTreeMap<&str, &str>) -> Result<(), Fai
     if config == stored {
         return Ok(());
     }
-    log.set_config(config).map_err(Failure::Writing)
+    log.set_config(&config).map_err(Failure::Writing)
 }
 
 /// What is odd about the log, and what opening it mended.

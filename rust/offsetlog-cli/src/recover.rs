@@ -113,7 +113,7 @@ fn targets(selection: &Selection, console: &mut Console<'_>) -> Result<Vec<Targe
         }
         let log_dir = log_dir.map_err(Failure::Writing)?;
         for warning in log_dir.warnings() {
-            console.warn(warning);
+            console.warn(&warning);
         }
         let root = log_dir
             .paths()

@@ -40,7 +40,7 @@ impl Source {
         };
         let log_dir = LogDir::open(&selection.paths, &options)?;
         for warning in log_dir.warnings() {
-            console.warn(warning);
+            console.warn(&warning);
         }
         let partitions = log_dir.partitions();
         if partitions.is_empty() {

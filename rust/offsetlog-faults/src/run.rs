@@ -229,7 +229,7 @@ impl Run {
                 self.model.deleted();
                 Ok(())
             }
-            Step::Checkpoint => log.set_config(config(&self.script)),
+            Step::Checkpoint => log.set_config(&config(&self.script)),
             Step::Close => {
                 self.log = None;
                 log.close()?;

@@ -369,7 +369,7 @@ impl Appender {
     fn set_config(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<()> {
         let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
         let config = LogConfig::parse(pairs).or_raise(py)?;
-        detached(py, || self.log.set_config(config)).or_raise(py)
+        detached(py, || self.log.set_config(&config)).or_raise(py)
     }
 
     fn recovery_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -33,7 +33,7 @@ impl LogDir {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.0.warnings().to_vec()
+        self.0.warnings()
     }
 
     fn partitions(&self, py: Python<'_>) -> Vec<(String, i32)> {

@@ -164,7 +164,7 @@ impl BatchBuilder {
         BATCH_HEADER_V2_BYTES + self.payload_bytes()
     }
 
-    const fn payload_bytes(&self) -> usize {
+    pub(crate) const fn payload_bytes(&self) -> usize {
         self.encoded.len().saturating_sub(BATCH_HEADER_V2_BYTES)
     }
 

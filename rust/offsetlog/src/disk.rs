@@ -123,6 +123,15 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn unlink(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// The system's; `Unsupported` where directories stay.
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes the names of a directory durable.
     ///
     /// # Errors

@@ -60,7 +60,9 @@ pub use log::{
     OffsetAndTimestamp, OpenOptions, Progress, Record, RecoverOptions, RecoveryReport, Scan,
     ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
 };
-pub use log_dir::{LogDir, TopicPartition};
+pub use log_dir::{
+    LogDir, LogDirOptions, NewTopic, Partitioner, Route, TopicPartition, murmur2, partition_for,
+};
 pub use offsetlog_format as format;
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;

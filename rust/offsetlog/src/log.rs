@@ -38,6 +38,9 @@ pub use values::{
     SegmentInfo, sequence_of,
 };
 
+pub(crate) use appender::{LOCK_FILE, read_config, write_config};
+pub(crate) use open::{forget_partition, make_directory};
+
 pub(crate) use crate::segment::ends::Ends;
 #[cfg(feature = "arrow")]
 pub(crate) use filter::{Filter, Selection, Verdict};
@@ -122,6 +125,17 @@ struct Inner {
 }
 
 impl Log {
+    /// Whether somebody else has a clone of it.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Whether it was closed; never of a reader.
+    pub(crate) fn is_closed(&self) -> bool {
+        let ends = self.0.directory.ends.as_deref();
+        ends.is_some_and(Ends::is_closed)
+    }
+
     /// Opens the partition directory `path`, named `topic-partition`.
     ///
     /// Lists the directory and reads its metadata and the checkpoints around it; no segment is opened yet. Changes nothing.

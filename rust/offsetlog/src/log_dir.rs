@@ -1,12 +1,23 @@
-//! One or several log dirs as one: which partitions there are and where each one lies.
+//! One or several log dirs as one: which partitions there are and where each one lies; and, open for appending, their topics.
 
-use crate::disk::EntryKind;
+mod listing;
+mod open_logs;
+mod routing;
+mod topics;
+mod writer;
+
 use crate::error::{Error, Result};
 use crate::log::{Log, OpenOptions, ScanOptions};
-use offsetlog_format::name::{DirectoryName, DirectoryState, FileName};
+use listing::Listing;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use writer::Writer;
+
+pub use routing::{Partitioner, murmur2, partition_for};
+pub use topics::NewTopic;
+pub use writer::{LogDirOptions, Route};
 
 /// Files that a log dir has.
 const LOG_DIR_FILES: [&str; 5] = [
@@ -26,16 +37,54 @@ pub struct TopicPartition {
     pub partition: i32,
 }
 
-/// One or several log dirs, for reading. Partitions are listed when it is opened and opened when they are asked for.
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// One or several log dirs. Partitions are listed when it is opened and opened when they are asked for. Clones share everything.
 #[derive(Debug, Clone)]
-pub struct LogDir {
+pub struct LogDir(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     paths: Vec<PathBuf>,
     options: OpenOptions,
-    /// Each partition with the directories that hold a replica of it.
-    partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
-    warnings: Vec<String>,
+    listing: RwLock<Listing>,
     /// Which of several replicas was taken.
-    chosen: Arc<Mutex<BTreeMap<TopicPartition, PathBuf>>>,
+    chosen: Mutex<BTreeMap<TopicPartition, PathBuf>>,
+    /// Of log dirs that are open for appending.
+    writer: Option<Writer>,
+}
+
+impl Inner {
+    fn listing(&self) -> RwLockReadGuard<'_, Listing> {
+        self.listing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listing_mut(&self) -> RwLockWriteGuard<'_, Listing> {
+        self.listing.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Absolute, each once, at least one.
+fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::io("resolve", path.as_ref(), error))?;
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    if all.is_empty() {
+        return Err(Error::argument(
+            "paths",
+            "none found, at least one log dir expected",
+        ));
+    }
+    Ok(all)
 }
 
 impl LogDir {
@@ -46,38 +95,23 @@ impl LogDir {
     /// `Io` when a path cannot be listed; `Argument` without any path; `LogDir` when there is neither a partition nor a sign of
     /// a log dir in any of them.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
-        if paths.is_empty() {
-            return Err(Error::argument(
-                "paths",
-                "none found, at least one log dir expected",
-            ));
+        Self::list(absolute(paths)?, options, None)
+    }
+
+    fn list(paths: Vec<PathBuf>, options: &OpenOptions, writer: Option<Writer>) -> Result<Self> {
+        let mut listing = Listing::default();
+        for path in &paths {
+            listing.add(options.disk.as_ref(), path)?;
         }
-        let mut log_dir = Self {
-            paths: Vec::new(),
+        listing.warn_of_replicas();
+        let log_dir = Self(Arc::new(Inner {
+            paths,
             options: options.clone(),
-            partitions: BTreeMap::new(),
-            warnings: Vec::new(),
-            chosen: Arc::default(),
-        };
-        for path in paths {
-            let path = std::path::absolute(path)
-                .map_err(|error| Error::io("resolve", path.as_ref(), error))?;
-            if !log_dir.paths.contains(&path) {
-                log_dir.add(&path)?;
-                log_dir.paths.push(path);
-            }
-        }
+            listing: RwLock::new(listing),
+            chosen: Mutex::default(),
+            writer,
+        }));
         log_dir.check_found()?;
-        for (partition, replicas) in &log_dir.partitions {
-            if replicas.len() > 1 {
-                log_dir.warnings.push(format!(
-                    "{}-{} stands in {} log dirs: the longest valid replica is read",
-                    partition.topic,
-                    partition.partition,
-                    replicas.len()
-                ));
-            }
-        }
         Ok(log_dir)
     }
 
@@ -86,10 +120,13 @@ impl LogDir {
         let is_log_dir = |path: &PathBuf| {
             LOG_DIR_FILES
                 .iter()
-                .any(|name| self.options.disk.stat(&path.join(name)).is_ok())
+                .any(|name| self.0.options.disk.stat(&path.join(name)).is_ok())
         };
-        match self.paths.first() {
-            Some(first) if self.partitions.is_empty() && !self.paths.iter().any(is_log_dir) => {
+        let paths = &self.0.paths;
+        match paths.first() {
+            Some(first)
+                if self.0.listing().partitions.is_empty() && !paths.iter().any(is_log_dir) =>
+            {
                 Err(Error::log_dir(
                     first,
                     "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
@@ -99,75 +136,29 @@ impl LogDir {
         }
     }
 
-    fn add(&mut self, path: &Path) -> Result<()> {
-        let entries = self
-            .options
-            .disk
-            .list(path)
-            .map_err(|error| Error::io("list", path, error))?;
-        let own_name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .map(DirectoryName::parse);
-        let holds_segments = entries.iter().any(|entry| {
-            entry.kind == EntryKind::File
-                && matches!(FileName::classify(&entry.name), FileName::Segment(_))
-        });
-        if let (Some(Ok(name)), true) = (own_name, holds_segments) {
-            self.insert(&name, path.to_path_buf());
-            return Ok(());
-        }
-        for entry in entries {
-            if entry.kind != EntryKind::Directory || entry.name == "remote-log-index-cache" {
-                continue;
-            }
-            match DirectoryName::parse(&entry.name) {
-                Ok(name) if name.state == DirectoryState::Live => {
-                    self.insert(&name, path.join(&entry.name));
-                }
-                Ok(_) => {}
-                Err(error) => self.warnings.push(format!(
-                    "left out: directory {:?} of {} is not topic-partition: {}",
-                    entry.name,
-                    path.display(),
-                    error.fault
-                )),
-            }
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, name: &DirectoryName<'_>, path: PathBuf) {
-        let partition = TopicPartition {
-            topic: name.topic.to_owned(),
-            partition: name.partition,
-        };
-        self.partitions.entry(partition).or_default().push(path);
-    }
-
     /// The log dirs, as given and made absolute.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
-        &self.paths
+        &self.0.paths
     }
 
     /// What was odd and left out.
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub fn warnings(&self) -> Vec<String> {
+        self.0.listing().warnings.clone()
     }
 
     /// How logs are opened.
     #[must_use]
     pub fn options(&self) -> &OpenOptions {
-        &self.options
+        &self.0.options
     }
 
     /// The topics and their partitions, both ascending.
     #[must_use]
     pub fn topics(&self) -> BTreeMap<String, Vec<i32>> {
         let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-        for partition in self.partitions.keys() {
+        for partition in self.0.listing().partitions.keys() {
             let partitions = topics.entry(partition.topic.clone()).or_default();
             partitions.push(partition.partition);
         }
@@ -177,10 +168,18 @@ impl LogDir {
     /// The partitions, by topic and number.
     #[must_use]
     pub fn partitions(&self) -> Vec<TopicPartition> {
-        self.partitions.keys().cloned().collect()
+        self.0.listing().partitions.keys().cloned().collect()
     }
 
-    /// Opens a partition. Where it stands in several log dirs, the longest valid replica is taken: the one with the greatest offset
+    /// Where a partition lies, if it does so in one place.
+    fn path_of(&self, partition: &TopicPartition) -> Option<PathBuf> {
+        match self.0.listing().partitions.get(partition)?.as_slice() {
+            [path] => Some(path.clone()),
+            _ => None,
+        }
+    }
+
+    /// Opens a partition, for appending if the log dir was opened so. Where it stands in several log dirs, the longest valid replica is taken: the one with the greatest offset
     /// up to which its batches can be read in a row with right checksums; of equals the first. Finding that out reads the
     /// replicas once; the choice is kept.
     ///
@@ -191,17 +190,20 @@ impl LogDir {
             topic: topic.to_owned(),
             partition,
         };
-        let Some(paths) = self.partitions.get(&wanted) else {
+        if self.is_writable() {
+            return self.writable(topic, partition);
+        }
+        let Some(paths) = self.0.listing().partitions.get(&wanted).cloned() else {
             return Err(self.unknown(topic, partition));
         };
         if let [path] = paths.as_slice() {
-            return Log::open(path, &self.options);
+            return Log::open(path, &self.0.options);
         }
-        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = chosen.get(&wanted) {
-            return Log::open(path, &self.options);
+            return Log::open(path, &self.0.options);
         }
-        let log = self.longest(paths)?;
+        let log = self.longest(&paths)?;
         chosen.insert(wanted, log.path().to_path_buf());
         Ok(log)
     }
@@ -210,7 +212,8 @@ impl LogDir {
         let mut best: Option<(i64, Log)> = None;
         let mut failure = None;
         for path in paths {
-            let opened = Log::open(path, &self.options).and_then(|log| Ok((valid_end(&log)?, log)));
+            let opened =
+                Log::open(path, &self.0.options).and_then(|log| Ok((valid_end(&log)?, log)));
             match opened {
                 Ok((end, log)) => {
                     if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
@@ -228,7 +231,7 @@ impl LogDir {
     }
 
     fn unknown(&self, topic: &str, partition: i32) -> Error {
-        let path = self.paths.first().map_or(Path::new(""), PathBuf::as_path);
+        let path = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
         let topics = self.topics();
         let reason = match topics.get(topic) {
             Some(partitions) => format!(

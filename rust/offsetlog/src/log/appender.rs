@@ -33,7 +33,6 @@ use crate::segment::Directory;
 use crate::segment::active::{ActiveSegment, Settings};
 use flush::Flusher;
 use offsetlog_format::LeaderEpochs;
-use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,13 +43,16 @@ pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 
 pub(super) use flush::Commit;
 pub(super) use load::open;
-pub(super) use place::{LOCK_FILE, STATE_FILE, is_log_dir, read_state};
+pub(crate) use place::{LOCK_FILE, read_config, write_config};
+pub(super) use place::{Place, STATE_FILE, is_log_dir, read_state};
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]
 pub struct WriteOptions {
     /// Settings that replace the stored ones and are stored; `None` keeps what is stored.
     pub config: Option<LogConfig>,
+    /// What holds for settings that are not stored: a broker's, for its topics.
+    pub defaults: LogConfig,
     /// The topic's id, for a partition that has none yet. Another id than the stored one is refused.
     pub topic_id: Option<offsetlog_format::Uuid>,
     /// Whether the last writer's end is believed to have been clean; `None`: what its marks say.
@@ -67,6 +69,8 @@ pub(crate) struct Appender {
     directory: Arc<Directory>,
     place: Place,
     config: LogConfig,
+    /// What holds where the stored settings say nothing.
+    defaults: LogConfig,
     clock: ClockHolder,
     ends: Arc<Ends>,
     /// Base offsets of the closed segments, ascending.
@@ -223,10 +227,11 @@ impl Appender {
         settings(&self.config, now)
     }
 
-    pub(super) fn set_config(&mut self, config: LogConfig) -> Result<()> {
+    pub(super) fn set_config(&mut self, config: &LogConfig) -> Result<()> {
         self.check_usable()?;
-        place::write_config(&self.directory, &config)?;
-        self.config = config;
+        let effective = config.or_defaults(&self.defaults)?;
+        place::write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
+        self.config = effective;
         Ok(())
     }
 }

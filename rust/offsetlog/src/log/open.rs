@@ -41,7 +41,7 @@ pub(super) fn open_for_append(
 }
 
 /// Makes a directory and those above it, each one durable in the one around it.
-fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
     let missing: Vec<&Path> = path
         .ancestors()
         .take_while(|ancestor| disk.stat(ancestor).is_err())
@@ -54,6 +54,12 @@ fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
                 .try_for_each(|parent| disk.sync_directory(parent))
         })
         .map_err(|error| Error::io("make", path, error))
+}
+
+/// Takes a partition whose directory is gone out of what its log dir says of all.
+pub(crate) fn forget_partition(path: &Path, options: &OpenOptions) -> Result<()> {
+    let (directory, topic, partition) = directory(path, options, true)?;
+    appender::Place::new(&directory, &topic, partition).forget()
 }
 
 /// The directory behind a path, and the partition that its name says.

@@ -245,7 +245,7 @@ impl Log {
     ///
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
-    pub fn set_config(&self, config: LogConfig) -> Result<()> {
+    pub fn set_config(&self, config: &LogConfig) -> Result<()> {
         self.changing(|appender| appender.set_config(config))
     }
 

@@ -83,12 +83,13 @@ pub(in crate::log) fn open(
     write: &WriteOptions,
 ) -> Result<Appender> {
     let mut place = Place::new(directory, topic, partition);
-    let stored = place::read_config(directory)?;
-    let config = write
+    let stored = place::read_config(directory.disk.as_ref(), &directory.path)?;
+    let given = write
         .config
         .clone()
         .or_else(|| stored.clone())
         .unwrap_or_default();
+    let config = given.or_defaults(&write.defaults)?;
     let locks = lock(directory, &place)?;
     companions::keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
@@ -105,7 +106,7 @@ pub(in crate::log) fn open(
         start.log_start_offset = log_start;
     }
     if write.config.is_some() && stored != write.config {
-        place::write_config(directory, &config)?;
+        place::write_config(directory.disk.as_ref(), &directory.path, &given)?;
     }
     let terms = Terms {
         start,
@@ -180,6 +181,7 @@ pub(super) fn assemble(
         directory: Arc::clone(directory),
         place,
         config,
+        defaults: write.defaults.clone(),
         clock: super::ClockHolder(Arc::clone(&options.clock)),
         closed: bases,
         active,

@@ -69,7 +69,7 @@ pub(crate) struct State {
 
 /// A partition's place and how it is marked.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::log) struct Place {
     directory: Arc<Directory>,
     /// The log dir, where the folder around the partition is one.
     log_dir: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(directory: &Arc<Directory>, topic: &str, partition: i32) -> Self {
+    pub(in crate::log) fn new(directory: &Arc<Directory>, topic: &str, partition: i32) -> Self {
         let log_dir = directory
             .path
             .parent()
@@ -221,6 +221,18 @@ impl Place {
         )
     }
 
+    /// The partition is gone from the log dir: its lines go too, so that one of the same name begins anew.
+    pub(in crate::log) fn forget(&self) -> Result<()> {
+        let Some(log_dir) = self.log_dir.clone() else {
+            return Ok(());
+        };
+        let _shared = self.share(&log_dir)?;
+        for file in OffsetCheckpointFile::ALL {
+            self.set_line(&log_dir.join(file.name()), None)?;
+        }
+        self.no_longer_unclean(&log_dir)
+    }
+
     /// Removes the log dir's clean marker and notes that this partition is the reason.
     fn leave_marker(&self, log_dir: &Path) -> Result<()> {
         let _shared = self.share(log_dir)?;
@@ -256,6 +268,11 @@ impl Place {
             return Ok(());
         };
         let _shared = self.share(&log_dir)?;
+        self.no_longer_unclean(&log_dir)
+    }
+
+    /// Takes the partition from the list of those that are not closed; behind the last one the log dir is clean again.
+    fn no_longer_unclean(&self, log_dir: &Path) -> Result<()> {
         let list = log_dir.join(UNCLEAN_FILE);
         let Some(bytes) = read_small(self.disk(), &list)? else {
             return Ok(());
@@ -409,9 +426,9 @@ pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
 }
 
 /// The settings stored with a partition, if any.
-pub(super) fn read_config(directory: &Directory) -> Result<Option<LogConfig>> {
-    let path = directory.path.join(CONFIG_FILE);
-    match read_small(directory.disk.as_ref(), &path)? {
+pub(crate) fn read_config(disk: &dyn Disk, directory: &Path) -> Result<Option<LogConfig>> {
+    let path = directory.join(CONFIG_FILE);
+    match read_small(disk, &path)? {
         Some(bytes) => LogConfig::read_file(&bytes)
             .map(Some)
             .map_err(|error| error.at_path(&path)),
@@ -419,9 +436,9 @@ pub(super) fn read_config(directory: &Directory) -> Result<Option<LogConfig>> {
     }
 }
 
-pub(super) fn write_config(directory: &Directory, config: &LogConfig) -> Result<()> {
-    let path = directory.path.join(CONFIG_FILE);
-    write_whole(directory.disk.as_ref(), &path, &config.write_file())
+pub(crate) fn write_config(disk: &dyn Disk, directory: &Path, config: &LogConfig) -> Result<()> {
+    let path = directory.join(CONFIG_FILE);
+    write_whole(disk, &path, &config.write_file())
         .map_err(|failed| Error::failed_call(&path, failed))
 }
 

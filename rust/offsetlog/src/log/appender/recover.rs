@@ -101,7 +101,8 @@ pub fn recover(
     let (directory, topic, partition) = open::directory(path.as_ref(), options, !recover.dry_run)?;
     let mut warnings = Vec::new();
     let mut place = super::place::Place::new(&directory, &topic, partition);
-    let config = super::place::read_config(&directory)?.unwrap_or_default();
+    let config =
+        super::place::read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let locks = if recover.dry_run {
         Vec::new()
     } else {

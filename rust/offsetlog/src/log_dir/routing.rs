@@ -1,0 +1,221 @@
+//! Which partition of a topic a record goes to, as Kafka's producers choose it.
+//!
+//! Source: Kafka's `Utils.murmur2`, `BuiltInPartitioner` (KIP-794) and `RoundRobinPartitioner`.
+
+use crate::error::{Error, Result};
+use offsetlog_format::Uuid;
+use std::collections::HashMap;
+
+/// Bytes after which a record without a key goes to another partition: `batch.size` of a producer.
+const STICKY_BYTES: u64 = 16_384;
+
+/// How records without an explicit partition are routed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Partitioner {
+    /// By the hash of the key; without a key, to one partition until 16,384 bytes went there, then to another one drawn at random.
+    #[default]
+    Default,
+    /// To one partition after the other, whatever the key.
+    RoundRobin,
+}
+
+/// Kafka's 32-bit hash of a key: murmur2 with a seed of its own.
+///
+/// ```
+/// assert_eq!(offsetlog::murmur2(b"user1"), 1_619_149_554);
+/// ```
+#[must_use]
+pub fn murmur2(bytes: &[u8]) -> i32 {
+    const M: u32 = 0x5bd1_e995;
+    const SEED: u32 = 0x9747_b28c;
+    let mut hash = SEED ^ bytes.len() as u32;
+    let mut words = bytes.chunks_exact(4);
+    for word in &mut words {
+        let word = word
+            .iter()
+            .rev()
+            .fold(0_u32, |word, &byte| word << 8 | u32::from(byte));
+        let word = word.wrapping_mul(M);
+        let word = (word ^ (word >> 24)).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ word;
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        hash ^= rest
+            .iter()
+            .rev()
+            .fold(0_u32, |word, &byte| word << 8 | u32::from(byte));
+        hash = hash.wrapping_mul(M);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
+    (hash ^ (hash >> 15)) as i32
+}
+
+/// The partition of a key in a topic of so many partitions, as every Java producer chooses it. An empty key is a key.
+///
+/// # Errors
+/// `Argument` for fewer than one partition.
+///
+/// ```
+/// assert_eq!(offsetlog::partition_for(b"user2", 12).unwrap(), 5);
+/// ```
+pub fn partition_for(key: &[u8], partitions: i32) -> Result<i32> {
+    if partitions < 1 {
+        return Err(Error::argument(
+            "partitions",
+            format!("{partitions} found, 1 or more expected"),
+        ));
+    }
+    Ok((murmur2(key) & i32::MAX) % partitions)
+}
+
+/// What routing remembers of each topic.
+#[derive(Debug)]
+pub(super) struct Router {
+    topics: HashMap<String, Topic>,
+    random: fastrand::Rng,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    /// Where records without a key go, and how many bytes went there.
+    sticky: Option<(i32, u64)>,
+    /// Records that were routed in turn.
+    turns: u64,
+}
+
+impl Router {
+    pub(super) fn new(seed: Option<u64>) -> Self {
+        Self {
+            topics: HashMap::new(),
+            random: seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+        }
+    }
+
+    /// The partition of a record. Those of a topic are numbered from 0.
+    pub(super) fn route(
+        &mut self,
+        partitioner: Partitioner,
+        topic: &str,
+        key: Option<&[u8]>,
+        partitions: i32,
+    ) -> Result<i32> {
+        if let (Partitioner::Default, Some(key)) = (partitioner, key) {
+            return partition_for(key, partitions);
+        }
+        if !self.topics.contains_key(topic) {
+            self.topics.insert(topic.to_owned(), Topic::default());
+        }
+        let random = &mut self.random;
+        let Some(state) = self.topics.get_mut(topic) else {
+            return Ok(0);
+        };
+        if partitioner == Partitioner::RoundRobin {
+            let turn = state.turns % u64::from(partitions.unsigned_abs().max(1));
+            state.turns += 1;
+            return Ok(turn as i32);
+        }
+        let (partition, _) = *state
+            .sticky
+            .get_or_insert_with(|| (random.i32(0..partitions.max(1)), 0));
+        Ok(partition)
+    }
+
+    /// Takes note that so many bytes were appended to the partition that a record without a key was routed to.
+    pub(super) fn appended(&mut self, topic: &str, bytes: u64) {
+        let Some(state) = self.topics.get_mut(topic) else {
+            return;
+        };
+        // The next partition is drawn when it is wanted.
+        state.sticky = state
+            .sticky
+            .map(|(partition, before)| (partition, before + bytes))
+            .filter(|&(_, all)| all < STICKY_BYTES);
+    }
+
+    /// An id for a directory.
+    pub(super) fn unique_id(&mut self) -> [u8; 16] {
+        self.random.u128(..).to_be_bytes()
+    }
+
+    /// An id for a topic, of those that Kafka gives: none whose text begins with `-`, which tools take for an option.
+    pub(super) fn topic_id(&mut self) -> Uuid {
+        loop {
+            let id = Uuid::from_bytes(self.unique_id());
+            if !id.to_string().starts_with('-') && !id.is_zero() && id != Uuid::METADATA_TOPIC {
+                return id;
+            }
+        }
+    }
+
+    /// The topic has other partitions now, or is gone.
+    pub(super) fn forget(&mut self, topic: &str) {
+        self.topics.remove(topic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// contract/maintenance.md 2.1: bytes, the hash, and the partition of 3, 12 and 50; printed by Kafka's own code.
+    #[test]
+    fn hashes_as_kafka_does() {
+        let mut cases = 0;
+        for line in include_str!("../../../../tests/data/routing/murmur2.txt").lines() {
+            let Some((hex, rest)) = line.split_once('|').filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            let key: Vec<u8> = (0..hex.len() / 2)
+                .map(|at| u8::from_str_radix(&hex[at * 2..at * 2 + 2], 16).unwrap())
+                .collect();
+            let expected: Vec<i32> = rest
+                .split(' ')
+                .map(|number| number.parse().unwrap())
+                .collect();
+            let found = [3, 12, 50].map(|count| partition_for(&key, count).unwrap());
+            assert_eq!(
+                (murmur2(&key), &found[..]),
+                (expected[0], &expected[1..]),
+                "{hex}"
+            );
+            cases += 1;
+        }
+        assert_eq!(cases, 35);
+        assert!(partition_for(b"", 0).is_err());
+    }
+
+    #[test]
+    fn without_a_key_a_partition_has_its_fill() {
+        let mut router = Router::new(Some(7));
+        let mut chosen = Vec::new();
+        for _ in 0..40 {
+            let first = router.route(Partitioner::Default, "t", None, 8).unwrap();
+            router.appended("t", 16_383);
+            let second = router.route(Partitioner::Default, "t", None, 8).unwrap();
+            assert_eq!(first, second, "one byte is missing to a batch");
+            router.appended("t", 1);
+            chosen.push(first);
+        }
+        let different: std::collections::BTreeSet<_> = chosen.iter().copied().collect();
+        assert_eq!(
+            different,
+            (0..8).collect(),
+            "all are drawn from: {chosen:?}"
+        );
+    }
+
+    #[test]
+    fn in_turn_means_from_zero_on_and_no_look_at_the_key() {
+        let mut router = Router::new(None);
+        let mut next = |topic| {
+            router
+                .route(Partitioner::RoundRobin, topic, Some(b"k"), 3)
+                .unwrap()
+        };
+        assert_eq!(
+            [next("a"), next("a"), next("b"), next("a"), next("a")],
+            [0, 1, 0, 2, 0]
+        );
+    }
+}

@@ -1,0 +1,324 @@
+//! Making and deleting topics, and their settings.
+//!
+//! Source: Kafka's `LogManager` (placement, deletion) and `ReplicationControlManager` (names).
+
+use super::writer::{Doomed, guard};
+use super::{LogDir, TopicPartition};
+use crate::config::LogConfig;
+use crate::disk::{Disk, EntryKind, LockKind, write_whole};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{LOCK_FILE, read_config, write_config};
+use offsetlog_format::name::{
+    DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
+    topics_collide,
+};
+use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
+use offsetlog_format::{PartitionMetadata, Uuid};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folders inside a partition directory that wait for their deletion: ours lie one deep.
+const DEPTH_MAX: usize = 8;
+
+/// A topic to be made.
+#[derive(Debug, Clone)]
+pub struct NewTopic<'t> {
+    /// Its name: letters, digits, `.`, `_` and `-`, at most 249.
+    pub name: &'t str,
+    /// How many partitions.
+    pub partitions: i32,
+    /// Its settings; what is not given holds as by the log dir's defaults.
+    pub config: LogConfig,
+    /// Its id; `None` draws one.
+    pub topic_id: Option<Uuid>,
+}
+
+impl LogDir {
+    /// Makes a topic, each partition in the folder that has the fewest, and gives its id. What was made is durable when this
+    /// returns; after an error, or a crash on the way, fewer partitions may be there.
+    ///
+    /// # Errors
+    /// `Argument` for a name or number that cannot be, or settings that contradict each other; `LogDir` when there is such a topic,
+    /// or one that differs in `.` and `_` only, as in Kafka; `Io`.
+    pub fn create_topic(&self, topic: &NewTopic<'_>) -> Result<Uuid> {
+        let writer = self.writer()?;
+        let _alone = guard(&writer.topics);
+        check_topic(topic.name).map_err(|error| {
+            Error::argument("name", format!("{:?}: {}", topic.name, error.fault))
+        })?;
+        if topic.partitions < 1 {
+            let found = topic.partitions;
+            return Err(Error::argument(
+                "partitions",
+                format!("{found} found, 1 or more expected"),
+            ));
+        }
+        topic.config.or_defaults(&writer.options.defaults)?;
+        if topic.topic_id.is_some_and(Uuid::is_zero) {
+            return Err(Error::argument("topic_id", "the id of no topic is zero"));
+        }
+        self.check_free(topic.name)?;
+        let topic_id = topic
+            .topic_id
+            .unwrap_or_else(|| guard(&writer.router).topic_id());
+        let places = self.places(topic.partitions);
+        let mut made = Vec::new();
+        for (partition, parent) in (0..).zip(&places) {
+            let done = self.make_partition(topic, partition, parent, topic_id);
+            match done {
+                Ok(path) => made.push((partition, path)),
+                Err(error) => {
+                    for (_, path) in made {
+                        // What cannot be removed is an empty partition.
+                        let _ = remove_all(self.disk(), &path, DEPTH_MAX);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.sync_parents(&places)?;
+        let mut listing = self.0.listing_mut();
+        for (partition, path) in made {
+            let partition = TopicPartition {
+                topic: topic.name.to_owned(),
+                partition,
+            };
+            listing.partitions.insert(partition, vec![path]);
+        }
+        drop(listing);
+        guard(&writer.router).forget(topic.name);
+        Ok(topic_id)
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        let listing = self.0.listing();
+        let other = listing
+            .partitions
+            .keys()
+            .find(|partition| topics_collide(&partition.topic, name));
+        let Some(other) = other else { return Ok(()) };
+        let reason = if other.topic == name {
+            format!("topic {name:?} is there already")
+        } else {
+            format!(
+                "topic {name:?} differs from {:?} in '.' and '_' only, which Kafka does not allow",
+                other.topic
+            )
+        };
+        let path = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
+        Err(Error::log_dir(path, reason))
+    }
+
+    /// A folder for each of so many new partitions: always one of those that have the fewest, the first of equals.
+    fn places(&self, partitions: i32) -> Vec<PathBuf> {
+        let mut counts: Vec<(usize, &PathBuf)> =
+            self.0.paths.iter().map(|path| (0, path)).collect();
+        let listing = self.0.listing();
+        let mut by_parent: HashMap<&Path, usize> = HashMap::new();
+        for path in listing.partitions.values().flatten() {
+            if let Some(parent) = path.parent() {
+                *by_parent.entry(parent).or_default() += 1;
+            }
+        }
+        for (count, path) in &mut counts {
+            *count = by_parent.get(path.as_path()).copied().unwrap_or(0);
+        }
+        let mut places = Vec::new();
+        for _ in 0..partitions {
+            if let Some((count, path)) = counts.iter_mut().min_by_key(|(count, _)| *count) {
+                *count += 1;
+                places.push(path.clone());
+            }
+        }
+        places
+    }
+
+    fn make_partition(
+        &self,
+        topic: &NewTopic<'_>,
+        partition: i32,
+        parent: &Path,
+        topic_id: Uuid,
+    ) -> Result<PathBuf> {
+        let name = directory_name(topic.name, partition)
+            .map_err(|error| Error::argument("name", error.fault.to_string()))?;
+        let path = parent.join(name);
+        let disk = self.disk();
+        disk.create_directory(&path)
+            .map_err(|error| Error::io("make", &path, error))?;
+        let metadata = PartitionMetadata {
+            version: PARTITION_METADATA_VERSION,
+            topic_id,
+        };
+        let file = path.join(PARTITION_METADATA);
+        write_whole(disk, &file, &metadata.write())
+            .map_err(|failed| Error::failed_call(&file, failed))?;
+        if topic.config.given().next().is_some() {
+            write_config(disk, &path, &topic.config)?;
+        }
+        Ok(path)
+    }
+
+    fn sync_parents(&self, parents: &[PathBuf]) -> Result<()> {
+        let mut parents: Vec<&PathBuf> = parents.iter().collect();
+        parents.sort_unstable();
+        parents.dedup();
+        for parent in parents {
+            self.disk()
+                .sync_directory(parent)
+                .map_err(|error| Error::io("sync the names in", parent, error))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a topic as a broker does: its directories get names that say so at once, and are removed by
+    /// [`maintain`](Self::maintain) when the log dir's `file.delete.delay.ms` has passed.
+    ///
+    /// # Errors
+    /// `LogDir` when there is no such topic; `Locked` when another process writes to one of its partitions, and nothing is changed;
+    /// `Io`, and some of the partitions may be gone already.
+    pub fn delete_topic(&self, topic: &str) -> Result<()> {
+        let writer = self.writer()?;
+        let _alone = guard(&writer.topics);
+        let numbers = self.0.listing().numbers(topic);
+        if numbers.is_empty() {
+            return Err(self.unknown(topic, 0));
+        }
+        let mut held = Vec::new();
+        for partition in numbers {
+            let partition = TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            };
+            let Some(path) = self.path_of(&partition) else {
+                continue;
+            };
+            // What was appended need not be durable any more, but must be known to be over.
+            if let Err(error) = writer.logs.close(&partition)
+                && !matches!(error.kind(), ErrorKind::Poisoned { .. })
+            {
+                return Err(error);
+            }
+            let file = path.join(LOCK_FILE);
+            let lock = self
+                .disk()
+                .lock(&file, LockKind::Exclusive)
+                .map_err(|error| Error::io("lock", &file, error))?;
+            let Some(lock) = lock else {
+                let pid = self.disk().lock_holder(&file).ok().flatten().flatten();
+                return Err(Error::new(ErrorKind::Locked { pid }).at_path(&file));
+            };
+            held.push((partition, path, lock));
+        }
+        let due = self
+            .0
+            .now()
+            .saturating_add(writer.options.defaults.file_delete_delay_ms());
+        let mut parents = Vec::new();
+        for (partition, path, _) in &held {
+            let unique = guard(&writer.router).unique_id();
+            let name =
+                directory_name_in_state(topic, partition.partition, DirectoryState::Delete, unique)
+                    .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;
+            let parent = path.parent().unwrap_or(Path::new(""));
+            let target = parent.join(name);
+            self.disk()
+                .rename(path, &target)
+                .map_err(|error| Error::io("rename", path, error))?;
+            self.0.listing_mut().partitions.remove(partition);
+            guard(&writer.doomed).push(Doomed { path: target, due });
+            parents.push(parent.to_path_buf());
+        }
+        guard(&writer.router).forget(topic);
+        self.sync_parents(&parents)?;
+        for (_, path, lock) in held {
+            crate::log::forget_partition(&path, &self.0.options)?;
+            lock.release();
+        }
+        Ok(())
+    }
+
+    /// The settings of a topic that are stored with its first partition; defaults are not among them.
+    ///
+    /// # Errors
+    /// `LogDir` when there is no such topic; `Io`, `MetadataFile`.
+    pub fn topic_config(&self, topic: &str) -> Result<LogConfig> {
+        let first = self.0.listing().numbers(topic).first().copied();
+        let path = first.and_then(|partition| {
+            self.path_of(&TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            })
+        });
+        match path {
+            Some(path) => Ok(read_config(self.disk(), &path)?.unwrap_or_default()),
+            None => Err(self.unknown(topic, 0)),
+        }
+    }
+
+    /// Changes the settings of a topic, of all its partitions.
+    ///
+    /// # Errors
+    /// As [`topic_config`](Self::topic_config) and for opening a partition; `Argument` for settings that contradict each other.
+    pub fn set_topic_config(&self, topic: &str, config: &LogConfig) -> Result<()> {
+        let writer = self.writer()?;
+        let _alone = guard(&writer.topics);
+        config.or_defaults(&writer.options.defaults)?;
+        let numbers = self.0.listing().numbers(topic);
+        if numbers.is_empty() {
+            return Err(self.unknown(topic, 0));
+        }
+        for partition in numbers {
+            self.writable(topic, partition)?.set_config(config)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directories of deleted topics whose time has come, and gives them; with `dry_run` only that.
+    ///
+    /// # Errors
+    /// `Io`; the rest waits for the next time.
+    pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
+        let writer = self.writer()?;
+        let now = self.0.now();
+        let due: Vec<PathBuf> = guard(&writer.doomed)
+            .iter()
+            .filter(|doomed| doomed.due <= now)
+            .map(|doomed| doomed.path.clone())
+            .collect();
+        if dry_run {
+            return Ok(due);
+        }
+        for path in &due {
+            remove_all(self.disk(), path, DEPTH_MAX)
+                .map_err(|error| Error::io("remove", path, error))?;
+            guard(&writer.doomed).retain(|doomed| doomed.path != *path);
+        }
+        Ok(due)
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        self.0.options.disk.as_ref()
+    }
+}
+
+/// Removes a directory with all that is in it; what is not there any more is no failure.
+fn remove_all(disk: &dyn Disk, path: &Path, depth: usize) -> io::Result<()> {
+    let entries = match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed?,
+    };
+    for entry in entries {
+        let inner = path.join(&entry.name);
+        if entry.kind == EntryKind::Directory && depth > 0 {
+            remove_all(disk, &inner, depth - 1)?;
+        } else {
+            match disk.unlink(&inner) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+    }
+    disk.remove_directory(path)
+}

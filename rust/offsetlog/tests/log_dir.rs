@@ -1,0 +1,247 @@
+//! Log dirs that are open for appending.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use offsetlog::{
+    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, NewTopic,
+    OpenOptions, Partitioner, Route, ScanOptions, partition_for,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+fn open(paths: &[PathBuf], options: &LogDirOptions) -> LogDir {
+    LogDir::open_for_append(paths, &OpenOptions::default(), options).unwrap()
+}
+
+fn two_dirs(folder: &Path) -> Vec<PathBuf> {
+    vec![folder.join("d1"), folder.join("d2")]
+}
+
+fn topic(name: &str, partitions: i32) -> NewTopic<'_> {
+    NewTopic {
+        name,
+        partitions,
+        config: LogConfig::default(),
+        topic_id: None,
+    }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with('.') && name.contains('-') && !name.contains("checkpoint"))
+        .filter(|name| !name.starts_with("offsetlog"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn append(log_dir: &LogDir, topic: &str, key: Option<&[u8]>, value: &[u8]) -> i32 {
+    let mut batch = BatchBuilder::default();
+    batch.push(1_000, key, Some(value), &[]).unwrap();
+    let route = Route::By(Partitioner::Default, key);
+    let options = AppendOptions::default();
+    log_dir
+        .append(topic, route, &mut batch, &options)
+        .unwrap()
+        .0
+}
+
+/// contract/maintenance.md 1.4: five partitions over two dirs, and the next topic's first.
+#[test]
+fn partitions_go_where_the_fewest_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let log_dir = open(&paths, &LogDirOptions::default());
+    let id = log_dir.create_topic(&topic("a", 5)).unwrap();
+    assert!(!id.is_zero());
+    log_dir.create_topic(&topic("b", 1)).unwrap();
+    assert_eq!(names(&paths[0]), ["a-0", "a-2", "a-4"]);
+    assert_eq!(names(&paths[1]), ["a-1", "a-3", "b-0"]);
+    log_dir.close().unwrap();
+    let again = open(&paths, &LogDirOptions::default());
+    assert_eq!(again.topics()["a"], [0, 1, 2, 3, 4]);
+    let text = std::fs::read_to_string(paths[1].join("a-3/partition.metadata")).unwrap();
+    assert_eq!(text, format!("version: 0\ntopic_id: {id}"));
+}
+
+#[test]
+fn records_go_where_their_keys_say_and_partitions_are_opened_on_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let few = LogDirOptions {
+        max_open_partitions: 3,
+        ..LogDirOptions::default()
+    };
+    let log_dir = open(&paths, &few);
+    log_dir.create_topic(&topic("t", 20)).unwrap();
+    for number in 0..200 {
+        let key = format!("key-{number}");
+        let partition = append(&log_dir, "t", Some(key.as_bytes()), b"v");
+        assert_eq!(partition, partition_for(key.as_bytes(), 20).unwrap());
+        let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        assert!(files < 120, "{files} files are open");
+    }
+    log_dir.close().unwrap();
+    assert!(matches!(
+        log_dir.append("t", Route::Partition(0), &mut BatchBuilder::default(), &AppendOptions::default()),
+        Err(error) if matches!(error.kind(), ErrorKind::Closed)
+    ));
+    let reader = LogDir::open(&paths, &OpenOptions::default()).unwrap();
+    let mut found = 0;
+    for partition in reader.partitions() {
+        let log = reader.log("t", partition.partition).unwrap();
+        let mut scan = log.scan(&ScanOptions::default()).unwrap();
+        while let Some(mut batch) = scan.next_batch().unwrap() {
+            while let Some(record) = batch.next_record().unwrap() {
+                let wanted = partition_for(record.key.unwrap(), 20).unwrap();
+                assert_eq!(partition.partition, wanted);
+                found += 1;
+            }
+        }
+    }
+    assert_eq!(found, 200);
+}
+
+#[test]
+fn a_deleted_topic_is_gone_at_once_and_its_directories_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let log_dir = open(&paths, &LogDirOptions::default());
+    log_dir.create_topic(&topic("t", 3)).unwrap();
+    log_dir.create_topic(&topic("other", 1)).unwrap();
+    append(&log_dir, "t", Some(b"k"), b"v");
+    append(&log_dir, "other", Some(b"k"), b"v");
+    log_dir.delete_topic("t").unwrap();
+    assert!(log_dir.remove_deleted(false).unwrap().is_empty());
+    assert_eq!(log_dir.topics().keys().collect::<Vec<_>>(), ["other"]);
+    assert!(log_dir.delete_topic("t").is_err());
+    let left: Vec<String> = paths.iter().flat_map(|path| names(path)).collect();
+    let waiting = left.iter().filter(|name| name.starts_with("t-")).count();
+    assert_eq!(waiting, 3, "{left:?}");
+    assert!(
+        left.iter()
+            .all(|name| name == "other-0" || name.ends_with("-delete"))
+    );
+    // One of the same name begins anew.
+    log_dir.create_topic(&topic("t", 1)).unwrap();
+    let mut batch = BatchBuilder::default();
+    batch.push(5, None, Some(b"v"), &[]).unwrap();
+    let (_, info) = log_dir
+        .append(
+            "t",
+            Route::Partition(0),
+            &mut batch,
+            &AppendOptions::default(),
+        )
+        .unwrap();
+    assert_eq!(info.base_offset, 0);
+    log_dir.close().unwrap();
+    // After a start the delay begins anew; a minute later they go.
+    let now = Arc::new(AtomicI64::new(1_000));
+    let clock = Arc::clone(&now);
+    let later = OpenOptions {
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..OpenOptions::default()
+    };
+    let log_dir = LogDir::open_for_append(&paths, &later, &LogDirOptions::default()).unwrap();
+    now.fetch_add(59_999, Ordering::SeqCst);
+    assert!(log_dir.remove_deleted(false).unwrap().is_empty());
+    now.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(log_dir.remove_deleted(true).unwrap().len(), 3);
+    assert_eq!(log_dir.remove_deleted(false).unwrap().len(), 3);
+    assert!(log_dir.remove_deleted(false).unwrap().is_empty());
+    log_dir.close().unwrap();
+    let left: Vec<String> = paths.iter().flat_map(|path| names(path)).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let log_dir = open(&paths, &LogDirOptions::default());
+    log_dir.create_topic(&topic("a.b", 2)).unwrap();
+    for (name, partitions) in [
+        ("", 1),
+        ("..", 1),
+        ("a/b", 1),
+        ("ok", 0),
+        ("ok", -1),
+        ("a.b", 1),
+        ("a_b", 1),
+    ] {
+        assert!(
+            log_dir.create_topic(&topic(name, partitions)).is_err(),
+            "{name:?} {partitions}"
+        );
+    }
+    let lag = LogConfig::parse([("min.compaction.lag.ms", "9")]).unwrap();
+    let defaults = LogConfig::parse([("max.compaction.lag.ms", "5")]).unwrap();
+    let strict = LogDirOptions {
+        defaults,
+        ..LogDirOptions::default()
+    };
+    log_dir.close().unwrap();
+    let log_dir = open(&paths, &strict);
+    let contradicting = NewTopic {
+        config: lag,
+        ..topic("lag", 1)
+    };
+    assert!(log_dir.create_topic(&contradicting).is_err());
+    assert_eq!(log_dir.topics().len(), 1);
+    // A partition is missing: nobody knows how many there are.
+    log_dir.close().unwrap();
+    std::fs::remove_dir_all(paths[0].join("a.b-0")).unwrap();
+    let log_dir = open(&paths, &LogDirOptions::default());
+    let told = log_dir.partition_count("a.b").unwrap_err().to_string();
+    assert!(
+        told.contains("[1]") && told.contains("name the partition"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_partition_in_two_places_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    for path in &paths {
+        std::fs::create_dir_all(path.join("t-0")).unwrap();
+    }
+    let refused =
+        LogDir::open_for_append(&paths, &OpenOptions::default(), &LogDirOptions::default());
+    assert!(refused.unwrap_err().to_string().contains("t-0 stands in"));
+}
+
+#[test]
+fn settings_of_a_topic_stand_above_those_of_the_log_dir() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = vec![folder.path().join("d")];
+    let options = LogDirOptions {
+        defaults: LogConfig::parse([("segment.ms", "77"), ("retention.ms", "5")]).unwrap(),
+        ..LogDirOptions::default()
+    };
+    let log_dir = open(&paths, &options);
+    let given = LogConfig::parse([("retention.ms", "9")]).unwrap();
+    log_dir
+        .create_topic(&NewTopic {
+            config: given.clone(),
+            ..topic("t", 2)
+        })
+        .unwrap();
+    let config = log_dir.log("t", 1).unwrap().config().unwrap();
+    assert_eq!((config.segment_ms(), config.retention_ms()), (77, 9));
+    assert_eq!(log_dir.topic_config("t").unwrap(), given);
+    let changed = LogConfig::parse([("segment.ms", "8")]).unwrap();
+    log_dir.set_topic_config("t", &changed).unwrap();
+    let config = log_dir.log("t", 1).unwrap().config().unwrap();
+    assert_eq!((config.segment_ms(), config.retention_ms()), (8, 5));
+    log_dir.close().unwrap();
+    let stored = LogDir::open(&paths, &OpenOptions::default()).unwrap();
+    assert_eq!(stored.topic_config("t").unwrap(), changed);
+}
