@@ -17,6 +17,7 @@ from offsetlog._log_dir import LogDir
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._recover import recover
 from offsetlog._scan import Scan
+from offsetlog._topics import BrokerSettings, partition_for
 from offsetlog._values import (
     AbortedTransaction,
     AppendInfo,
@@ -27,6 +28,7 @@ from offsetlog._values import (
     IndexEntry,
     Location,
     OffsetAndTimestamp,
+    RecordMetadata,
     RecoveryReport,
     Segment,
     Split,
@@ -77,6 +79,7 @@ __all__ = [
     "AppendInfo",
     "AppendOrderError",
     "BatchInfo",
+    "BrokerSettings",
     "CheckpointError",
     "CompressionError",
     "ConfigError",
@@ -115,6 +118,7 @@ __all__ = [
     "ProducerFencedError",
     "Record",
     "RecordBatchTooLargeError",
+    "RecordMetadata",
     "RecordTooLargeError",
     "RecoveryReport",
     "Scan",
@@ -131,5 +135,6 @@ __all__ = [
     "Writer",
     "__version__",
     "open_cached",
+    "partition_for",
     "recover",
 ]

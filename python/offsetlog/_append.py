@@ -135,11 +135,11 @@ class Appending:
         records go faster through :meth:`writer` or :meth:`append_records`.
         """
         return self._writing().append(
-            _bytes("value", value),
-            _bytes("key", key),
-            _headers(headers),
+            checked_bytes("value", value),
+            checked_bytes("key", key),
+            checked_headers(headers),
             optional_millis(timestamp, "timestamp"),
-            _epoch(leader_epoch),
+            checked_epoch(leader_epoch),
             bool(flush),
         )
 
@@ -185,7 +185,7 @@ class Appending:
             self._writing().append_records(
                 records,
                 compression=_compression(compression),
-                leader_epoch=_epoch(leader_epoch),
+                leader_epoch=checked_epoch(leader_epoch),
                 flush=bool(flush),
                 producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
                 producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
@@ -276,7 +276,7 @@ class Appending:
                 # Read by ourselves a scan's errors keep their classes.
                 data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
                 compression=_compression(compression),
-                leader_epoch=_epoch(leader_epoch),
+                leader_epoch=checked_epoch(leader_epoch),
                 flush=bool(flush),
                 batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
             )
@@ -304,7 +304,7 @@ class Appending:
         """
         if origin not in {"client", "coordinator"}:
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
-        native = self._writing().append_batches(_encoded(data), _epoch(leader_epoch), origin, bool(flush))
+        native = self._writing().append_batches(_encoded(data), checked_epoch(leader_epoch), origin, bool(flush))
         return AppendInfo._make(native)
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int = 0, flush: bool = False) -> AppendInfo:
@@ -349,7 +349,7 @@ class Appending:
                 bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
                 commit=bool(commit),
                 coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
-                leader_epoch=_epoch(leader_epoch),
+                leader_epoch=checked_epoch(leader_epoch),
                 timestamp=optional_millis(timestamp, "timestamp"),
                 transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
                 flush=bool(flush),
@@ -391,7 +391,7 @@ class Appending:
                 batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
                 linger_ms=integer("linger_ms", linger_ms, minimum=0),
                 compression=_compression(compression),
-                leader_epoch=_epoch(leader_epoch),
+                leader_epoch=checked_epoch(leader_epoch),
             )
         )
 
@@ -471,9 +471,9 @@ class Writer:
             are not in the log.
         """
         self._open().append(
-            value if type(value) is bytes else _bytes("value", value),
-            key if key is None or type(key) is bytes else _bytes("key", key),
-            _headers(headers) if headers else None,
+            value if type(value) is bytes else checked_bytes("value", value),
+            key if key is None or type(key) is bytes else checked_bytes("key", key),
+            checked_headers(headers) if headers else None,
             None if timestamp is None else optional_millis(timestamp, "timestamp"),
         )
 
@@ -514,7 +514,7 @@ def config_pairs(config: object) -> list[tuple[str, str]]:
     return list(to_log_config(config)._given)  # noqa: SLF001  # same package
 
 
-def _bytes(name: str, value: object) -> bytes | None:
+def checked_bytes(name: str, value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bytearray | memoryview):
@@ -526,14 +526,14 @@ def _bytes(name: str, value: object) -> bytes | None:
 
 
 def _encoded(data: object) -> bytes:
-    found = _bytes("data", data)
+    found = checked_bytes("data", data)
     if found is None:
         message = "data must be bytes, found NoneType"
         raise TypeError(message)
     return found
 
 
-def _headers(headers: object) -> list[tuple[bytes, bytes | None]]:
+def checked_headers(headers: object) -> list[tuple[bytes, bytes | None]]:
     if isinstance(headers, Mapping):
         headers = headers.items()
     if not isinstance(headers, Iterable):
@@ -545,11 +545,11 @@ def _headers(headers: object) -> list[tuple[bytes, bytes | None]]:
             message = f"a header must be a pair of a str and bytes or None, found {pair!r}"
             raise TypeError(message)
         # Names that are not UTF-8 come out of a record with lone surrogates, and go back as they were.
-        checked.append((pair[0].encode("utf-8", "surrogateescape"), _bytes("a header's value", pair[1])))
+        checked.append((pair[0].encode("utf-8", "surrogateescape"), checked_bytes("a header's value", pair[1])))
     return checked
 
 
-def _epoch(leader_epoch: int | None) -> int | None:
+def checked_epoch(leader_epoch: int | None) -> int | None:
     if leader_epoch is None:
         return None
     return bounded("leader_epoch", leader_epoch, minimum=0, bits=32)

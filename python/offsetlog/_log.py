@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import logging
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +18,7 @@ from offsetlog._options import (
     OpenOptions,
     PathLike,
     checked_mode,
+    checked_topic_id,
     integer,
     open_options,
     path_text,
@@ -162,7 +162,7 @@ class Log(Reading, Appending):
                 text,
                 config=None if config is None else config_pairs(config),
                 clock=clock,
-                topic_id=_topic_id(topic_id),
+                topic_id=checked_topic_id(topic_id),
                 clean=_clean(clean),
                 recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
                 **options,
@@ -334,18 +334,6 @@ def _clean(clean: object) -> bool | None:
         return clean
     message = f"clean must be a bool or None, found {type(clean).__name__}"
     raise TypeError(message)
-
-
-def _topic_id(topic_id: object) -> str | None:
-    """Return a topic's id if it looks like one: 22 characters of base64url."""
-    if topic_id is None:
-        return None
-    if not isinstance(topic_id, str):
-        message = f"topic_id must be a str, found {type(topic_id).__name__}"
-        raise TypeError(message)
-    if not re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", topic_id):
-        refuse("topic_id", topic_id, f"must be 22 characters of base64url, found {topic_id!r}")
-    return topic_id
 
 
 def _reopened(path: str, options: OpenOptions) -> Log:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from offsetlog import _offsetlog
+from offsetlog._append import config_pairs
+from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._options import (
     MAX_BATCH_BYTES,
@@ -22,14 +24,16 @@ from offsetlog._options import (
     When,
     checked_mode,
     checked_scan,
+    integer,
     isolation_level as checked_isolation,
     open_options,
     path_text,
     refuse,
 )
 from offsetlog._scan import Scan
+from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
-from offsetlog.errors import LogClosedError
+from offsetlog.errors import ForkedLogError, LogClosedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,12 +44,17 @@ __all__ = ["LogDir"]
 logger = logging.getLogger("offsetlog")
 
 
-class LogDir:
+# Up to seven files each: below the 1,024 that a process may have open by default.
+MAX_OPEN_PARTITIONS = 100
+
+
+class LogDir(Topics):
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
     Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. Where a partition stands in two of
     the folders, the longest valid replica is taken. Folders that are no partitions are left out, with a warning in the
-    logger ``offsetlog`` where a broker would refuse to start.
+    logger ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends
+    records by topic.
 
     Safe to use from several threads; after a fork the child opens again; pickles as absolute paths and options.
 
@@ -56,8 +65,10 @@ class LogDir:
     [0, 1, 2]
     """
 
-    __slots__ = ("__weakref__", "_absolute", "_native", "_options", "_paths", "_pid")
+    __slots__ = ("__weakref__", "_absolute", "_appender", "_native", "_options", "_partitioner", "_paths", "_pid")
 
+    _appender: _offsetlog.LogDirAppender | None
+    _partitioner: Partitioner
     _native: _offsetlog.LogDir | None
     _options: OpenOptions
     _paths: tuple[str, ...]
@@ -72,8 +83,12 @@ class LogDir:
     def open(  # noqa: PLR0913  # one parameter a limit
         cls,
         paths: PathLike | Sequence[PathLike],
-        mode: Literal["r"] = "r",
+        mode: Literal["r", "a"] = "r",
         *,
+        defaults: Config | None = None,
+        partitioner: Partitioner | None = None,
+        max_open_partitions: int | None = None,
+        seed: int | None = None,
         clock: Clock | None = None,
         mapped: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -87,7 +102,19 @@ class LogDir:
         paths
             One folder, or several.
         mode
-            ``"r"``: read only.
+            ``"r"``: read only. ``"a"``: read and append; makes folders that are missing and takes a shared lock on each one's
+            ``.lock``, which a running broker holds.
+        defaults
+            Settings for topics that do not set them themselves, for appending: a :class:`LogConfig`, such as
+            :attr:`BrokerSettings.topic_defaults`, or a mapping of Kafka's names. They are not stored.
+        partitioner
+            How :meth:`append` routes: ``"default"`` as today's Java producer, ``"round_robin"``, or a callable that is given topic,
+            key, value and the number of partitions, and gives a partition.
+        max_open_partitions
+            How many partitions are open for appending at a time that nobody holds, default 100; each takes up to seven files.
+            The one that was not used for the longest time is closed, which flushes it.
+        seed
+            Makes what is drawn at random (partitions, ids) the same in each run.
         clock, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
             As for :meth:`Log.open`; they hold for every partition.
 
@@ -99,14 +126,18 @@ class LogDir:
             A checkpoint or ``meta.properties`` does not parse.
         ConfigError
             An argument has a value that cannot be used.
+        LogLockedError
+            A broker runs on one of the folders, for appending.
 
         Notes
         -----
-        Lists the folders; partitions are opened when they are asked for.
+        Lists the folders; partitions are opened, and recovered where that is due, when they are asked for.
         """
         checked_mode(mode, clock)
-        if mode != "r":
-            refuse("mode", mode, "a LogDir appends in a later version; open a partition with Log.open(path, 'a')")
+        given = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions, "seed": seed}
+        for name, value in given.items():
+            if mode == "r" and value is not None:
+                refuse(name, value, "is for appending; open with mode 'a'")
         options = open_options(
             mapped=mapped,
             max_batch_bytes=max_batch_bytes,
@@ -115,11 +146,24 @@ class LogDir:
         )
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         texts = tuple(path_text(path) for path in listed)
-        native = _offsetlog.LogDir.open(list(texts), **options)
+        appender = None
+        if mode == "a":
+            many = MAX_OPEN_PARTITIONS if max_open_partitions is None else max_open_partitions
+            appender = _offsetlog.LogDirAppender.open(
+                list(texts),
+                defaults=[] if defaults is None else config_pairs(defaults),
+                clock=clock,
+                max_open_partitions=integer("max_open_partitions", many, minimum=1),
+                seed=None if seed is None else integer("seed", seed, minimum=0),
+                **options,
+            )
+        native = _offsetlog.LogDir.open(list(texts), **options) if appender is None else appender.log_dir()
         for warning in native.warnings():
             logger.warning("%s", warning)
         log_dir = object.__new__(cls)
         log_dir._native = native
+        log_dir._appender = appender
+        log_dir._partitioner = checked_partitioner("default" if partitioner is None else partitioner)
         log_dir._options = options
         log_dir._paths = texts
         log_dir._absolute = tuple(os.path.abspath(path) for path in texts)
@@ -132,10 +176,22 @@ class LogDir:
             message = f"log dir is closed; {', '.join(self._paths)}"
             raise LogClosedError(message, path=self._paths[0] if self._paths else None)
         if self._pid != os.getpid():
+            if self._appender is not None:
+                message = (
+                    f"{', '.join(self._paths)}: opened for appending in process {self._pid}; a child process cannot write through "
+                    "its parent's log dir: open it there with mode 'r'"
+                )
+                raise ForkedLogError(message, path=self._paths[0])
             native = _offsetlog.LogDir.open(list(self._absolute), **self._options)
             self._native = native
             self._pid = os.getpid()
         return native
+
+    def _appending(self) -> _offsetlog.LogDirAppender:
+        self._engine()
+        if self._appender is None:
+            refuse("mode", "r", "the log dir was opened for reading; open it with mode 'a' to write")
+        return self._appender
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -144,8 +200,8 @@ class LogDir:
 
     @property
     def mode(self) -> str:
-        """``"r"``."""
-        return "r"
+        """``"r"`` or ``"a"``."""
+        return "r" if self._appender is None else "a"
 
     @property
     def closed(self) -> bool:
@@ -166,6 +222,9 @@ class LogDir:
     def log(self, topic: str, partition: int) -> Log:
         """Open one partition.
 
+        Of a log dir that was opened for appending it is the one log that appends: closing it closes it for all, and the next use
+        opens it again.
+
         Parameters
         ----------
         topic
@@ -184,7 +243,12 @@ class LogDir:
         ...     log_dir.log("g-many-entries", 0).log_end_offset
         1500
         """
-        native = self._engine().log(topic, partition)
+        engine = self._engine()
+        if self._appender is not None:
+            appender = self._appender.log(topic, partition)
+            native = appender.log()
+            return Log._of(native, native.path, self._options, appender)  # noqa: SLF001  # same package
+        native = engine.log(topic, partition)
         for warning in native.warnings():
             logger.warning("%s", warning)
         return Log._of(native, native.path, self._options)  # noqa: SLF001  # same package
@@ -255,9 +319,24 @@ class LogDir:
         chosen = self.partitions() if partitions is None else [TopicPartition(*key) for key in partitions]
         return {key: self.log(*key) for key in chosen}
 
+    def topic_config(self, name: str) -> LogConfig:
+        """Return the settings that are stored with a topic; defaults are not among them.
+
+        Raises
+        ------
+        LogDirError
+            There is no such topic.
+        """
+        return LogConfig.from_dict(dict(self._engine().topic_config(name)))
+
     def close(self) -> None:
-        """Let go of the files. Closing twice is fine; logs and scans made from it go on."""
-        self._native = None
+        """Let go of the files. Closing twice is fine; of a log dir that was opened for reading, logs and scans made from it go on.
+
+        One that was opened for appending closes all its partitions cleanly, as :meth:`Log.close`.
+        """
+        native, self._native = self._native, None
+        if native is not None and self._appender is not None and self._pid == os.getpid():
+            self._appender.close()
 
     def __enter__(self) -> Self:
         self._engine()
@@ -268,6 +347,9 @@ class LogDir:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._engine()
+        if self._appender is not None:
+            message = "a log dir that is open for appending does not pickle; pickle its paths, or one opened for reading"
+            raise TypeError(message)
         return (_reopened, (self._absolute, self._options))
 
     def __repr__(self) -> str:

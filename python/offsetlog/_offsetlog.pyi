@@ -11,6 +11,7 @@ __all__ = [
     "Batches",
     "Log",
     "LogDir",
+    "LogDirAppender",
     "Record",
     "RecordIterator",
     "Scan",
@@ -18,8 +19,10 @@ __all__ = [
     "__version__",
     "append_arrow",
     "arrow_schema",
+    "broker_settings",
     "close_inherited_locks",
     "config_check",
+    "partition_for",
     "recover",
     "run_cli",
     "settings",
@@ -268,7 +271,47 @@ class LogDir:
     ) -> LogDir: ...
     def warnings(self) -> list[str]: ...
     def partitions(self) -> list[tuple[str, int]]: ...
+    def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
     def log(self, topic: str, partition: int) -> Log: ...
+
+@final
+class LogDirAppender:
+    """Log dirs that are open for appending."""
+
+    @staticmethod
+    def open(
+        paths: Sequence[str],
+        *,
+        mapped: bool,
+        max_batch_bytes: int,
+        max_decompressed_bytes: int,
+        max_open_files: int,
+        defaults: Sequence[tuple[str, str]],
+        clock: Callable[[], int] | None,
+        max_open_partitions: int,
+        seed: int | None,
+    ) -> LogDirAppender: ...
+    def log_dir(self) -> LogDir: ...
+    def log(self, topic: str, partition: int) -> Appender: ...
+    def create_topic(self, name: str, partitions: int, config: Sequence[tuple[str, str]], topic_id: str | None) -> str: ...
+    def delete_topic(self, name: str) -> None: ...
+    def remove_deleted(self, dry_run: bool) -> list[str]: ...
+    def set_topic_config(self, name: str, config: Sequence[tuple[str, str]]) -> None: ...
+    def partition_count(self, topic: str) -> int: ...
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[tuple[bytes, bytes | None]],
+        timestamp: int | None,
+        partition: int | None,
+        partitioner: str,
+        leader_epoch: int | None,
+        flush: bool,
+    ) -> tuple[int, int]: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
 
 @final
 class Scan:
@@ -332,6 +375,12 @@ def arrow_schema(columns: Sequence[str] | None) -> object:
 
 def config_check(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return topic settings in canonical text, sorted by name, or raise :class:`~offsetlog.errors.ConfigError`."""
+
+def broker_settings(path: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return what a ``server.properties`` gives topics by default, and its log dirs."""
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Return the partition of a key."""
 
 def settings() -> list[tuple[str, str, str, str, list[str], bool, str]]:
     """Return the table of topic settings: name, type, default, bounds, broker synonyms, whether it has an effect, meaning."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypedDict
@@ -107,6 +108,18 @@ def path_text(path: object) -> str:
         message = f"path must be str or os.PathLike[str], found {type(path).__name__}"
         raise TypeError(message)
     return text
+
+
+def checked_topic_id(topic_id: object) -> str | None:
+    """Return a topic's id if it looks like one: 22 characters of base64url."""
+    if topic_id is None:
+        return None
+    if not isinstance(topic_id, str):
+        message = f"topic_id must be a str, found {type(topic_id).__name__}"
+        raise TypeError(message)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", topic_id):
+        refuse("topic_id", topic_id, f"must be 22 characters of base64url, found {topic_id!r}")
+    return topic_id
 
 
 def integer(name: str, value: object, *, minimum: int) -> int:

@@ -14,6 +14,7 @@ __all__ = [
     "IndexEntry",
     "Location",
     "OffsetAndTimestamp",
+    "RecordMetadata",
     "RecoveryReport",
     "Segment",
     "Split",
@@ -28,6 +29,22 @@ class TopicPartition(NamedTuple):
     """Name of the topic."""
     partition: int
     """Number of the partition, from 0."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was appended."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition that it was routed to."""
+    offset: int
+    """Offset that it got there."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition, as other calls take them."""
+        return TopicPartition(self.topic, self.partition)
 
 
 class OffsetAndTimestamp(NamedTuple):

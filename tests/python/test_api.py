@@ -245,13 +245,6 @@ def test_keys_must_be_bytes(log: Log) -> None:
         log.scan(keys=["k4"])  # type: ignore[list-item]
 
 
-def test_a_log_dir_does_not_append_yet(tmp_path: Path) -> None:
-    """Said clearly, with what does."""
-    with pytest.raises(offsetlog.ConfigError, match="open a partition with Log") as caught:
-        LogDir.open(tmp_path, mode="a")  # type: ignore[arg-type]
-    assert (caught.value.key, caught.value.value) == ("mode", "a")
-
-
 def test_modes_are_two(path: Path) -> None:
     with pytest.raises(offsetlog.ConfigError, match="must be 'r' or 'a', found 'w'"):
         Log.open(path, "w")  # type: ignore[arg-type]

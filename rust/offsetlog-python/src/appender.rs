@@ -1,5 +1,6 @@
 //! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
 
+use crate::config::{self, Pairs};
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
@@ -8,8 +9,8 @@ use crate::record::Record;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
-    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, Cut, LogConfig, MarkerOptions,
-    Producer, RecoverOptions, RecoveryReport, WriteOptions,
+    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, Cut, MarkerOptions, Producer,
+    RecoverOptions, RecoveryReport, WriteOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -42,7 +43,7 @@ pub(crate) fn info_row(info: &AppendInfo) -> InfoRow {
 }
 
 /// Python's callable as the engine's clock. One that raises is reported and the system's time taken: an append cannot ask twice.
-fn python_clock(clock: Py<PyAny>) -> Clock {
+pub(crate) fn python_clock(clock: Py<PyAny>) -> Clock {
     Arc::new(move || {
         Python::try_attach(|py| {
             let told = clock.call0(py).and_then(|time| time.extract::<i64>(py));
@@ -140,7 +141,7 @@ impl Appender {
         max_batch_bytes: u64,
         max_decompressed_bytes: u64,
         max_open_files: usize,
-        config: Option<Vec<(String, String)>>,
+        config: Option<Pairs>,
         clock: Option<Py<PyAny>>,
         topic_id: Option<&str>,
         clean: Option<bool>,
@@ -155,10 +156,7 @@ impl Appender {
         if let Some(clock) = clock {
             options.clock = python_clock(clock);
         }
-        let config = config
-            .map(|pairs| LogConfig::parse(pairs.iter().map(|(name, value)| (&**name, &**value))))
-            .transpose()
-            .or_raise(py)?;
+        let config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
         let topic_id = topic_id
             .map(|text| Uuid::parse(text).map_err(|error| PyValueError::new_err(error.to_string())))
             .transpose()?;
@@ -174,11 +172,7 @@ impl Appender {
             offsetlog::Log::open_for_append(&path, &options, &write)
         })
         .or_raise(py)?;
-        Ok(Self {
-            log,
-            clock,
-            batch: Mutex::new(BatchBuilder::default()),
-        })
+        Ok(Self::of(log, clock))
     }
 
     /// The log, for reading beside the appends.
@@ -358,17 +352,13 @@ impl Appender {
         detached(py, || self.log.recovery_point()).or_raise(py)
     }
 
-    fn config(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
+    fn config(&self, py: Python<'_>) -> PyResult<Pairs> {
         let config = detached(py, || self.log.config()).or_raise(py)?;
-        Ok(config
-            .given()
-            .map(|(name, value)| (name, value.to_owned()))
-            .collect())
+        Ok(config::rows(&config))
     }
 
-    fn set_config(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<()> {
-        let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
-        let config = LogConfig::parse(pairs).or_raise(py)?;
+    fn set_config(&self, py: Python<'_>, pairs: Pairs) -> PyResult<()> {
+        let config = config::parse(py, &pairs)?;
         detached(py, || self.log.set_config(&config)).or_raise(py)
     }
 
@@ -388,6 +378,14 @@ impl Appender {
 }
 
 impl Appender {
+    pub(crate) fn of(log: offsetlog::Log, clock: Clock) -> Self {
+        Self {
+            log,
+            clock,
+            batch: Mutex::default(),
+        }
+    }
+
     fn batch(&self) -> MutexGuard<'_, BatchBuilder> {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }

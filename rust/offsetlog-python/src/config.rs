@@ -15,18 +15,24 @@ type Row = (
     &'static str,
 );
 
+/// Names and texts of settings.
+pub(crate) type Pairs = Vec<(String, String)>;
+
+pub(crate) fn parse(py: Python<'_>, pairs: &Pairs) -> PyResult<LogConfig> {
+    LogConfig::parse(pairs.iter().map(|(name, value)| (&**name, &**value))).or_raise(py)
+}
+
+pub(crate) fn rows(config: &LogConfig) -> Pairs {
+    let given = config.given();
+    given
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
 /// What was given, in canonical text and sorted by name.
 #[pyfunction]
-pub(crate) fn config_check(
-    py: Python<'_>,
-    pairs: Vec<(String, String)>,
-) -> PyResult<Vec<(&'static str, String)>> {
-    let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
-    let config = LogConfig::parse(pairs).or_raise(py)?;
-    Ok(config
-        .given()
-        .map(|(name, value)| (name, value.to_owned()))
-        .collect())
+pub(crate) fn config_check(py: Python<'_>, pairs: Pairs) -> PyResult<Pairs> {
+    Ok(rows(&parse(py, &pairs)?))
 }
 
 /// The table of topic settings, sorted by name.

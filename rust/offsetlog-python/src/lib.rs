@@ -20,6 +20,7 @@ mod record;
 mod records;
 mod requested;
 mod scan;
+mod topics;
 mod writer;
 
 use pyo3::prelude::*;
@@ -33,6 +34,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<log::BatchIterator>()?;
     module.add_class::<log::Log>()?;
     module.add_class::<log_dir::LogDir>()?;
+    module.add_class::<topics::LogDirAppender>()?;
     module.add_class::<record::Record>()?;
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<scan::Scan>()?;
@@ -43,5 +45,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_cli, module)?)
 }

@@ -1,5 +1,6 @@
 //! `LogDir`: one or several log dirs as one.
 
+use crate::config::{Pairs, rows};
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
 use crate::raise::OrRaise;
@@ -7,7 +8,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
-pub(crate) struct LogDir(offsetlog::LogDir);
+pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
 
 #[pymethods]
 impl LogDir {
@@ -42,6 +43,11 @@ impl LogDir {
             .into_iter()
             .map(|partition| (partition.topic, partition.partition))
             .collect()
+    }
+
+    fn topic_config(&self, py: Python<'_>, topic: &str) -> PyResult<Pairs> {
+        let config = detached(py, || self.0.topic_config(topic)).or_raise(py)?;
+        Ok(rows(&config))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

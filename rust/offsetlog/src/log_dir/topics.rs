@@ -5,9 +5,9 @@
 use super::writer::{Doomed, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
-use crate::disk::{Disk, EntryKind, LockKind, write_whole};
+use crate::disk::{Disk, EntryKind, write_whole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{LOCK_FILE, read_config, write_config};
+use crate::log::{lock_partition, read_config, write_config};
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
@@ -200,15 +200,7 @@ impl LogDir {
             {
                 return Err(error);
             }
-            let file = path.join(LOCK_FILE);
-            let lock = self
-                .disk()
-                .lock(&file, LockKind::Exclusive)
-                .map_err(|error| Error::io("lock", &file, error))?;
-            let Some(lock) = lock else {
-                let pid = self.disk().lock_holder(&file).ok().flatten().flatten();
-                return Err(Error::new(ErrorKind::Locked { pid }).at_path(&file));
-            };
+            let lock = lock_partition(self.disk(), &path)?;
             held.push((partition, path, lock));
         }
         let due = self

@@ -5,10 +5,9 @@ use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
 use crate::batch_builder::BatchBuilder;
 use crate::config::LogConfig;
-use crate::disk::{Lock, LockKind};
+use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions};
-use offsetlog_format::name::LOCK;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,15 +76,7 @@ impl Writer {
             if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
             }
-            let file = path.join(LOCK);
-            let lock = disk
-                .lock(&file, LockKind::Shared)
-                .map_err(|error| Error::io("lock", &file, error))?;
-            let Some(lock) = lock else {
-                let pid = disk.lock_holder(&file).ok().flatten().flatten();
-                return Err(Error::new(ErrorKind::Locked { pid }).at_path(&file));
-            };
-            locks.push(lock);
+            locks.push(crate::log::lock_log_dir(disk, path)?);
         }
         Ok(Self {
             options: options.clone(),

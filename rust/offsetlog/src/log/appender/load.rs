@@ -12,7 +12,7 @@ use super::settle;
 use super::tail;
 use super::{Appender, WriteOptions, companions, settings};
 use crate::config::LogConfig;
-use crate::disk::{EntryKind, Lock, LockKind, read_whole};
+use crate::disk::{Disk, EntryKind, Lock, LockKind, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
 use crate::log::{Interrupt, OpenOptions};
@@ -21,6 +21,7 @@ use crate::segment::{Directory, segment_path};
 use offsetlog_format::name::LOCK;
 use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// `producer.id.expiration.ms` of a broker.
@@ -124,17 +125,27 @@ pub(super) fn lock(directory: &Directory, place: &Place) -> Result<Vec<Lock>> {
     let disk = directory.disk.as_ref();
     let mut locks = Vec::new();
     if let Some(log_dir) = place.log_dir() {
-        let path = log_dir.join(LOCK);
-        let lock = disk
-            .lock(&path, LockKind::Shared)
-            .map_err(|error| Error::io("lock", &path, error))?;
-        let Some(lock) = lock else {
-            let pid = disk.lock_holder(&path).ok().flatten().flatten();
-            return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
-        };
-        locks.push(lock);
+        locks.push(lock_log_dir(disk, log_dir)?);
     }
-    let path = directory.path.join(LOCK_FILE);
+    locks.push(lock_partition(disk, &directory.path)?);
+    Ok(locks)
+}
+
+/// Keeps brokers out of a log dir, and is kept out by one; other processes of ours may have it as well.
+pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
+    let path = log_dir.join(LOCK);
+    let lock = disk
+        .lock(&path, LockKind::Shared)
+        .map_err(|error| Error::io("lock", &path, error))?;
+    lock.ok_or_else(|| {
+        let pid = disk.lock_holder(&path).ok().flatten().flatten();
+        Error::new(ErrorKind::Locked { pid }).at_path(&path)
+    })
+}
+
+/// Makes this process the only writer of a partition.
+pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> {
+    let path = partition.join(LOCK_FILE);
     let lock = disk
         .lock(&path, LockKind::Exclusive)
         .map_err(|error| Error::io("lock", &path, error))?;
@@ -146,8 +157,7 @@ pub(super) fn lock(directory: &Directory, place: &Place) -> Result<Vec<Lock>> {
     };
     lock.sign(&format!("{}\n", std::process::id()))
         .map_err(|error| Error::io("write", &path, error))?;
-    locks.push(lock);
-    Ok(locks)
+    Ok(lock)
 }
 
 /// Loads the directory and builds the writer on it.

@@ -1,0 +1,283 @@
+"""What a :class:`~offsetlog.LogDir` opened with mode ``"a"`` can do beside reading: topics, and records by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+from offsetlog import _offsetlog
+from offsetlog._append import checked_bytes, checked_epoch, checked_headers, config_pairs
+from offsetlog._config import LogConfig
+from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse
+from offsetlog._times import optional_millis
+from offsetlog._values import RecordMetadata
+
+if TYPE_CHECKING:
+    from offsetlog._append import Buffer, Headers
+    from offsetlog._config import SettingValue
+    from offsetlog._options import PathLike, When
+
+__all__ = ["BrokerSettings", "partition_for"]
+
+PartitionerCall: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+Partitioner: TypeAlias = Literal["default", "round_robin"] | PartitionerCall
+Config: TypeAlias = "LogConfig | Mapping[str, SettingValue]"
+
+_PARTITIONERS = ("default", "round_robin")
+
+
+class BrokerSettings(NamedTuple):
+    r"""What a broker's ``server.properties`` says about storage.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "server.properties")
+    ...     _ = path.write_text("log.dirs=/data/a,/data/b\nlog.retention.hours=24\nlog.retention.minutes=5")
+    ...     settings = BrokerSettings.read(path)
+    >>> settings.log_dirs, settings.topic_defaults.retention_ms
+    (('/data/a', '/data/b'), 300000)
+    """
+
+    topic_defaults: LogConfig
+    """What holds for topics that do not set it themselves."""
+    log_dirs: tuple[str, ...]
+    """``log.dirs``, or else ``log.dir``, or else Kafka's own default."""
+
+    @classmethod
+    def read(cls, path: PathLike) -> BrokerSettings:
+        """Read a ``server.properties``; what is not about storage is passed over.
+
+        Of several names for one setting the one that Kafka prefers counts: ``log.retention.ms`` before ``.minutes`` before
+        ``.hours``, ``log.roll.ms`` before ``log.roll.hours``, ``log.dirs`` before ``log.dir``.
+
+        Raises
+        ------
+        ConfigError
+            A value that a broker would refuse.
+        MetadataFileError
+            The file is no properties text.
+        OSError
+            The file cannot be read.
+
+        Notes
+        -----
+        Source: Kafka 4.3.0, ``KafkaConfig``.
+        """
+        pairs, dirs = _offsetlog.broker_settings(path_text(path))
+        return cls(LogConfig.from_dict(dict(pairs)), tuple(dirs))
+
+
+def partition_for(key: Buffer, partitions: int) -> int:
+    """Return the partition to which every Java producer sends a key, in a topic of so many partitions.
+
+    Parameters
+    ----------
+    key
+        The serialized key; an empty one is a key as well.
+    partitions
+        How many partitions the topic has, 1 or more.
+
+    Notes
+    -----
+    ``(murmur2(key) & 0x7fffffff) % partitions``. Source: Kafka's ``BuiltInPartitioner``.
+
+    Examples
+    --------
+    >>> partition_for(b"user1", 12), partition_for(b"user2", 12)
+    (6, 5)
+    """
+    found = checked_bytes("key", key)
+    if found is None:
+        message = "key must be bytes, found NoneType: without a key a record goes anywhere"
+        raise TypeError(message)
+    return _offsetlog.partition_for(found, bounded("partitions", partitions, minimum=1, bits=32))
+
+
+def checked_partitioner(partitioner: object) -> Partitioner:
+    """Return `partitioner` if it is one of the names or a callable."""
+    if callable(partitioner):
+        return partitioner
+    if partitioner not in _PARTITIONERS:
+        reason = f"must be 'default', 'round_robin' or a callable, found {partitioner!r}{nearest(str(partitioner), _PARTITIONERS)}"
+        refuse("partitioner", partitioner, reason)
+    return partitioner  # type: ignore[return-value]  # the check above is the narrowing
+
+
+class _Appends(Protocol):
+    _partitioner: Partitioner
+
+    def _appending(self) -> _offsetlog.LogDirAppender: ...
+
+
+class Topics:
+    """What writes. :class:`~offsetlog.LogDir` is this and all that reads."""
+
+    __slots__ = ()
+
+    def create_topic(
+        self: _Appends,
+        name: str,
+        partitions: int = 1,
+        *,
+        config: Config | None = None,
+        topic_id: str | None = None,
+    ) -> str:
+        """Make a topic, each partition in the folder that has the fewest, and return the topic's id.
+
+        Parameters
+        ----------
+        name
+            Letters, digits, ``.``, ``_`` and ``-``, at most 249.
+        partitions
+            How many, 1 or more.
+        config
+            Settings of the topic, as a :class:`~offsetlog.LogConfig` or a mapping of Kafka's names; stored with each
+            partition. What is not given holds as by the `defaults` of :meth:`LogDir.open`.
+        topic_id
+            The topic's id (22 characters of base64); ``None`` draws one.
+
+        Raises
+        ------
+        LogDirError
+            There is such a topic, or one that differs in ``.`` and ``_`` only, which Kafka does not allow.
+        ConfigError
+            A name, number or setting that cannot be.
+
+        Notes
+        -----
+        Durable when this returns. A crash on the way leaves fewer partitions. Files of segments are made at the first append, so
+        that thousands of partitions cost little. Source: Kafka's ``LogManager.nextLogDirs``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from offsetlog import LogDir
+        >>> with tempfile.TemporaryDirectory() as folder, LogDir.open(folder, "a") as log_dir:
+        ...     topic_id = log_dir.create_topic("orders", 3, config={"retention.ms": -1})
+        ...     log_dir.append("orders", b"paid", key=b"order-7")
+        RecordMetadata(topic='orders', partition=1, offset=0)
+        """
+        return self._appending().create_topic(
+            _name(name),
+            bounded("partitions", partitions, minimum=1, bits=32),
+            [] if config is None else config_pairs(config),
+            checked_topic_id(topic_id),
+        )
+
+    def delete_topic(self: _Appends, name: str) -> None:
+        """Delete a topic as a broker does: gone at once, its directories removed by a later maintenance.
+
+        The directories are renamed to ``name-0.<32 digits>-delete`` and removed when ``file.delete.delay.ms`` of the log dir's
+        `defaults` (a minute) has passed; after a start the delay begins anew.
+
+        Raises
+        ------
+        LogDirError
+            There is no such topic.
+        LogLockedError
+            Another process writes to one of its partitions; nothing was changed.
+        """
+        self._appending().delete_topic(_name(name))
+
+    def remove_deleted(self: _Appends, *, dry_run: bool = False) -> list[str]:
+        """Remove the directories of deleted topics whose time has come; return them, and with `dry_run` do only that."""
+        return self._appending().remove_deleted(bool(dry_run))
+
+    def set_topic_config(self: _Appends, name: str, config: Config) -> None:
+        """Change the settings of a topic, of all its partitions. They replace the stored ones.
+
+        Raises
+        ------
+        LogDirError
+            There is no such topic.
+        ConfigError
+            A setting that cannot be, or that contradicts the `defaults` of the log dir.
+        """
+        self._appending().set_topic_config(_name(name), config_pairs(config))
+
+    def append(  # noqa: PLR0913  # one parameter a field
+        self: _Appends,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        timestamp: When | None = None,
+        partition: int | None = None,
+        leader_epoch: int | None = None,
+        flush: bool = False,
+    ) -> RecordMetadata:
+        """Append one record to the partition that a producer would choose, and return where it went.
+
+        Parameters
+        ----------
+        topic
+            Name of a topic that is there.
+        value, key, headers, timestamp, leader_epoch, flush
+            As for :meth:`Log.append`.
+        partition
+            The partition, instead of routing.
+
+        Raises
+        ------
+        LogDirError
+            There is no such topic or partition; or some of the topic's partitions are missing here, so that nobody can say
+            where a key belongs.
+        ConfigError
+            The caller's partitioner gave a number that is none.
+
+        Notes
+        -----
+        With the `partitioner` ``"default"`` a key decides by its hash (:func:`~offsetlog.partition_for`), and records without
+        one go to one partition until 16,384 bytes went there, then to another one drawn at random; ``"round_robin"`` takes the
+        partitions in turn. The partition is opened at its first use and may be closed again when others are used: see
+        `max_open_partitions`. All else as :meth:`Log.append`.
+
+        Source: Kafka's ``BuiltInPartitioner`` (KIP-794), ``RoundRobinPartitioner``.
+        """
+        appender = self._appending()
+        name, checked_key, checked_value = _name(topic), checked_bytes("key", key), checked_bytes("value", value)
+        by = self._partitioner
+        if partition is not None:
+            partition = bounded("partition", partition, minimum=0, bits=32)
+        elif not isinstance(by, str):
+            count = appender.partition_count(name)
+            partition = _given(by(name, checked_key, checked_value, count), count)
+        went, offset = appender.append(
+            name,
+            checked_value,
+            checked_key,
+            checked_headers(headers),
+            optional_millis(timestamp, "timestamp"),
+            partition,
+            by if isinstance(by, str) else "default",
+            checked_epoch(leader_epoch),
+            bool(flush),
+        )
+        return RecordMetadata(name, went, offset)
+
+    def flush(self: _Appends) -> None:
+        """Make everything durable that was appended to any partition.
+
+        Raises
+        ------
+        OSError
+            A partition could not be made durable; nothing more can be appended to it until it is opened again.
+        """
+        self._appending().flush()
+
+
+def _given(partition: object, count: int) -> int:
+    """Return what the caller's partitioner gave, if it is the number of a partition."""
+    if isinstance(partition, bool) or not isinstance(partition, int) or not 0 <= partition < count:
+        refuse("partitioner", partition, f"must give 0 to {count - 1}, gave {partition!r}")
+    return partition
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        message = f"a topic's name must be a str, found {type(name).__name__}"
+        raise TypeError(message)
+    return name

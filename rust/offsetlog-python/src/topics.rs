@@ -1,0 +1,198 @@
+//! `LogDirAppender`: log dirs that are open for appending. Converts, detaches, calls, converts back.
+
+use crate::appender::{Appender, HeaderRow, header_views, python_clock};
+use crate::config::{Pairs, parse, rows};
+use crate::convert::path_text;
+use crate::interrupt::detached;
+use crate::log::open_options;
+use crate::log_dir::LogDir;
+use crate::raise::OrRaise;
+use offsetlog::format::Uuid;
+use offsetlog::{
+    AppendOptions, BatchBuilder, BrokerSettings, Clock, LogDirOptions, NewTopic, Partitioner, Route,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct LogDirAppender {
+    log_dir: offsetlog::LogDir,
+    clock: Clock,
+    /// One batch that is filled and emptied by each append: its buffers stay.
+    batch: Mutex<BatchBuilder>,
+}
+
+fn partitioner(name: &str) -> PyResult<Partitioner> {
+    match name {
+        "default" => Ok(Partitioner::Default),
+        "round_robin" => Ok(Partitioner::RoundRobin),
+        other => Err(PyValueError::new_err(format!(
+            "partitioner {other:?} found, default or round_robin expected"
+        ))),
+    }
+}
+
+#[pymethods]
+impl LogDirAppender {
+    #[staticmethod]
+    #[pyo3(signature = (paths, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files, defaults, clock, max_open_partitions, seed))]
+    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
+    fn open(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        mapped: bool,
+        max_batch_bytes: u64,
+        max_decompressed_bytes: u64,
+        max_open_files: usize,
+        defaults: Pairs,
+        clock: Option<Py<PyAny>>,
+        max_open_partitions: usize,
+        seed: Option<u64>,
+    ) -> PyResult<Self> {
+        let mut open = open_options(
+            mapped,
+            max_batch_bytes,
+            max_decompressed_bytes,
+            max_open_files,
+        );
+        if let Some(clock) = clock {
+            open.clock = python_clock(clock);
+        }
+        let options = LogDirOptions {
+            defaults: parse(py, &defaults)?,
+            max_open_partitions,
+            seed,
+        };
+        let log_dir = detached(py, || {
+            offsetlog::LogDir::open_for_append(&paths, &open, &options)
+        })
+        .or_raise(py)?;
+        Ok(Self {
+            log_dir,
+            clock: open.clock,
+            batch: Mutex::default(),
+        })
+    }
+
+    /// The log dir, for reading beside the appends.
+    fn log_dir(&self) -> LogDir {
+        LogDir(self.log_dir.clone())
+    }
+
+    fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Appender> {
+        let log = detached(py, || self.log_dir.log(topic, partition)).or_raise(py)?;
+        Ok(Appender::of(log, Arc::clone(&self.clock)))
+    }
+
+    #[pyo3(signature = (name, partitions, config, topic_id))]
+    fn create_topic(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        partitions: i32,
+        config: Pairs,
+        topic_id: Option<&str>,
+    ) -> PyResult<String> {
+        let topic_id = topic_id
+            .map(|text| Uuid::parse(text).map_err(|error| PyValueError::new_err(error.to_string())))
+            .transpose()?;
+        let topic = NewTopic {
+            name,
+            partitions,
+            config: parse(py, &config)?,
+            topic_id,
+        };
+        let id = detached(py, || self.log_dir.create_topic(&topic)).or_raise(py)?;
+        Ok(id.to_string())
+    }
+
+    fn delete_topic(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        detached(py, || self.log_dir.delete_topic(name)).or_raise(py)
+    }
+
+    fn remove_deleted<'py>(
+        &self,
+        py: Python<'py>,
+        dry_run: bool,
+    ) -> PyResult<Vec<Bound<'py, PyString>>> {
+        let removed = detached(py, || self.log_dir.remove_deleted(dry_run)).or_raise(py)?;
+        removed.iter().map(|path| path_text(py, path)).collect()
+    }
+
+    fn set_topic_config(&self, py: Python<'_>, name: &str, config: Pairs) -> PyResult<()> {
+        let config = parse(py, &config)?;
+        detached(py, || self.log_dir.set_topic_config(name, &config)).or_raise(py)
+    }
+
+    fn partition_count(&self, py: Python<'_>, topic: &str) -> PyResult<i32> {
+        detached(py, || self.log_dir.partition_count(topic)).or_raise(py)
+    }
+
+    /// Gives the partition and the record's offset.
+    #[pyo3(signature = (topic, value, key, headers, timestamp, partition, partitioner, leader_epoch, flush))]
+    #[allow(clippy::too_many_arguments, reason = "one argument a field")]
+    fn append(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        value: Option<PyBackedBytes>,
+        key: Option<PyBackedBytes>,
+        headers: Vec<HeaderRow>,
+        timestamp: Option<i64>,
+        partition: Option<i32>,
+        partitioner: &str,
+        leader_epoch: Option<i32>,
+        flush: bool,
+    ) -> PyResult<(i32, i64)> {
+        let by = self::partitioner(partitioner)?;
+        let options = AppendOptions {
+            leader_epoch,
+            flush,
+        };
+        let (partition, info) = detached(py, || {
+            let views = header_views(&headers);
+            let timestamp = timestamp.unwrap_or_else(|| (self.clock)());
+            let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+            batch.clear();
+            batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
+            let route = partition.map_or(Route::By(by, key.as_deref()), Route::Partition);
+            self.log_dir.append(topic, route, &mut batch, &options)
+        })
+        .or_raise(py)?;
+        Ok((partition, info.base_offset))
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.log_dir.flush()).or_raise(py)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.log_dir.close()).or_raise(py)
+    }
+}
+
+/// The partition of a key.
+#[pyfunction]
+pub(crate) fn partition_for(py: Python<'_>, key: PyBackedBytes, partitions: i32) -> PyResult<i32> {
+    offsetlog::partition_for(&key, partitions).or_raise(py)
+}
+
+/// What a `server.properties` says: the settings that topics have by default, and the log dirs.
+#[pyfunction]
+pub(crate) fn broker_settings(
+    py: Python<'_>,
+    path: PathBuf,
+) -> PyResult<(Pairs, Vec<Bound<'_, PyString>>)> {
+    let disk = offsetlog::disk::RealDisk;
+    let settings = detached(py, || BrokerSettings::read(&disk, &path)).or_raise(py)?;
+    let dirs: PyResult<Vec<_>> = settings
+        .log_dirs
+        .iter()
+        .map(|dir| path_text(py, dir))
+        .collect();
+    Ok((rows(&settings.topic_defaults), dirs?))
+}
