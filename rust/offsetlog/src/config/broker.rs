@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 const HOUR_MS: i64 = 3_600_000;
 const MINUTE_MS: i64 = 60_000;
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Where a broker keeps its logs that is told nothing.
-const DEFAULT_LOG_DIR: &str = "/tmp/kafka-logs";
+/// Where a broker keeps its logs that is told nothing: a folder, and the name in it.
+const DEFAULT_LOG_DIR: (&str, &str) = ("/tmp", "kafka-logs");
 
 /// What a broker's settings say about storage.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +126,10 @@ fn log_dirs(given: &BTreeMap<&str, &str>) -> Result<Vec<PathBuf>> {
     let (name, text) = match (given.get("log.dirs"), given.get("log.dir")) {
         (Some(text), _) => ("log.dirs", *text),
         (None, Some(text)) => ("log.dir", *text),
-        (None, None) => ("log.dir", DEFAULT_LOG_DIR),
+        (None, None) => {
+            let (folder, name) = DEFAULT_LOG_DIR;
+            return Ok(vec![Path::new(folder).join(name)]);
+        }
     };
     let mut dirs: Vec<PathBuf> = Vec::new();
     for dir in text.split(',').map(str::trim).filter(|dir| !dir.is_empty()) {

@@ -221,11 +221,9 @@ impl Place {
         )
     }
 
-    /// The partition is gone from the log dir: its lines go too, so that one of the same name begins anew.
+    /// The partition is gone: so are its lines in the log dir.
     pub(in crate::log) fn forget(&self) -> Result<()> {
-        let Some(log_dir) = self.log_dir.clone() else {
-            return Ok(());
-        };
+        let log_dir = self.log_dir.clone().unwrap_or_default();
         let _shared = self.share(&log_dir)?;
         for file in OffsetCheckpointFile::ALL {
             self.set_line(&log_dir.join(file.name()), None)?;
