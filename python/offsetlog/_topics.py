@@ -170,7 +170,7 @@ class Topics:
         """Delete a topic as a broker does: gone at once, its directories removed by a later maintenance.
 
         The directories are renamed to ``name-0.<32 digits>-delete`` and removed when ``file.delete.delay.ms`` of the log dir's
-        `defaults` (a minute) has passed; after a start the delay begins anew.
+        `defaults` (a minute) has passed, whoever keeps the log dir then.
 
         Raises
         ------

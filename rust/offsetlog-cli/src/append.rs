@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::json::{Encoding, document, unbase64, unhex, write_json};
 use crate::progress::Progress;
 use crate::table::human;
+use crate::topics::unique;
 use crate::{EXIT_FINE, EXIT_INTERRUPTED, recover, signals};
 use feed::{Event, Feed};
 use lines::{LineLayout, Lines};
@@ -185,7 +186,7 @@ fn size_of(log: &Log) -> Result<u64, Failure> {
 
 /// Opens the partition, gives it its settings, and tells what opening changed.
 fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
-    let settings = given_settings(args)?;
+    let settings = unique(&args.settings)?;
     let is_new = match std::fs::read_dir(&args.path) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -219,22 +220,6 @@ fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
         return Err(failure);
     }
     Ok(log)
-}
-
-fn given_settings(args: &Append) -> Result<BTreeMap<&str, &str>, Failure> {
-    let mut settings = BTreeMap::new();
-    for setting in &args.settings {
-        if settings
-            .insert(setting.0.as_str(), setting.1.as_str())
-            .is_some()
-        {
-            return Err(Failure::Usage(format!(
-                "the setting {} is given twice",
-                setting.0
-            )));
-        }
-    }
-    Ok(settings)
 }
 
 /// The stored settings and the given ones, which win: looked at together, since some depend on others.

@@ -1,8 +1,10 @@
 //! What the command line looks like: verbs, options, help texts.
 
+mod topics;
 mod writing;
 
-pub(crate) use writing::{Append, Header, InputFormat, Recover, Stamp};
+pub(crate) use topics::{Create, Delete, Settings};
+pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
 use crate::json::Encoding;
 use crate::template::{Template, unescape};
@@ -12,9 +14,9 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Look into Apache Kafka log directories without a broker, append to them and recover them.
+/// Look into Apache Kafka log directories without a broker, append to them, keep topics in them and recover them.
 ///
-/// All verbs but append and recover only read. They change, lock and make no file, so a running broker's directories, a copy and a
+/// ls, cat, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
 /// read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
@@ -73,6 +75,12 @@ pub(crate) enum Verb {
     Append(Box<Append>),
     /// Make partitions sound that were not closed cleanly or are damaged, or say what that would change
     Recover(Recover),
+    /// Make a topic in log dirs
+    Create(Create),
+    /// Delete a topic from log dirs
+    Delete(Delete),
+    /// Show topic settings: all there are, or those of topics; or change them
+    Settings(Settings),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   offsetlog completions bash > ~/.local/share/bash-completion/completions/offsetlog")]

@@ -1,4 +1,4 @@
-//! The `offsetlog` command: look into Apache Kafka log directories without a broker, append to them, recover them.
+//! The `offsetlog` command: look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover them.
 //!
 //! One function, [`run`], takes the arguments and the output streams and gives the exit code. The stand-alone program and
 //! the console script of the Python package both call it, so there is one parser and one behaviour.
@@ -32,10 +32,12 @@ mod print;
 mod progress;
 mod recover;
 mod select;
+mod settings;
 mod signals;
 mod table;
 mod template;
 mod time;
+mod topics;
 mod when;
 
 use args::{Color, Verb};
@@ -148,6 +150,9 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
+        Verb::Create(args) => topics::create(args, &mut console),
+        Verb::Delete(args) => topics::delete(args, &mut console),
+        Verb::Settings(args) => settings::run(args, &mut console),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };
     // What was printed before a failure is as true as ever, so it goes out first.

@@ -171,6 +171,21 @@ impl LogDir {
         self.0.listing().partitions.keys().cloned().collect()
     }
 
+    /// The partitions of a topic and where each one lies, in each place where it does.
+    #[must_use]
+    pub fn directories(&self, topic: &str) -> Vec<(i32, PathBuf)> {
+        let listing = self.0.listing();
+        let of_topic = listing
+            .partitions
+            .iter()
+            .filter(|(partition, _)| partition.topic == topic);
+        of_topic
+            .flat_map(|(partition, paths)| {
+                paths.iter().map(|path| (partition.partition, path.clone()))
+            })
+            .collect()
+    }
+
     /// Where a partition lies, if it does so in one place.
     fn path_of(&self, partition: &TopicPartition) -> Option<PathBuf> {
         match self.0.listing().partitions.get(partition)?.as_slice() {

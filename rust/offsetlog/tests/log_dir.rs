@@ -142,19 +142,29 @@ fn a_deleted_topic_is_gone_at_once_and_its_directories_later() {
         .unwrap();
     assert_eq!(info.base_offset, 0);
     log_dir.close().unwrap();
-    // After a start the delay begins anew; a minute later they go.
-    let now = Arc::new(AtomicI64::new(1_000));
+    // A broker's are due a minute after they were seen first, ours a minute after they were deleted, whoever is there then.
+    std::fs::create_dir(paths[0].join(format!("old-0.{:032x}-delete", 7))).unwrap();
+    let now = Arc::new(AtomicI64::new(offsetlog::disk::wall_clock()));
     let clock = Arc::clone(&now);
     let later = OpenOptions {
         clock: Arc::new(move || clock.load(Ordering::SeqCst)),
         ..OpenOptions::default()
     };
-    let log_dir = LogDir::open_for_append(&paths, &later, &LogDirOptions::default()).unwrap();
+    let reopened = || LogDir::open_for_append(&paths, &later, &LogDirOptions::default()).unwrap();
+    let log_dir = reopened();
     now.fetch_add(59_999, Ordering::SeqCst);
-    assert!(log_dir.remove_deleted(false).unwrap().is_empty());
+    let early = log_dir.remove_deleted(true).unwrap();
+    assert!(
+        early
+            .iter()
+            .all(|path| !path.to_string_lossy().contains("old-0")),
+        "{early:?}"
+    );
+    log_dir.close().unwrap();
     now.fetch_add(1, Ordering::SeqCst);
-    assert_eq!(log_dir.remove_deleted(true).unwrap().len(), 3);
-    assert_eq!(log_dir.remove_deleted(false).unwrap().len(), 3);
+    let log_dir = reopened();
+    assert_eq!(log_dir.remove_deleted(true).unwrap().len(), 4);
+    assert_eq!(log_dir.remove_deleted(false).unwrap().len(), 4);
     assert!(log_dir.remove_deleted(false).unwrap().is_empty());
     log_dir.close().unwrap();
     let left: Vec<String> = paths.iter().flat_map(|path| names(path)).collect();

@@ -237,14 +237,14 @@ fn parse_header(text: &str) -> Result<Header, String> {
     })
 }
 
-fn parse_setting(text: &str) -> Result<Setting, String> {
+pub(super) fn parse_setting(text: &str) -> Result<Setting, String> {
     match text.split_once('=') {
         Some((name, value)) => Ok(Setting(name.trim().to_owned(), value.to_owned())),
         None => Err("a setting is written NAME=VALUE, as in segment.bytes=1048576".into()),
     }
 }
 
-fn parse_topic_id(text: &str) -> Result<Uuid, String> {
+pub(super) fn parse_topic_id(text: &str) -> Result<Uuid, String> {
     Uuid::parse(text)
         .map_err(|_| "a topic id has 22 characters: letters, digits, - and _".to_owned())
 }

@@ -5,7 +5,7 @@
 use super::writer::{Doomed, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
-use crate::disk::{Disk, EntryKind, write_whole};
+use crate::disk::{Access, Disk, EntryKind, read_whole, write_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{lock_partition, read_config, write_config};
 use offsetlog_format::name::{
@@ -17,6 +17,9 @@ use offsetlog_format::{PartitionMetadata, Uuid};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// In a directory that waits for its deletion: when that is due, in ms since 1970. Whoever keeps the log dir next needs not wait anew.
+const DUE_FILE: &str = ".offsetlog.delete";
 
 /// Folders inside a partition directory that wait for their deletion: ours lie one deep.
 const DEPTH_MAX: usize = 8;
@@ -219,6 +222,8 @@ impl LogDir {
                 .rename(path, &target)
                 .map_err(|error| Error::io("rename", path, error))?;
             self.0.listing_mut().partitions.remove(partition);
+            // Without it the directory waits longer.
+            let _ = note_due(self.disk(), &target, due);
             guard(&writer.doomed).push(Doomed { path: target, due });
             parents.push(parent.to_path_buf());
         }
@@ -293,6 +298,25 @@ impl LogDir {
     pub(super) fn disk(&self) -> &dyn Disk {
         self.0.options.disk.as_ref()
     }
+}
+
+/// When a directory is to go that was found under the name of a deleted one: as is written there, else after the delay, counted from now,
+/// which is written down.
+pub(super) fn due_of(disk: &dyn Disk, path: &Path, latest: i64) -> i64 {
+    let noted = read_whole(disk, &path.join(DUE_FILE), 64).ok();
+    let noted = noted.and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<i64>().ok());
+    if let Some(due) = noted {
+        // A clock that was set back is no reason to keep it for ever.
+        return due.min(latest);
+    }
+    // Where it cannot be written, the next program waits anew.
+    let _ = note_due(disk, path, latest);
+    latest
+}
+
+fn note_due(disk: &dyn Disk, path: &Path, due: i64) -> io::Result<()> {
+    let file = disk.open(&path.join(DUE_FILE), Access::Replace)?;
+    file.write_at(format!("{due}\n").as_bytes(), 0)
 }
 
 /// Removes a directory with all that is in it; what is not there any more is no failure.

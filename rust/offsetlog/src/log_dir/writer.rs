@@ -98,7 +98,8 @@ impl LogDir {
     /// Opens log dirs for appending, and makes those that are missing. Takes a shared lock on each one's `.lock`, which a running
     /// broker holds; partitions are opened, and recovered where that is due, when they are used first.
     ///
-    /// Directories that an earlier program or a broker had renamed to be deleted wait for `file.delete.delay.ms` anew, as in a broker.
+    /// Directories that a broker had renamed to be deleted wait for `file.delete.delay.ms` from now on; of those that a program of ours
+    /// renamed it is known since when.
     ///
     /// # Errors
     /// * `Locked`: a broker runs on one of them.
@@ -130,7 +131,10 @@ impl LogDir {
         let writer = log_dir.writer()?;
         let due = (open.clock)().saturating_add(options.defaults.file_delete_delay_ms());
         let doomed = std::mem::take(&mut log_dir.0.listing_mut().doomed);
-        let doomed = doomed.into_iter().map(|path| Doomed { path, due });
+        let doomed = doomed.into_iter().map(|path| Doomed {
+            due: super::topics::due_of(open.disk.as_ref(), &path, due),
+            path,
+        });
         guard(&writer.doomed).extend(doomed);
         Ok(log_dir)
     }

@@ -1,0 +1,106 @@
+//! The verbs about topics: `create`, `delete` and `settings`.
+
+use super::writing::{Setting, parse_setting, parse_topic_id};
+use clap::Args;
+use offsetlog::format::Uuid;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog create orders data --partitions 6
+  offsetlog create sessions /disk1/kafka /disk2/kafka -n 12 --config cleanup.policy=compact
+
+Each partition goes to the folder that has the fewest. Files of segments are made at the first append.
+
+Exit codes: 0 it is there now, 2 usage or input error, or there is such a topic already.")]
+pub(crate) struct Create {
+    /// The topic's name: letters, digits, '.', '_' and '-'
+    pub(crate) topic: String,
+
+    /// The log dirs, made if they are not there
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// How many partitions
+    #[arg(short = 'n', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) partitions: i32,
+
+    /// A topic setting by Kafka's name, such as retention.ms=-1; stored with each partition; may be given several times
+    #[arg(long = "config", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub(crate) settings: Vec<Setting>,
+
+    /// The topic's id: 22 characters, as Kafka writes it; drawn unless given
+    #[arg(long, value_name = "ID", value_parser = parse_topic_id, allow_hyphen_values = true)]
+    pub(crate) topic_id: Option<Uuid>,
+
+    /// One JSON line a partition
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog delete orders data
+  offsetlog delete --dry-run orders /disk1/kafka /disk2/kafka
+
+The directories are renamed, as a broker does, so that nobody reads them any more; 'offsetlog maintain' removes them when a minute
+has passed. Until then 'mv' takes a deletion back.
+
+Exit codes: 0 it is gone, 2 usage or input error, or somebody writes to it.")]
+pub(crate) struct Delete {
+    /// The topic's name
+    pub(crate) topic: String,
+
+    /// The log dirs
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Change nothing; list what would be deleted
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// One JSON line a partition
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog settings
+  offsetlog settings data -t orders
+  offsetlog settings data -t orders --config retention.ms=86400000 --unset segment.ms
+  offsetlog settings --broker /etc/kafka/server.properties --all
+
+Without PATH: every topic setting, its type, default and bounds; or what a broker's settings make of them. With PATH: what the topics
+there were given, and what holds.
+
+Exit codes: 0 fine, 1 no topic found, 2 usage or input error.")]
+pub(crate) struct Settings {
+    /// Log dirs, or partition directories such as orders-0
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Only this topic; may be given several times
+    #[arg(short = 't', long = "topic", value_name = "TOPIC", requires = "paths")]
+    pub(crate) topics: Vec<String>,
+
+    /// A broker's server.properties: what holds where a topic was given nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) broker: Option<PathBuf>,
+
+    /// Give the topics this setting; may be given several times
+    #[arg(long = "config", value_name = "NAME=VALUE", value_parser = parse_setting, requires = "topics")]
+    pub(crate) given: Vec<Setting>,
+
+    /// Take this setting from the topics; may be given several times
+    #[arg(long, value_name = "NAME", requires = "topics")]
+    pub(crate) unset: Vec<String>,
+
+    /// Defaults too
+    #[arg(short = 'a', long)]
+    pub(crate) all: bool,
+
+    /// One JSON line a setting
+    #[arg(long)]
+    pub(crate) json: bool,
+}

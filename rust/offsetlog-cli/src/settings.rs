@@ -1,0 +1,211 @@
+//! `offsetlog settings`: which settings there are, which hold for a topic, and changing those of a topic.
+
+use crate::args::Settings;
+use crate::console::Console;
+use crate::escape::escaped;
+use crate::failure::Failure;
+use crate::json::write_json;
+use crate::table::{Align, Table};
+use crate::topics::{open, unique};
+use crate::{EXIT_FINE, EXIT_NOTHING};
+use offsetlog::disk::RealDisk;
+use offsetlog::{BrokerSettings, LogConfig, LogDir, OpenOptions, settings};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// A setting of the table, as a JSON line.
+#[derive(Serialize)]
+struct SettingLine {
+    name: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    default: &'static str,
+    bounds: String,
+    broker_synonyms: &'static [&'static str],
+    effective: bool,
+    documentation: &'static str,
+}
+
+/// What holds for a topic, as a JSON line.
+#[derive(Serialize)]
+struct ValueLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    name: &'static str,
+    value: &'a str,
+    from: &'static str,
+}
+
+pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let broker = match &args.broker {
+        Some(path) => {
+            BrokerSettings::read(&RealDisk, path)
+                .map_err(Failure::Writing)?
+                .topic_defaults
+        }
+        None => LogConfig::default(),
+    };
+    if args.paths.is_empty() {
+        if args.broker.is_some() {
+            let mut values = Values::new(args, &broker);
+            values.add(None, &LogConfig::default());
+            values.write(console)?;
+        } else {
+            list(args, console)?;
+        }
+        return Ok(EXIT_FINE);
+    }
+    if !(args.given.is_empty() && args.unset.is_empty()) {
+        change(args, console)?;
+    }
+    let log_dir = LogDir::open(&args.paths, &OpenOptions::default())?;
+    let mut values = Values::new(args, &broker);
+    let mut found = false;
+    for topic in log_dir.topics().into_keys() {
+        if args.topics.is_empty() || args.topics.contains(&topic) {
+            found = true;
+            values.add(Some(&topic), &log_dir.topic_config(&topic)?);
+        }
+    }
+    values.write(console)?;
+    if !found {
+        console.warn("no such topic here");
+        return Ok(EXIT_NOTHING);
+    }
+    Ok(EXIT_FINE)
+}
+
+/// Every setting there is.
+fn list(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("SETTING", Align::Left),
+        ("TYPE", Align::Left),
+        ("DEFAULT", Align::Left),
+        ("BOUNDS", Align::Left),
+    ]);
+    for setting in settings() {
+        if args.json {
+            let line = SettingLine {
+                name: setting.name,
+                kind: setting.kind.type_name(),
+                default: setting.default,
+                bounds: setting.kind.bounds(),
+                broker_synonyms: setting.broker_synonyms,
+                effective: setting.effective,
+                documentation: setting.documentation,
+            };
+            write_json(&mut console.out, &line)?;
+            console.out.write_all(b"\n")?;
+        }
+        table.push([
+            setting.name.to_owned(),
+            setting.kind.type_name().to_owned(),
+            setting.default.to_owned(),
+            setting.kind.bounds(),
+        ]);
+    }
+    if !args.json {
+        table.write(console)?;
+    }
+    Ok(())
+}
+
+/// Gives topics settings, and takes some.
+fn change(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
+    let given = unique(&args.given)?;
+    let unknown = args
+        .unset
+        .iter()
+        .find(|name| !settings().iter().any(|setting| setting.name == **name));
+    if let Some(name) = unknown {
+        // The parser of settings says which one may have been meant.
+        LogConfig::parse([(name.as_str(), "")]).map_err(Failure::Writing)?;
+    }
+    let log_dir = open(&args.paths, console)?;
+    let changed = args.topics.iter().try_for_each(|topic| {
+        let stored = log_dir.topic_config(topic)?;
+        let mut pairs: BTreeMap<&str, &str> = stored.given().collect();
+        pairs.extend(&given);
+        pairs.retain(|name, _| !args.unset.iter().any(|unset| unset == name));
+        let config = LogConfig::parse(pairs)?;
+        if config == stored {
+            return Ok(());
+        }
+        log_dir.set_topic_config(topic, &config)
+    });
+    let closed = log_dir.close();
+    changed.and(closed).map_err(Failure::Writing)
+}
+
+/// What holds, topic by topic.
+struct Values<'a> {
+    args: &'a Settings,
+    broker: &'a LogConfig,
+    rows: Vec<(Option<String>, &'static str, String, &'static str)>,
+}
+
+impl<'a> Values<'a> {
+    const fn new(args: &'a Settings, broker: &'a LogConfig) -> Self {
+        Self {
+            args,
+            broker,
+            rows: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, topic: Option<&str>, given: &LogConfig) {
+        let names = |config: &LogConfig| config.given().map(|(name, _)| name).collect::<Vec<_>>();
+        let (of_topic, of_broker) = (names(given), names(self.broker));
+        for setting in settings() {
+            let (config, from) = if of_topic.contains(&setting.name) {
+                (given, "topic")
+            } else if of_broker.contains(&setting.name) {
+                (self.broker, "broker")
+            } else if self.args.all {
+                (given, "default")
+            } else {
+                continue;
+            };
+            let value = config.text(setting.name).unwrap_or_default();
+            self.rows.push((
+                topic.map(str::to_owned),
+                setting.name,
+                value.to_owned(),
+                from,
+            ));
+        }
+    }
+
+    fn write(&self, console: &mut Console<'_>) -> Result<(), Failure> {
+        if self.args.json {
+            for (topic, name, value, from) in &self.rows {
+                let line = ValueLine {
+                    topic: topic.as_deref(),
+                    name,
+                    value,
+                    from,
+                };
+                write_json(&mut console.out, &line)?;
+                console.out.write_all(b"\n")?;
+            }
+            return Ok(());
+        }
+        let mut table = Table::new(&[
+            ("TOPIC", Align::Left),
+            ("SETTING", Align::Left),
+            ("VALUE", Align::Left),
+            ("FROM", Align::Left),
+        ]);
+        for (topic, name, value, from) in &self.rows {
+            table.push([
+                escaped(topic.as_deref().unwrap_or("-")),
+                (*name).to_owned(),
+                value.clone(),
+                (*from).to_owned(),
+            ]);
+        }
+        table.write(console)?;
+        Ok(())
+    }
+}
