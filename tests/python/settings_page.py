@@ -37,7 +37,22 @@ Blanks around a value do not count, nor does the case of `true` and `false`; tha
 separated by commas; words given twice count once.
 
 A broker has settings of its own for what its topics do not set. Their names are below as broker synonyms; the first one that is
-set wins. A log opened by offsetlog knows no broker: what is not given has the default.
+set wins, with hours and minutes made milliseconds. A log opened by offsetlog knows no broker unless it is told of one:
+
+```python
+from offsetlog import BrokerSettings, LogDir
+
+with open("server.properties", "w") as file:
+    file.write("log.dirs=data\\nlog.retention.hours=24\\n")
+settings = BrokerSettings.read("server.properties")
+with LogDir.open(settings.log_dirs, "a", defaults=settings.topic_defaults) as log_dir:
+    log_dir.create_topic("orders", 3)
+    print(log_dir.log("orders", 0).config)
+```
+
+```text
+LogConfig(retention_ms=86400000)
+```
 """
 
 USED = "\n## Used here\n"

@@ -126,6 +126,9 @@ fn write_line(console: &mut Console<'_>, line: &impl Serialize) -> Result<(), Fa
     Ok(())
 }
 
+/// A directory as people would write it from where they are.
 fn shown(path: &Path) -> String {
-    escaped(&path.to_string_lossy())
+    let here = std::env::current_dir().ok();
+    let near = here.and_then(|here| path.strip_prefix(here).ok());
+    escaped(&near.unwrap_or(path).to_string_lossy())
 }
