@@ -5,7 +5,6 @@ use offsetlog_faults::report::{Failures, Row, replayed, scaled};
 use offsetlog_faults::script::Script;
 
 #[test]
-#[ignore = "finds what docs/decisions/0011-open-findings.md lists"]
 fn power_loss_leaves_a_prefix() {
     let mut row = Row::begin(
         1,
