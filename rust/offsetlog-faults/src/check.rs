@@ -7,8 +7,8 @@ use crate::run::{PARTITION, clock, config, options};
 use crate::script::Script;
 use crate::sim::{SimDisk, World};
 use offsetlog::{
-    AppendOptions, BatchBuilder, Isolation, Log, OpenOptions, RecoverOptions, RecoveryReport,
-    ScanOptions, WriteOptions, recover,
+    AppendOptions, BatchBuilder, Isolation, Log, OpenOptions, RecoveryReport, ScanOptions,
+    WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -40,8 +40,6 @@ impl Depth {
 /// What was seen on the way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Opening refused, as whole batches stood behind damage, and `recover` cut.
-    pub refused: usize,
     /// Something was cut.
     pub cut: usize,
     /// Nothing was there at all.
@@ -51,7 +49,6 @@ pub struct Seen {
 impl Seen {
     /// Adds up.
     pub fn add(&mut self, other: Self) {
-        self.refused += other.refused;
         self.cut += other.cut;
         self.nothing += other.nothing;
     }
@@ -65,8 +62,6 @@ pub struct Recovered {
     pub log: Log,
     /// What opening did.
     pub report: RecoveryReport,
-    /// Whether opening refused and `recover` was needed.
-    pub refused: bool,
 }
 
 fn partition() -> &'static Path {
@@ -96,25 +91,11 @@ pub fn open(world: &World, script: &Script) -> Result<Recovered, String> {
     let disk = SimDisk::new(world.clone());
     let options = open_options(&disk);
     let write = write_options(world, script);
-    let mut refused = false;
-    let log = match Log::open_for_append(partition(), &options, &write) {
-        Err(error) if error.is_corruption() => {
-            refused = true;
-            let from_start = RecoverOptions::default();
-            recover(partition(), &options, &from_start)
-                .map_err(|second| format!("opening: {error}; recovering: {second}"))?;
-            Log::open_for_append(partition(), &options, &write)
-        }
-        other => other,
-    };
+    // What a crash leaves is never refused: `recover` is for damage.
+    let log = Log::open_for_append(partition(), &options, &write);
     let log = log.map_err(|error| format!("opening: {error}"))?;
     let report = log.recovery_report().map_err(|error| error.to_string())?;
-    Ok(Recovered {
-        disk,
-        log,
-        report,
-        refused,
-    })
+    Ok(Recovered { disk, log, report })
 }
 
 /// The batches that the engine reads, up to the end or the first error.
@@ -136,9 +117,15 @@ pub fn read(log: &Log) -> (Vec<Batch>, Option<offsetlog::Error>) {
     }
 }
 
-/// What is not a lock and not kept for people.
-#[must_use]
-pub fn files_of(world: &World) -> Vec<(String, Vec<u8>)> {
+/// What is not a lock and not kept for people; and no snapshot at or below the log start: Kafka takes one there when it rolls, and drops
+/// it the next time it loads the log.
+fn files_of(world: &World, log_start: i64) -> Vec<(String, Vec<u8>)> {
+    let is_due = |path: &str| {
+        let offset = path
+            .strip_suffix(".snapshot")
+            .and_then(|path| path.rsplit('/').next());
+        offset.is_some_and(|offset| offset.parse().is_ok_and(|offset: i64| offset <= log_start))
+    };
     world
         .files()
         .map(|(path, bytes)| {
@@ -152,6 +139,7 @@ pub fn files_of(world: &World) -> Vec<(String, Vec<u8>)> {
             (path.display().to_string(), bytes)
         })
         .filter(|(path, _)| !path.contains(".lock") && !path.contains("offsetlog-cut"))
+        .filter(|(path, _)| !is_due(path))
         .collect()
 }
 
@@ -198,7 +186,6 @@ pub fn crashed(
     let there = world.node(partition()).is_some();
     let recovered = open(world, script)?;
     let seen = Seen {
-        refused: usize::from(recovered.refused),
         cut: usize::from(!recovered.report.cut.is_empty()),
         nothing: usize::from(!there),
     };
@@ -207,7 +194,9 @@ pub fn crashed(
         .log
         .log_end_offset()
         .map_err(|error| error.to_string())?;
-    if let Some(point) = recovery_point.filter(|&point| point > after.max(model.gap)) {
+    if let Some(point) =
+        recovery_point.filter(|&point| point > after.max(model.gaps.last().copied().unwrap_or(0)))
+    {
         return Err(format!(
             "F8: recovery point {point} was stored, the log ends at {after}"
         ));
@@ -218,7 +207,7 @@ pub fn crashed(
     if depth == Depth::Found {
         recovered.log.abandon();
     } else {
-        check_goes_on(recovered, &found, script)?;
+        check_goes_on(recovered, &found, model, script)?;
     }
     Ok(seen)
 }
@@ -310,16 +299,20 @@ fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), St
 
 /// F9 and F18: recovering the same again, or after a kill, and closing gives the same files.
 fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Result<(), String> {
+    let log_start = recovered.report.log_start_offset;
     let close = |recovered: Recovered| {
         recovered
             .log
             .close()
             .map_err(|error| format!("F9: closing: {error}"))?;
-        Ok::<_, String>(files_of(&recovered.disk.world()))
+        Ok::<_, String>(files_of(&recovered.disk.world(), log_start))
     };
     let killed = recovered.disk.world();
     let same = open(world, script)?;
-    if let Some(difference) = difference(&files_of(&killed), &files_of(&same.disk.world())) {
+    if let Some(difference) = difference(
+        &files_of(&killed, log_start),
+        &files_of(&same.disk.world(), log_start),
+    ) {
         return Err(format!("F18: the same recovery twice: {difference}"));
     }
     if same.report != recovered.report {
@@ -337,8 +330,7 @@ fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Resu
 }
 
 /// The first file that differs.
-#[must_use]
-pub fn difference(left: &[(String, Vec<u8>)], right: &[(String, Vec<u8>)]) -> Option<String> {
+fn difference(left: &[(String, Vec<u8>)], right: &[(String, Vec<u8>)]) -> Option<String> {
     let missing =
         |from: &[(String, Vec<u8>)], path: &str| !from.iter().any(|(other, _)| other == path);
     for (path, bytes) in left {
@@ -361,7 +353,12 @@ pub fn difference(left: &[(String, Vec<u8>)], right: &[(String, Vec<u8>)]) -> Op
 }
 
 /// F12 and F6: the log can be written to, closed, and opened again, and nothing else changes.
-fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Result<(), String> {
+fn check_goes_on(
+    recovered: Recovered,
+    found: &[Batch],
+    model: &Model,
+    script: &Script,
+) -> Result<(), String> {
     let words = |error: offsetlog::Error| format!("F12: {error}");
     let Recovered { disk, log, .. } = recovered;
     let timestamp = (log.options().clock)();
@@ -390,7 +387,7 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
     let mut expected = found.to_vec();
     expected.push(encode(next, epoch, timestamp, &[(None, Some(value))]));
     disk.look(|world| {
-        check_layout(world, partition(), log_start)?;
+        check_layout(world, partition(), log_start, &model.gaps)?;
         let now = batches(&segments(world, partition()));
         if now == expected {
             Ok(())
@@ -430,7 +427,10 @@ fn check_goes_on(recovered: Recovered, found: &[Batch], script: &Script) -> Resu
     }
     log.close().map_err(words)?;
     drop(log);
-    match difference(&files_of(&closed), &files_of(&disk.world())) {
+    match difference(
+        &files_of(&closed, log_start),
+        &files_of(&disk.world(), log_start),
+    ) {
         Some(difference) => Err(format!(
             "F9: opening and closing a clean log changed {difference}"
         )),

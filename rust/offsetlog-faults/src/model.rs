@@ -28,8 +28,8 @@ pub struct Model {
     pub log_starts: Vec<i64>,
     /// Offset that the next record gets.
     pub next: i64,
-    /// Where a truncation was asked for: inside a batch it leaves a gap behind the last one, of which files need not tell.
-    pub gap: i64,
+    /// Where truncations were asked for: inside a batch one leaves a gap behind the last, of which files need not tell.
+    pub gaps: Vec<i64>,
 }
 
 impl Model {
@@ -55,8 +55,13 @@ impl Model {
 
     /// It returned.
     pub fn appended(&mut self) {
-        self.others.clear();
         self.acknowledged = self.current.len();
+        self.entered();
+    }
+
+    /// It failed, and the log says that it has the records all the same: nothing is promised of them.
+    pub fn entered(&mut self) {
+        self.others.clear();
         if let Some(batch) = self.current.last() {
             self.next = batch.last + 1;
         }
@@ -83,7 +88,7 @@ impl Model {
     /// A truncation begins.
     pub fn truncating(&mut self, offset: i64) {
         let before = self.current.clone();
-        self.gap = offset;
+        self.gaps.push(offset);
         self.current.retain(|batch| batch.last < offset);
         self.acknowledged = self.acknowledged.min(self.current.len());
         self.durable = self.durable.min(self.current.len());
@@ -172,7 +177,7 @@ impl Model {
             ));
         }
         let after = found.last().map_or(0, |batch| batch.last + 1);
-        let gap = [self.next, self.gap].contains(&log_end) && log_end > after;
+        let gap = (log_end == self.next || self.gaps.contains(&log_end)) && log_end > after;
         if log_end != after.max(log_start) && !gap {
             return Err(format!(
                 "F5: log end {log_end} found behind {after}, log start {log_start}, next {}",

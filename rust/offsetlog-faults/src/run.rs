@@ -79,6 +79,7 @@ pub struct Run {
     pub sim: SimDisk,
     disk: Arc<dyn Disk>,
     clock: Arc<AtomicI64>,
+    epoch: i32,
     /// The open log.
     pub log: Option<Log>,
     /// What may be found now.
@@ -98,6 +99,7 @@ impl Run {
             sim,
             disk,
             clock: clock(),
+            epoch: 0,
             log: None,
             model: Model::new(),
             broken: None,
@@ -229,7 +231,11 @@ impl Run {
                 self.model.deleted();
                 Ok(())
             }
-            Step::Checkpoint => log.set_config(&config(&self.script)),
+            Step::Checkpoint => {
+                // The next append writes the recovery point down.
+                self.clock.fetch_add(60_000, Ordering::SeqCst);
+                log.set_config(&config(&self.script))
+            }
             Step::Close => {
                 self.log = None;
                 log.close()?;
@@ -275,10 +281,10 @@ impl Run {
         })
     }
 
-    /// Epochs never go down.
-    fn epoch(&self, seed: u16) -> i32 {
-        let latest = self.model.current.last().map_or(0, |batch| batch.epoch);
-        latest + i32::from(seed.is_multiple_of(7))
+    /// Leaders' epochs never go down, whatever became of what they wrote.
+    fn epoch(&mut self, seed: u16) -> i32 {
+        self.epoch += i32::from(seed.is_multiple_of(7));
+        self.epoch
     }
 
     fn append_one(&mut self, log: &Log, seed: u64, flush: bool) -> Result<(), Error> {
@@ -320,7 +326,7 @@ impl Run {
         } else {
             // The log itself says whether the batch is in.
             if before.is_some() && end(self).is_some_and(|end| Some(end) != before) {
-                self.model.appended();
+                self.model.entered();
             } else {
                 self.model.unknown();
             }

@@ -26,7 +26,7 @@ pub enum Step {
     Delete {
         kept: u8,
     },
-    /// Writes the settings and waits for what a roll began.
+    /// Writes the settings and waits for what a roll began; a minute goes by.
     Checkpoint,
     /// Closes and opens again.
     Close,

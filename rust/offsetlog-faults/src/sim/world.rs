@@ -110,6 +110,8 @@ struct Version {
     bytes: Arc<Vec<u8>>,
     /// Sectors that the change touched.
     sectors: std::ops::Range<usize>,
+    /// Whether they are to be written; a file that is made longer gets a hole.
+    is_written: bool,
     modified: u64,
 }
 
@@ -189,12 +191,19 @@ impl Inode {
         bytes
     }
 
-    fn change(&mut self, bytes: Vec<u8>, touched: std::ops::Range<usize>, modified: u64) {
+    fn change(
+        &mut self,
+        bytes: Vec<u8>,
+        touched: std::ops::Range<usize>,
+        is_written: bool,
+        modified: u64,
+    ) {
         self.cached = Arc::new(bytes);
         self.modified = modified;
         self.versions.push(Version {
             bytes: Arc::clone(&self.cached),
             sectors: touched.start / SECTOR..touched.end.div_ceil(SECTOR),
+            is_written,
             modified,
         });
     }
@@ -216,8 +225,11 @@ impl Inode {
     }
 
     fn fail_sync(&mut self) {
+        // Of what was cut off meanwhile, and where a file was only made longer, nothing was to be written.
+        let end = self.cached.len().div_ceil(SECTOR);
         for version in std::mem::take(&mut self.versions) {
-            self.lost.extend(version.sectors);
+            let written = version.sectors.filter(|_| version.is_written);
+            self.lost.extend(written.filter(|&sector| sector < end));
         }
         // The length is the file system's own and got there: zeros instead of the bytes.
         let mut bytes = self.durable.as_ref().clone();
@@ -474,7 +486,7 @@ impl World {
                     whole.resize(end, 0);
                 }
                 whole[*position..end].copy_from_slice(bytes);
-                file.change(whole, touched, ticks);
+                file.change(whole, touched, true, ticks);
             }
             Change::SetLen { inode, size } => {
                 let ticks = self.ticks;
@@ -488,7 +500,9 @@ impl World {
                 whole.resize(*size, 0);
                 // The system writes the sector that is cut anew.
                 file.lost.retain(|&sector| (sector + 1) * SECTOR <= *size);
-                file.change(whole, before.min(*size)..before.max(*size), ticks);
+                let touched = before.min(*size)..before.max(*size);
+                // The sector that is cut is written, a hole is not.
+                file.change(whole, touched, *size < before, ticks);
             }
             Change::Sync { inode, times } => self.file(*inode).sync(*times),
             Change::FailedSync { inode } => self.file(*inode).fail_sync(),

@@ -70,7 +70,6 @@ fn crash_script(script: &Script, rng: &mut fastrand::Rng) -> Result<usize, Strin
 }
 
 #[test]
-#[ignore = "finds what docs/decisions/0011-open-findings.md lists"]
 fn a_crash_in_recovery_loses_nothing_more() {
     let mut row = Row::begin(
         3,

@@ -173,7 +173,6 @@ fn schedule(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "finds what docs/decisions/0011-open-findings.md lists"]
 fn readers_see_whole_acknowledged_batches() {
     let mut row = Row::begin(
         14,

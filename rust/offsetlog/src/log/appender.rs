@@ -19,6 +19,7 @@ mod rebuild;
 mod recover;
 mod roll;
 mod settle;
+mod state;
 mod tail;
 mod truncate;
 mod validate;

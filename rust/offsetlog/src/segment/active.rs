@@ -12,6 +12,7 @@ use offsetlog_format::AbortedTransaction;
 use offsetlog_format::index_entry::{
     ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES, TimeIndexEntry,
 };
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,7 +128,31 @@ impl ActiveSegment {
         if contents.size > 0 {
             segment.rebuild.resume_anywhere();
         }
+        // Recovery may have made it again: it is synced like what is appended to it.
+        segment.open_transactions(Access::Write)?;
         Ok(segment)
+    }
+
+    /// Opens the `.txnindex`; one that is not there stays away unless `access` makes it.
+    fn open_transactions(&mut self, access: Access) -> Result<()> {
+        if self.transactions.is_some() {
+            return Ok(());
+        }
+        let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
+        let opened = self
+            .directory
+            .disk
+            .open(&path, access)
+            .and_then(|file| Ok((file.stat()?.size, file)));
+        match opened {
+            Ok((size, file)) => {
+                let whole = size - size % ABORTED_TRANSACTION_BYTES as u64;
+                self.transactions = Some((file, whole));
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::io("open", &path, error)),
+        }
     }
 
     fn assemble(
@@ -275,21 +300,15 @@ impl ActiveSegment {
         if aborted.is_empty() {
             return Ok(());
         }
-        let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
-        let failed = |error| Error::io("write", &path, error);
-        if self.transactions.is_none() {
-            let disk = &self.directory.disk;
-            let file = disk.open(&path, Access::WriteOrCreate).map_err(failed)?;
-            let size = file.stat().map_err(failed)?.size;
-            let whole = size - size % ABORTED_TRANSACTION_BYTES as u64;
-            self.transactions = Some((file, whole));
-        }
+        self.open_transactions(Access::WriteOrCreate)?;
         let mut bytes = Vec::with_capacity(aborted.len() * ABORTED_TRANSACTION_BYTES);
         for transaction in aborted {
             transaction.write(&mut bytes);
         }
         if let Some((file, size)) = &mut self.transactions {
-            file.write_at(&bytes, *size).map_err(failed)?;
+            let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
+            file.write_at(&bytes, *size)
+                .map_err(|error| Error::io("write", &path, error))?;
             *size += bytes.len() as u64;
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
 
 use super::Appender;
-use super::place::{CleanMark, State};
+use super::state::{CleanMark, State};
 use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;

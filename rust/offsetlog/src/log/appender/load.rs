@@ -51,6 +51,8 @@ pub(super) struct Loaded {
     pub(super) last_snapshot: i64,
     pub(super) log_start: i64,
     pub(super) recovery_point: i64,
+    /// Segments with files that were made again, and not synced.
+    pub(super) rewritten: BTreeSet<i64>,
     pub(super) report: RecoveryReport,
 }
 
@@ -61,6 +63,7 @@ pub(super) struct Loading<'l> {
     pub(super) terms: Terms,
     pub(super) files: Files,
     pub(super) report: RecoveryReport,
+    pub(super) rewritten: BTreeSet<i64>,
     /// The end of the last segment, where it did not have to be read whole.
     pub(super) tail: Option<tail::Tail>,
     compacted: bool,
@@ -170,10 +173,10 @@ pub(super) fn assemble(
     write: &WriteOptions,
     locks: Vec<Lock>,
 ) -> Result<Appender> {
-    let now = terms.now;
+    let (now, durable) = (terms.now, terms.start.durable);
     let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
     let settings = settings(&config, now);
-    let mut bases = loaded.bases;
+    let mut bases = loaded.bases.clone();
     let (active, is_new) = match (bases.pop(), &loaded.active) {
         (Some(base), Some(contents)) => (
             ActiveSegment::open(directory, base, &settings, contents)?,
@@ -186,7 +189,13 @@ pub(super) fn assemble(
     };
     let ends = directory.ends.clone().unwrap_or_default();
     let changed = loaded.report.is_changed();
-    let unsettled = unsettled(&bases, &loaded.report, loaded.recovery_point);
+    // Where the mark is that of a clean end all is durable.
+    let durable = if loaded.report.clean {
+        loaded.recovery_point
+    } else {
+        durable.min(loaded.recovery_point)
+    };
+    let unsettled = unsettled(&bases, &loaded, durable);
     let mut appender = Appender {
         directory: Arc::clone(directory),
         place,
@@ -223,7 +232,7 @@ pub(super) fn assemble(
     let log_end = appender.report.log_end_offset;
     appender.place.limit_durable(log_end);
     appender.ends.set_log_start(loaded.log_start);
-    appender.ends.set_recovery_point(loaded.recovery_point);
+    appender.ends.set_recovery_point(durable);
     appender.publish(log_end);
     if changed || is_new {
         // What was rebuilt counts as written by us: a broker must not believe an older mark.
@@ -233,25 +242,25 @@ pub(super) fn assemble(
         appender.active.touch()?;
         companions::make_epochs_file(directory)?;
     }
+    if loaded.recovery_point > durable {
+        // The caller named it, so it is made true.
+        let mut job = appender.commit_job()?;
+        job.up_to = loaded.recovery_point;
+        job.run()?;
+    }
     Ok(appender)
 }
 
-/// Closed segments with bytes that may not be on the disk: those that an unclean end left behind the recovery point, and those that
-/// had files made again.
-fn unsettled(closed: &[i64], report: &RecoveryReport, recovery_point: i64) -> Vec<i64> {
+/// Closed segments with bytes that may not be on the disk: those that an unclean end left behind what is durable, and those that had
+/// files made again.
+fn unsettled(closed: &[i64], loaded: &Loaded, durable: i64) -> Vec<i64> {
     let first = closed
-        .partition_point(|&base| base <= recovery_point)
+        .partition_point(|&base| base <= durable)
         .saturating_sub(1);
-    let is_rebuilt = |base: i64| {
-        let stem = format!("{base:020}.");
-        report.rebuilt.iter().any(|(path, _)| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(&stem))
-        })
-    };
+    let is_left = |slot: usize| !loaded.report.clean && slot >= first;
     let bases = closed.iter().enumerate();
     bases
-        .filter(|&(slot, &base)| (!report.clean && slot >= first) || is_rebuilt(base))
+        .filter(|&(slot, base)| is_left(slot) || loaded.rewritten.contains(base))
         .map(|(_, &base)| base)
         .collect()
 }
@@ -277,6 +286,7 @@ pub(super) fn load(
         },
         terms,
         files: Files::default(),
+        rewritten: BTreeSet::new(),
         tail: None,
         compacted: config.is_compacted(),
         interrupt,
@@ -410,8 +420,7 @@ impl Loading<'_> {
         };
         let doubtful = self.doubtful(&bases, from);
         if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
-            let first = doubtful.unwrap_or(from);
-            settle::settle(&mut self, bases.get(first..).unwrap_or(&[]))?;
+            settle::settle(&mut self, &bases)?;
         }
         let mut kept = bases.clone();
         let mut last: Option<Contents> = None;

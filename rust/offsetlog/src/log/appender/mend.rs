@@ -310,6 +310,7 @@ impl Loading<'_> {
             }
             if !self.terms.dry_run {
                 write(disk.as_ref(), &path, bytes)?;
+                self.rewritten.insert(base);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! the clean marker beside it rule, because a broker reads and writes those; the own file then only tells whether *this*
 //! partition was closed cleanly and not touched since.
 
+use super::state::{CleanMark, Lines, State, Unclean};
 use crate::config::LogConfig;
 use crate::disk::{Disk, LockKind, SYNC_NAMES, read_whole, write_whole};
 use crate::error::{Error, Result};
@@ -11,7 +12,6 @@ use crate::segment::Directory;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
 use offsetlog_format::name::{CLEAN_SHUTDOWN, LOCK, META_PROPERTIES};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,25 +46,9 @@ pub(super) struct Start {
     /// The log start offset is the one that a writer of ours noted.
     pub(super) noted_by_us: bool,
     pub(super) recovery_point: i64,
+    /// Everything below is on the disk, as far as is written down. A recovery point that a caller names says only from where on to read.
+    pub(super) durable: i64,
     pub(super) log_start_offset: i64,
-}
-
-/// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CleanMark {
-    pub(super) active_base: i64,
-    pub(super) size: u64,
-    pub(super) modified_ns: i128,
-}
-
-/// Contents of the state file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct State {
-    pub(crate) recovery_point: i64,
-    pub(crate) log_start: i64,
-    clean: Option<CleanMark>,
-    /// When the machine was started on which a writer has the log open, or had it when it ended.
-    boot: Option<u128>,
 }
 
 /// A partition's place and how it is marked.
@@ -134,8 +118,8 @@ impl Place {
         let same_boot = crashed.is_some_and(|state| {
             state.boot.filter(|&boot| boot != UNKNOWN_BOOT) == self.disk().boot_id()
         });
-        let crashed_beyond = crashed.map(|state| state.recovery_point);
         let Some(log_dir) = &self.log_dir else {
+            let crashed_beyond = crashed.map(|state| state.recovery_point);
             let state = state.unwrap_or_default();
             if own.is_some() || crashed_beyond.is_some() {
                 self.durable = state.recovery_point;
@@ -147,6 +131,7 @@ impl Place {
                 crashed_beyond,
                 noted_by_us: true,
                 recovery_point: state.recovery_point,
+                durable: state.recovery_point,
                 log_start_offset: state.log_start,
             });
         };
@@ -164,14 +149,19 @@ impl Place {
         };
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
+        let recovery_point = recovery_point.unwrap_or(0);
         Ok(Start {
             own,
             same_boot,
             // Unless a broker had the log after us.
-            crashed_beyond: crashed_beyond.filter(|&point| point == recovery_point.unwrap_or(0)),
-            noted_by_us: state.is_some_and(|state| Some(state.log_start) == log_start),
+            crashed_beyond: crashed
+                .filter(|state| state.notes(|lines| lines.recovery_point == recovery_point))
+                .map(|_| recovery_point),
+            noted_by_us: state
+                .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
             clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
-            recovery_point: recovery_point.unwrap_or(0),
+            recovery_point,
+            durable: recovery_point,
             log_start_offset: log_start.unwrap_or(0),
         })
     }
@@ -191,10 +181,12 @@ impl Place {
         }
         self.write_state(&State {
             // In a log dir: what stands there, to see whether a broker moves it.
-            recovery_point: self.line_of_log_dir().unwrap_or(recovery_point),
-            log_start,
-            clean: None,
+            recovery_point: match &self.log_dir {
+                Some(_) => self.line(OffsetCheckpointFile::RecoveryPoint).unwrap_or(0),
+                None => recovery_point,
+            },
             boot: Some(self.boot()),
+            ..State::new(recovery_point, log_start)
         })?;
         if let Some(log_dir) = self.log_dir.clone() {
             self.leave_marker(&log_dir)?;
@@ -207,18 +199,11 @@ impl Place {
         self.disk().boot_id().unwrap_or(UNKNOWN_BOOT)
     }
 
-    /// The recovery point in the checkpoint of the log dir, 0 without one; `None` where there is no log dir.
-    fn line_of_log_dir(&self) -> Option<i64> {
-        let path = self
-            .log_dir
-            .as_ref()?
-            .join(OffsetCheckpointFile::RecoveryPoint.name());
+    /// The partition's line in a checkpoint of the log dir.
+    fn line(&self, file: OffsetCheckpointFile) -> Option<i64> {
+        let path = self.log_dir.as_ref()?.join(file.name());
         let checkpoint = self.read_checkpoint(&path).unwrap_or_default();
-        Some(
-            checkpoint
-                .offset_of(&self.topic, self.partition)
-                .unwrap_or(0),
-        )
+        checkpoint.offset_of(&self.topic, self.partition)
     }
 
     /// The partition is gone: so are its lines in the log dir.
@@ -312,11 +297,23 @@ impl Place {
             ),
             (OffsetCheckpointFile::HighWatermark, Some(high_watermark)),
         ];
+        let state = State {
+            boot: Some(self.boot()),
+            ..state
+        };
+        let before = Lines {
+            recovery_point: self.line(OffsetCheckpointFile::RecoveryPoint).unwrap_or(0),
+            log_start: self.line(OffsetCheckpointFile::LogStartOffset).unwrap_or(0),
+        };
+        if before != state.lines() {
+            // Until all is written both count as ours: a crash in between must not look like a broker's doing.
+            let before = Some(before);
+            self.write_state(&State { before, ..state })?;
+        }
         for (file, offset) in lines {
             self.set_line(&log_dir.join(file.name()), offset)?;
         }
-        let boot = Some(self.boot());
-        self.write_state(&State { boot, ..state })
+        self.write_state(&state)
     }
 
     fn set_line(&self, path: &Path, offset: Option<i64>) -> Result<()> {
@@ -464,136 +461,7 @@ fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-impl State {
-    pub(super) const fn new(recovery_point: i64, log_start: i64) -> Self {
-        Self {
-            recovery_point,
-            log_start,
-            clean: None,
-            boot: None,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!(
-            "version: 0\nrecovery_point: {}\nlog_start_offset: {}\n",
-            self.recovery_point, self.log_start
-        );
-        if let Some(mark) = &self.clean {
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                text,
-                "clean: {} {} {}",
-                mark.active_base, mark.size, mark.modified_ns
-            );
-        }
-        if let Some(boot) = self.boot {
-            let _ = writeln!(text, "boot: {boot:032x}");
-        }
-        text
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let mut lines = text.lines();
-        if lines.next()? != "version: 0" {
-            return None;
-        }
-        let offset = |line: &str, name: &str| -> Option<i64> {
-            let value = line.strip_prefix(name)?.strip_prefix(": ")?;
-            value.parse().ok().filter(|&offset: &i64| offset >= 0)
-        };
-        let recovery_point = offset(lines.next()?, "recovery_point")?;
-        let log_start = offset(lines.next()?, "log_start_offset")?;
-        let (mut clean, mut boot) = (None, None);
-        for line in lines {
-            if let Some(fields) = line.strip_prefix("clean: ") {
-                let mut fields = fields.split(' ');
-                clean = Some(CleanMark {
-                    active_base: fields.next()?.parse().ok()?,
-                    size: fields.next()?.parse().ok()?,
-                    modified_ns: fields.next()?.parse().ok()?,
-                });
-            } else {
-                let id = line.strip_prefix("boot: ")?;
-                boot = Some(u128::from_str_radix(id, 16).ok()?);
-            }
-        }
-        Some(Self {
-            recovery_point,
-            log_start,
-            clean,
-            boot,
-        })
-    }
-}
-
-/// Contents of the list of partitions that are not closed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Unclean {
-    broker_epoch: i64,
-    partitions: Vec<String>,
-}
-
-impl Unclean {
-    fn text(&self) -> String {
-        let mut text = format!("{}\n", self.broker_epoch);
-        for partition in &self.partitions {
-            text.push_str(partition);
-            text.push('\n');
-        }
-        text
-    }
-
-    fn parse(bytes: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(bytes);
-        let mut lines = text.lines();
-        let broker_epoch = lines.next().and_then(|line| line.parse().ok());
-        Self {
-            broker_epoch: broker_epoch.unwrap_or(-1),
-            partitions: lines.map(str::to_owned).collect(),
-        }
-    }
-}
-
 /// Whether an entry of a partition directory is a file of ours.
 pub(super) fn is_ours(name: &str) -> bool {
     name.starts_with(".offsetlog") || name.starts_with("offsetlog-")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_reads_back() {
-        let plain = State::new(7, 3);
-        assert_eq!(State::parse(plain.text().as_bytes()), Some(plain));
-        let clean = State {
-            clean: Some(CleanMark {
-                active_base: 5,
-                size: 12,
-                modified_ns: 1_700_000_000_123_456_789,
-            }),
-            ..plain
-        };
-        assert_eq!(State::parse(clean.text().as_bytes()), Some(clean));
-        for bad in [
-            "",
-            "version: 1\n",
-            "version: 0\nrecovery_point: -1\nlog_start_offset: 0\n",
-            "version: 0\nrecovery_point: 1\n",
-        ] {
-            assert_eq!(State::parse(bad.as_bytes()), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn list_of_unclean_partitions_reads_back() {
-        let unclean = Unclean {
-            broker_epoch: 9,
-            partitions: vec!["a-0".to_owned(), "b-12".to_owned()],
-        };
-        assert_eq!(Unclean::parse(unclean.text().as_bytes()), unclean);
-    }
 }

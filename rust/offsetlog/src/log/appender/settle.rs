@@ -1,8 +1,8 @@
 //! Whether the disk holds what the system's cache shows of a log that was not closed.
 //!
 //! A sync that fails leaves pages which count as written and are read back from the cache until it drops them; a later sync says
-//! that all is well. Who opens the log again would then promise bytes that the disk does not have. So the bytes beyond the
-//! recovery point are read past the cache too, and where the disk lacks some of them the file is written anew: cutting it there
+//! that all is well. Who opens the log again would then promise bytes that the disk does not have. So the bytes that no sync is
+//! known to have reached are read past the cache too, and where the disk lacks some of them the file is written anew: cutting it there
 //! would lose what was acknowledged, should this process be killed in between.
 
 use super::load::Loading;
@@ -18,15 +18,16 @@ use std::path::Path;
 /// Bytes that are compared at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes the disk hold what the cache shows of the segments with these base offsets.
+/// Makes the disk hold what the cache shows of the segments that are not durable for certain.
 pub(super) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
-    for (slot, &base) in bases.iter().enumerate() {
+    let durable = loading.terms.start.durable;
+    // The segment that ends there may have been closed since: its log was synced, its indexes were not.
+    let first = bases
+        .partition_point(|&base| base < durable)
+        .saturating_sub(1);
+    for &base in bases.get(first..).unwrap_or(&[]) {
         loading.check()?;
-        let from = if slot == 0 {
-            position_of(loading, base)
-        } else {
-            0
-        };
+        let from = position_of(loading, base, durable);
         settle_file(loading, base, ".log", from)?;
         // An index that is found to be sound stays, and would be believed once the log is closed.
         for suffix in [".index", ".timeindex", ".txnindex"] {
@@ -62,18 +63,19 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
     Ok(())
 }
 
-/// Where the recovery point stands in its segment; 0 where that cannot be told.
-fn position_of(loading: &Loading<'_>, base: i64) -> u64 {
-    let recovery_point = loading.terms.start.recovery_point;
-    if recovery_point <= base {
+/// Where the durable part of a segment ends; 0 where that cannot be told.
+fn position_of(loading: &Loading<'_>, base: i64, durable: i64) -> u64 {
+    if durable <= base {
         return 0;
     }
     let Ok(segment) = rebuild::open(loading.directory, base, None) else {
         return 0;
     };
+    let size = segment.stat.size;
     let trace = &mut Trace::default();
-    match find::find(&segment, recovery_point, SCAN_BYTES, Vec::new(), trace) {
+    match find::find(&segment, durable, SCAN_BYTES, Vec::new(), trace) {
         Ok((walk, Found::Batch(_))) => walk.batch_position(),
+        Ok((_, Found::End(None))) => size,
         _ => 0,
     }
 }

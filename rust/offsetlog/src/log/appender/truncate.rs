@@ -3,8 +3,8 @@
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
 use super::load_producers::{ProducerFiles, Tracked, follow_log_start};
-use super::place::State;
 use super::rebuild::{self, Carried, Rule};
+use super::state::State;
 use super::{Appender, companions, tail};
 use crate::disk::{Access, read_whole, replace_file};
 use crate::error::{Error, ErrorKind, Result};

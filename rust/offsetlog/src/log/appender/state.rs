@@ -1,0 +1,190 @@
+//! The texts that a writer leaves about a partition: its state file, and its line in the list of those that are not closed.
+
+use std::fmt::Write as _;
+
+/// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CleanMark {
+    pub(super) active_base: i64,
+    pub(super) size: u64,
+    pub(super) modified_ns: i128,
+}
+
+/// What the checkpoints of a log dir say of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Lines {
+    pub(super) recovery_point: i64,
+    pub(super) log_start: i64,
+}
+
+/// Contents of the state file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    pub(crate) recovery_point: i64,
+    pub(crate) log_start: i64,
+    /// In a log dir, while its checkpoints are being changed: what they said before.
+    pub(super) before: Option<Lines>,
+    pub(super) clean: Option<CleanMark>,
+    /// When the machine was started on which a writer has the log open, or had it when it ended.
+    pub(super) boot: Option<u128>,
+}
+
+impl State {
+    pub(super) const fn new(recovery_point: i64, log_start: i64) -> Self {
+        Self {
+            recovery_point,
+            log_start,
+            before: None,
+            clean: None,
+            boot: None,
+        }
+    }
+
+    pub(super) const fn lines(&self) -> Lines {
+        Lines {
+            recovery_point: self.recovery_point,
+            log_start: self.log_start,
+        }
+    }
+
+    /// Whether what is noted here, or was before, is what the checkpoints say.
+    pub(super) fn notes(&self, is_said: impl Fn(Lines) -> bool) -> bool {
+        is_said(self.lines()) || self.before.is_some_and(is_said)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "version: 0\nrecovery_point: {}\nlog_start_offset: {}\n",
+            self.recovery_point, self.log_start
+        );
+        // Writing to a String cannot fail.
+        if let Some(before) = &self.before {
+            let _ = writeln!(
+                text,
+                "before: {} {}",
+                before.recovery_point, before.log_start
+            );
+        }
+        if let Some(mark) = &self.clean {
+            let _ = writeln!(
+                text,
+                "clean: {} {} {}",
+                mark.active_base, mark.size, mark.modified_ns
+            );
+        }
+        if let Some(boot) = self.boot {
+            let _ = writeln!(text, "boot: {boot:032x}");
+        }
+        text
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut lines = text.lines();
+        if lines.next()? != "version: 0" {
+            return None;
+        }
+        let offset = |line: &str, name: &str| -> Option<i64> {
+            let value = line.strip_prefix(name)?.strip_prefix(": ")?;
+            value.parse().ok().filter(|&offset: &i64| offset >= 0)
+        };
+        let recovery_point = offset(lines.next()?, "recovery_point")?;
+        let log_start = offset(lines.next()?, "log_start_offset")?;
+        let (mut before, mut clean, mut boot) = (None, None, None);
+        for line in lines {
+            if let Some(fields) = line.strip_prefix("before: ") {
+                let (recovery_point, log_start) = fields.split_once(' ')?;
+                before = Some(Lines {
+                    recovery_point: recovery_point.parse().ok()?,
+                    log_start: log_start.parse().ok()?,
+                });
+            } else if let Some(fields) = line.strip_prefix("clean: ") {
+                let mut fields = fields.split(' ');
+                clean = Some(CleanMark {
+                    active_base: fields.next()?.parse().ok()?,
+                    size: fields.next()?.parse().ok()?,
+                    modified_ns: fields.next()?.parse().ok()?,
+                });
+            } else {
+                let id = line.strip_prefix("boot: ")?;
+                boot = Some(u128::from_str_radix(id, 16).ok()?);
+            }
+        }
+        Some(Self {
+            recovery_point,
+            log_start,
+            before,
+            clean,
+            boot,
+        })
+    }
+}
+
+/// Contents of the list of partitions that are not closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unclean {
+    pub(super) broker_epoch: i64,
+    pub(super) partitions: Vec<String>,
+}
+
+impl Unclean {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\n", self.broker_epoch);
+        for partition in &self.partitions {
+            text.push_str(partition);
+            text.push('\n');
+        }
+        text
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.lines();
+        let broker_epoch = lines.next().and_then(|line| line.parse().ok());
+        Self {
+            broker_epoch: broker_epoch.unwrap_or(-1),
+            partitions: lines.map(str::to_owned).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_reads_back() {
+        let plain = State::new(7, 3);
+        assert_eq!(State::parse(plain.text().as_bytes()), Some(plain));
+        let clean = State {
+            before: Some(Lines {
+                recovery_point: 4,
+                log_start: 0,
+            }),
+            clean: Some(CleanMark {
+                active_base: 5,
+                size: 12,
+                modified_ns: 1_700_000_000_123_456_789,
+            }),
+            ..plain
+        };
+        assert_eq!(State::parse(clean.text().as_bytes()), Some(clean));
+        for bad in [
+            "",
+            "version: 1\n",
+            "version: 0\nrecovery_point: -1\nlog_start_offset: 0\n",
+            "version: 0\nrecovery_point: 1\n",
+        ] {
+            assert_eq!(State::parse(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn list_of_unclean_partitions_reads_back() {
+        let unclean = Unclean {
+            broker_epoch: 9,
+            partitions: vec!["a-0".to_owned(), "b-12".to_owned()],
+        };
+        assert_eq!(Unclean::parse(unclean.text().as_bytes()), unclean);
+    }
+}
