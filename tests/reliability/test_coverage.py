@@ -31,7 +31,7 @@ NOT_MEASURED = "measured with OFFSETLOG_COVERAGE=1, which builds all crates once
 # Where Python's tests look at recovery and at errors.
 PYTHON_TESTS = (
     "recover append append_errors append_arguments append_golden append_settings errors api lost_epochs log_dir_marks offset_limits "
-    "index_damage golden interrupt"
+    "index_damage"
 )
 
 Counts = dict[str, dict[int, int]]
