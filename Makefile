@@ -42,7 +42,7 @@ bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-soak: need-test .venv/installed build/oracle/oracle.jar ## the random tests at length: DURATION=30m
+soak: need-test .venv/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images ## the random tests at length: DURATION=30m
 	@.ci/soak $(DURATION)
 
 mutants: need-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)

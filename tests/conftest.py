@@ -1,11 +1,16 @@
-"""What all tests share: skipped ones are written down for the closing lines of ``make test``."""
+"""What all tests share: skipped ones are written down for the closing lines of ``make test``, and Ctrl-C works."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # Tests that a shell started in the background: what they start would ignore Ctrl-C too, and some tests are about Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

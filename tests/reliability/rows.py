@@ -37,15 +37,16 @@ class Row:
     floor
         The fewest cases that count as done, scaled by ``OFFSETLOG_SCALE`` unless they are ``fixed``.
     seed
-        Where all randomness of the test comes from: ``OFFSETLOG_SEED``, drawn anew in a soak, else the row's number. It is printed,
-        and stands in the file.
+        Where all randomness of the test comes from: ``OFFSETLOG_SEED``, drawn anew in a soak (a scale of 1 or more), else the row's
+        number. It is printed, and stands in the file.
     """
 
     def __init__(self, number: int, name: str, unit: str, floor: int, *, fixed: bool = False) -> None:
         self.number, self.name, self.unit = number, name, unit
         self.floor = floor if fixed else math.ceil(floor * SCALE)
-        # The same choices each time, so that a change is judged by what it changes; a soak draws others.
-        drawn = random.SystemRandom().randrange(10**9) if "OFFSETLOG_SCALE" in os.environ else number
+        # The same choices each time, so that a change is judged by what it changes, and the first of them in a quick look; a soak draws
+        # others.
+        drawn = random.SystemRandom().randrange(10**9) if "OFFSETLOG_SCALE" in os.environ and SCALE >= 1 else number
         self.seed = int(os.environ.get("OFFSETLOG_SEED") or drawn)
         self.random = random.Random(self.seed)
         self.cases = 0

@@ -35,7 +35,8 @@ pub fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 impl Row {
-    /// Begins a row. `floor` cases are the least; the seed is `OFFSETLOG_SEED`, with `OFFSETLOG_SCALE` a new one, else the row's number.
+    /// Begins a row. `floor` cases are the least; the seed is `OFFSETLOG_SEED`, with an `OFFSETLOG_SCALE` of 1 or more a new one, else
+    /// the row's number.
     #[must_use]
     pub fn begin(
         number: u32,
@@ -45,10 +46,11 @@ impl Row {
         floor: usize,
     ) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        // The same cases each time, so that a change is judged by what it changes; a soak draws others.
+        // The same cases each time, so that a change is judged by what it changes, and the first of them in a quick look; a soak draws
+        // others.
         let drawn = || match variable::<f64>("OFFSETLOG_SCALE") {
-            Some(_) => fastrand::u64(..1 << 48),
-            None => u64::from(number),
+            Some(scale) if scale >= 1.0 => fastrand::u64(..1 << 48),
+            _ => u64::from(number),
         };
         let seed = replayed().unwrap_or_else(drawn);
         eprintln!("row {number}, {name}: OFFSETLOG_SEED={seed}");

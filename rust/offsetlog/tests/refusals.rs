@@ -1,0 +1,69 @@
+//! Calls that come too late, and work that is told to stop.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use offsetlog::{AppendOptions, BatchBuilder, ErrorKind, Log, OpenOptions, WriteOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn one_record() -> BatchBuilder {
+    let mut batch = BatchBuilder::default();
+    batch
+        .push(1_700_000_000_000, None, Some(b"value"), &[])
+        .unwrap();
+    batch
+}
+
+#[test]
+fn a_closed_log_changes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let log =
+        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    log.append(&mut one_record(), &AppendOptions::default())
+        .unwrap();
+    log.close().unwrap();
+    let size = || std::fs::metadata(path.join("00000000000000000000.log")).unwrap();
+    let before = size().len();
+    let late = [
+        log.append(&mut one_record(), &AppendOptions::default())
+            .map(drop),
+        log.roll().map(drop),
+        log.truncate_to(0).map(drop),
+    ];
+    for answer in late {
+        let error = answer.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
+    }
+    // Closing twice is no mistake.
+    log.close().unwrap();
+    assert_eq!(size().len(), before);
+}
+
+/// A recovery that is interrupted leaves a log that the next one recovers.
+#[test]
+fn recovery_stops_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    let options = OpenOptions {
+        interrupt: Some(Arc::new(move || asked.load(Ordering::Relaxed))),
+        ..OpenOptions::default()
+    };
+    let open = |clean| {
+        let write = WriteOptions {
+            clean,
+            ..WriteOptions::default()
+        };
+        Log::open_for_append(&path, &options, &write)
+    };
+    let log = open(None).unwrap();
+    log.append(&mut one_record(), &AppendOptions::default())
+        .unwrap();
+    log.abandon();
+    stop.store(true, Ordering::Relaxed);
+    let error = open(Some(false)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
+    stop.store(false, Ordering::Relaxed);
+    assert_eq!(open(None).unwrap().log_end_offset().unwrap(), 1);
+}
