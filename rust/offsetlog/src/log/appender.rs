@@ -6,6 +6,7 @@
 
 mod agree;
 mod append;
+mod cleaning;
 mod companions;
 mod finish;
 mod flush;
@@ -17,6 +18,7 @@ mod owned_records;
 mod place;
 mod rebuild;
 mod recover;
+mod retention;
 mod roll;
 mod settle;
 mod tail;
@@ -41,10 +43,13 @@ use validate::Workshop;
 
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
+pub use retention::{RemovedSegment, RetentionReason};
 
+pub(super) use cleaning::with_state;
 pub(super) use flush::Commit;
 pub(super) use load::open;
 pub(super) use place::{LOCK_FILE, STATE_FILE, is_log_dir, read_state};
+pub(super) use rebuild::open as open_closed;
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]

@@ -120,5 +120,6 @@ fn build(
         scratch: Mutex::new(Vec::new()),
         directory: Arc::clone(directory),
         appender: appender.map(Mutex::new),
+        turn: super::maintain::Turn::default(),
     })))
 }

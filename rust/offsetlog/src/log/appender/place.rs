@@ -4,6 +4,9 @@
 //! the clean marker beside it rule, because a broker reads and writes those; the own file then only tells whether *this*
 //! partition was closed cleanly and not touched since.
 
+mod cleaner_point;
+mod state;
+
 use crate::config::LogConfig;
 use crate::disk::{Disk, LockKind, SYNC_NAMES, read_whole, write_whole};
 use crate::error::{Error, Result};
@@ -11,7 +14,6 @@ use crate::segment::Directory;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
 use offsetlog_format::name::{CLEAN_SHUTDOWN, LOCK, META_PROPERTIES};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,6 +65,8 @@ pub(crate) struct State {
     pub(crate) recovery_point: i64,
     pub(crate) log_start: i64,
     clean: Option<CleanMark>,
+    /// First offset that was not compacted yet; not in a log dir, which has a checkpoint for it.
+    cleaner: Option<i64>,
     /// When the machine was started on which a writer has the log open, or had it when it ended.
     boot: Option<u128>,
 }
@@ -76,6 +80,8 @@ pub(super) struct Place {
     topic: String,
     partition: i32,
     marked_unclean: bool,
+    /// As in [`State`].
+    cleaner: Option<i64>,
     /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with.
     /// Outside a log dir only: in one, a broker may have been there.
     durable: i64,
@@ -94,6 +100,7 @@ impl Place {
             topic: topic.to_owned(),
             partition,
             marked_unclean: false,
+            cleaner: None,
             durable: 0,
         }
     }
@@ -126,6 +133,7 @@ impl Place {
     /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
     pub(super) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
+        self.cleaner = state.and_then(|state| state.cleaner);
         let own = state
             .and_then(|state| state.clean)
             .filter(|&mark| self.matches(mark))
@@ -195,6 +203,7 @@ impl Place {
             log_start,
             clean: None,
             boot: Some(self.boot()),
+            ..State::default()
         })?;
         if let Some(log_dir) = self.log_dir.clone() {
             self.leave_marker(&log_dir)?;
@@ -373,6 +382,7 @@ impl Place {
     fn write_state(&self, state: &State) -> Result<()> {
         let state = State {
             recovery_point: state.recovery_point.max(self.durable),
+            cleaner: self.cleaner,
             ..*state
         };
         self.write(&self.state_path(), state.text().as_bytes())
@@ -449,70 +459,6 @@ fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-impl State {
-    pub(super) const fn new(recovery_point: i64, log_start: i64) -> Self {
-        Self {
-            recovery_point,
-            log_start,
-            clean: None,
-            boot: None,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!(
-            "version: 0\nrecovery_point: {}\nlog_start_offset: {}\n",
-            self.recovery_point, self.log_start
-        );
-        if let Some(mark) = &self.clean {
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                text,
-                "clean: {} {} {}",
-                mark.active_base, mark.size, mark.modified_ns
-            );
-        }
-        if let Some(boot) = self.boot {
-            let _ = writeln!(text, "boot: {boot:032x}");
-        }
-        text
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let mut lines = text.lines();
-        if lines.next()? != "version: 0" {
-            return None;
-        }
-        let offset = |line: &str, name: &str| -> Option<i64> {
-            let value = line.strip_prefix(name)?.strip_prefix(": ")?;
-            value.parse().ok().filter(|&offset: &i64| offset >= 0)
-        };
-        let recovery_point = offset(lines.next()?, "recovery_point")?;
-        let log_start = offset(lines.next()?, "log_start_offset")?;
-        let (mut clean, mut boot) = (None, None);
-        for line in lines {
-            if let Some(fields) = line.strip_prefix("clean: ") {
-                let mut fields = fields.split(' ');
-                clean = Some(CleanMark {
-                    active_base: fields.next()?.parse().ok()?,
-                    size: fields.next()?.parse().ok()?,
-                    modified_ns: fields.next()?.parse().ok()?,
-                });
-            } else {
-                let id = line.strip_prefix("boot: ")?;
-                boot = Some(u128::from_str_radix(id, 16).ok()?);
-            }
-        }
-        Some(Self {
-            recovery_point,
-            log_start,
-            clean,
-            boot,
-        })
-    }
-}
-
 /// Contents of the list of partitions that are not closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Unclean {
@@ -549,29 +495,6 @@ pub(super) fn is_ours(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn state_reads_back() {
-        let plain = State::new(7, 3);
-        assert_eq!(State::parse(plain.text().as_bytes()), Some(plain));
-        let clean = State {
-            clean: Some(CleanMark {
-                active_base: 5,
-                size: 12,
-                modified_ns: 1_700_000_000_123_456_789,
-            }),
-            ..plain
-        };
-        assert_eq!(State::parse(clean.text().as_bytes()), Some(clean));
-        for bad in [
-            "",
-            "version: 1\n",
-            "version: 0\nrecovery_point: -1\nlog_start_offset: 0\n",
-            "version: 0\nrecovery_point: 1\n",
-        ] {
-            assert_eq!(State::parse(bad.as_bytes()), None, "{bad:?}");
-        }
-    }
 
     #[test]
     fn list_of_unclean_partitions_reads_back() {
