@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from offsetlog import _offsetlog
 from offsetlog._config import LogConfig, to_log_config
+from offsetlog._maintain import Maintaining
 from offsetlog._options import (
     bounded,
     integer,
@@ -52,7 +53,7 @@ class ArrowArrayable(Protocol):
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Appending:
+class Appending(Maintaining):
     """What writes. :class:`Log` is this and all that reads."""
 
     __slots__ = ()

@@ -8,14 +8,17 @@ __all__ = [
     "AbortedTransaction",
     "AppendInfo",
     "BatchInfo",
+    "Compaction",
     "Cut",
     "FetchResult",
     "Header",
     "IndexEntry",
     "Location",
+    "MaintainReport",
     "OffsetAndTimestamp",
     "RecordMetadata",
     "RecoveryReport",
+    "RemovedSegment",
     "Segment",
     "Split",
     "TopicPartition",
@@ -270,3 +273,60 @@ class RecoveryReport(NamedTuple):
     """Segments that were read whole."""
     bytes_read: int = 0
     """Their bytes."""
+
+
+class RemovedSegment(NamedTuple):
+    """A segment that retention removed, or would remove."""
+
+    base_offset: int
+    """Its base offset."""
+    end_offset: int
+    """Offset behind it: where the next segment begins, or the log ends."""
+    size_bytes: int
+    """Bytes of its ``.log``."""
+    reason: str
+    """What decided: ``"log start offset"``, ``"retention.bytes"`` or ``"retention.ms"``."""
+
+
+class Compaction(NamedTuple):
+    """One pass of the cleaner, or what one would begin with."""
+
+    first_dirty_offset: int
+    """First offset that was not compacted before."""
+    end_offset: int
+    """First offset that is not compacted now: the pass ended there."""
+    first_uncleanable_offset: int
+    """First offset that may not be compacted yet."""
+    dirty_ratio: float
+    """Share of bytes that were not compacted before."""
+    keys: int = 0
+    """Different keys from `first_dirty_offset` to `end_offset`."""
+    segments_before: int = 0
+    """Segments that were read."""
+    segments_after: int = 0
+    """Segments that took their place."""
+    bytes_before: int = 0
+    """Bytes that were read."""
+    bytes_after: int = 0
+    """Bytes that took their place."""
+    records_before: int = 0
+    """Records that were read."""
+    records_after: int = 0
+    """Records that are left of them."""
+
+
+class MaintainReport(NamedTuple):
+    """What :meth:`Log.maintain <offsetlog.Log.maintain>` did, or would do."""
+
+    removed: tuple[RemovedSegment, ...]
+    """Segments that went, oldest first."""
+    compactions: tuple[Compaction, ...]
+    """Passes of the cleaner; in a dry run at most one, with what it would begin with."""
+    deleted: tuple[str, ...]
+    """Files renamed ``.deleted`` that are gone now."""
+    log_start_offset: int
+    """Lowest offset that can be read."""
+    log_end_offset: int
+    """Offset that the next record gets."""
+    dry_run: bool = False
+    """Whether nothing was changed."""

@@ -74,6 +74,11 @@ UNTRUE_RECORDS = Difference(
     "stored where nobody looks: a coordinator's or a leader's batch with other offsets than records, records whose length is wrong",
     "refused: Kafka's own reader cannot read them",
 )
+FULL_INDEX = Difference(
+    "segments too wide for their index",
+    "a cleaner that would write more index entries than fit fails, and does not clean the partition any more",
+    "what does not fit gets no entry, as in a rebuilt index",
+)
 KAFKA_FAILS = Difference(
     "failures of Kafka",
     "an append whose offsets do not fit a segment leaves one behind that no append can reach; a coordinator's compressed batch with a "

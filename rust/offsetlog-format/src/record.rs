@@ -91,7 +91,7 @@ impl<'a> Headers<'a> {
     }
 
     /// Key and value of each, in order. Keys are meant to be UTF-8 but nothing promises it.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone + use<'a> {
         let (bytes, mut left, mut position) = (self.bytes, self.count, 0);
         core::iter::from_fn(move || {
             left = left.checked_sub(1)?;

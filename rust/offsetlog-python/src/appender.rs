@@ -9,8 +9,9 @@ use crate::record::Record;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
-    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, Cut, MarkerOptions, Producer,
-    RecoverOptions, RecoveryReport, WriteOptions,
+    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, CompactOptions, Compaction, Cut,
+    MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions, RecoveryReport,
+    WriteOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -344,6 +345,42 @@ impl Appender {
         detached(py, || self.log.delete_records_before(offset)).or_raise(py)
     }
 
+    #[pyo3(signature = (*, now, dry_run, only))]
+    fn maintain<'py>(
+        &self,
+        py: Python<'py>,
+        now: Option<i64>,
+        dry_run: bool,
+        only: Vec<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let is_wanted = |name| only.iter().any(|wanted| wanted == name);
+        let options = MaintainOptions {
+            now,
+            dry_run,
+            retention: is_wanted("retention"),
+            compaction: is_wanted("compaction"),
+            deletes: is_wanted("deletes"),
+            ..MaintainOptions::default()
+        };
+        let report = detached(py, || self.log.maintain(&options)).or_raise(py)?;
+        maintain_dict(py, &report)
+    }
+
+    #[pyo3(signature = (*, first_dirty, map_bytes))]
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        first_dirty: Option<i64>,
+        map_bytes: Option<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = CompactOptions {
+            first_dirty,
+            map_bytes,
+        };
+        let compaction = detached(py, || self.log.compact(&options)).or_raise(py)?;
+        compaction_dict(py, &compaction)
+    }
+
     fn end_offset_for_epoch(&self, py: Python<'_>, epoch: i32) -> PyResult<Option<(i32, i64)>> {
         detached(py, || self.log.end_offset_for_epoch(epoch)).or_raise(py)
     }
@@ -423,6 +460,59 @@ fn report_dict<'py>(py: Python<'py>, report: &RecoveryReport) -> PyResult<Bound<
     fields.set_item("bytes_read", report.bytes_read)?;
     fields.set_item("log_start_offset", report.log_start_offset)?;
     fields.set_item("log_end_offset", report.log_end_offset)?;
+    Ok(fields)
+}
+
+/// The fields of `offsetlog.MaintainReport` by name.
+fn maintain_dict<'py>(py: Python<'py>, report: &MaintainReport) -> PyResult<Bound<'py, PyDict>> {
+    let removed: Vec<(i64, i64, u64, &str)> = report
+        .removed
+        .iter()
+        .map(|segment| {
+            let reason = segment.reason.name();
+            (
+                segment.base_offset,
+                segment.end_offset,
+                segment.size_bytes,
+                reason,
+            )
+        })
+        .collect();
+    let compactions: Vec<Bound<'py, PyDict>> = report
+        .compactions
+        .iter()
+        .map(|compaction| compaction_dict(py, compaction))
+        .collect::<PyResult<_>>()?;
+    let deleted: Vec<Bound<'py, PyString>> = report
+        .deleted
+        .iter()
+        .map(|path| path_text(py, path))
+        .collect::<PyResult<_>>()?;
+    let fields = PyDict::new(py);
+    fields.set_item("dry_run", report.dry_run)?;
+    fields.set_item("removed", removed)?;
+    fields.set_item("compactions", compactions)?;
+    fields.set_item("deleted", deleted)?;
+    fields.set_item("log_start_offset", report.log_start_offset)?;
+    fields.set_item("log_end_offset", report.log_end_offset)?;
+    Ok(fields)
+}
+
+/// The fields of `offsetlog.Compaction` by name.
+fn compaction_dict<'py>(py: Python<'py>, compaction: &Compaction) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("first_dirty_offset", compaction.first_dirty_offset)?;
+    fields.set_item("end_offset", compaction.end_offset)?;
+    let uncleanable = compaction.first_uncleanable_offset;
+    fields.set_item("first_uncleanable_offset", uncleanable)?;
+    fields.set_item("dirty_ratio", compaction.dirty_ratio)?;
+    fields.set_item("keys", compaction.keys)?;
+    fields.set_item("segments_before", compaction.segments_before)?;
+    fields.set_item("segments_after", compaction.segments_after)?;
+    fields.set_item("bytes_before", compaction.bytes_before)?;
+    fields.set_item("bytes_after", compaction.bytes_after)?;
+    fields.set_item("records_before", compaction.records_before)?;
+    fields.set_item("records_after", compaction.records_after)?;
     Ok(fields)
 }
 

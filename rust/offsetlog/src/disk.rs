@@ -204,6 +204,15 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The system's.
     fn sync_all(&self) -> io::Result<()>;
 
+    /// Gives the file this time of its last change, in ms since 1970. A file system without times does nothing.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_modified(&self, modified_ms: i64) -> io::Result<()> {
+        let _ = modified_ms;
+        Ok(())
+    }
+
     /// Maps the first `size` bytes, or says that this file cannot be mapped. See [`Map`] for who may.
     fn map(&self, size: u64) -> Option<Map>;
 }

@@ -56,8 +56,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use log::{
     AbortedTransaction, AppendInfo, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches, Clock,
-    Cut, FetchOptions, FetchResult, IndexEntry, Interrupt, Isolation, Location, Log, MarkerOptions,
-    OffsetAndTimestamp, OpenOptions, Progress, Record, RecoverOptions, RecoveryReport, Scan,
+    CompactOptions, Compaction, Cut, FetchOptions, FetchResult, IndexEntry, Interrupt, Isolation,
+    Location, Log, MaintainOptions, MaintainReport, MarkerOptions, OffsetAndTimestamp, OpenOptions,
+    Progress, Record, RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan,
     ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
 };
 pub use log_dir::{

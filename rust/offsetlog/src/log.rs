@@ -5,8 +5,10 @@
 
 mod appender;
 mod batches;
+mod cleaner;
 mod filter;
 mod look_up;
+mod maintain;
 mod named_offsets;
 mod open;
 mod producers;
@@ -27,10 +29,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use appender::{
     AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, Progress, RecoverOptions,
-    RecoveryReport, WriteOptions, recover,
+    RecoveryReport, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 pub use batches::Batches;
 pub use look_up::{FetchOptions, FetchResult};
+pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
 pub use scan::{Batch, Scan, ScanOptions, ScanRange, ScanStatistics};
 pub use split::Split;
 pub use values::{
@@ -122,6 +125,8 @@ struct Inner {
     scratch: Mutex<Vec<Scratch>>,
     /// The writer, in a log that was opened for appending.
     appender: Option<Mutex<appender::Appender>>,
+    /// Upkeep, of which there is one at a time.
+    turn: maintain::Turn,
 }
 
 impl Log {

@@ -7,7 +7,7 @@ use offsetlog_format::v2::RecordsV2;
 use offsetlog_format::{BatchHeader, BatchView, Codec, FormatError, RecordView};
 
 /// Iterates the records of a batch. They borrow the batch's bytes or, if it was compressed, the decompressor's buffer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Records<'a> {
     /// Magic 2.
     V2(RecordsV2<'a>),

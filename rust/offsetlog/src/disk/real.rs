@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The system's clock: milliseconds since 1970.
 #[must_use]
@@ -187,6 +187,16 @@ impl DiskFile for RealFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
+    }
+
+    fn set_modified(&self, modified_ms: i64) -> io::Result<()> {
+        let since = Duration::from_millis(modified_ms.unsigned_abs());
+        let time = if modified_ms < 0 {
+            UNIX_EPOCH.checked_sub(since)
+        } else {
+            UNIX_EPOCH.checked_add(since)
+        };
+        self.file.set_modified(time.unwrap_or(UNIX_EPOCH))
     }
 
     fn map(&self, size: u64) -> Option<Map> {

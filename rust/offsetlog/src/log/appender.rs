@@ -6,6 +6,7 @@
 
 mod agree;
 mod append;
+mod cleaning;
 mod companions;
 mod finish;
 mod flush;
@@ -17,6 +18,7 @@ mod owned_records;
 mod place;
 mod rebuild;
 mod recover;
+mod retention;
 mod roll;
 mod settle;
 mod state;
@@ -41,12 +43,15 @@ use validate::Workshop;
 
 pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
+pub use retention::{RemovedSegment, RetentionReason};
 
+pub(super) use cleaning::with_state;
 pub(super) use flush::Commit;
 pub(super) use load::open;
 pub(crate) use load::{lock_log_dir, lock_partition};
 pub(super) use place::{LOCK_FILE, Place, STATE_FILE, is_log_dir, read_state};
 pub(crate) use place::{read_config, write_config};
+pub(super) use rebuild::open as open_closed;
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]

@@ -126,5 +126,6 @@ fn build(
         scratch: Mutex::new(Vec::new()),
         directory: Arc::clone(directory),
         appender: appender.map(Mutex::new),
+        turn: super::maintain::Turn::default(),
     })))
 }

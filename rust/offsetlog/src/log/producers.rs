@@ -104,6 +104,12 @@ impl ProducerStates {
         self.producers.get(&producer_id).map(|stored| &stored.entry)
     }
 
+    /// All that are known.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &ProducerEntry)> {
+        let all = self.producers.iter();
+        all.map(|(&producer_id, stored)| (producer_id, &stored.entry))
+    }
+
     /// Checks the batches of one append. Each is held against the state that those before it leave.
     ///
     /// `transaction_version` is that of a marker's sender: 0, 1 or 2. It matters for markers alone.

@@ -30,9 +30,9 @@ pub(crate) struct OpenTransactions {
 
 /// A producer's markers, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Marker {
-    offset: i64,
-    aborted: bool,
+pub(super) struct Marker {
+    pub(super) offset: i64,
+    pub(super) aborted: bool,
 }
 
 /// How transactions with records at or after some offset ended.
@@ -75,7 +75,11 @@ impl Fates {
 }
 
 /// Whether a control batch ends a transaction, and how; `None` for other kinds of control records.
-fn marker_of(header: &BatchHeader, walk: &mut Walk, limit: u64) -> Result<Option<Marker>> {
+pub(super) fn marker_of(
+    header: &BatchHeader,
+    walk: &mut Walk,
+    limit: u64,
+) -> Result<Option<Marker>> {
     if header.record_count == 0 {
         // A cleaned marker: the cleaner keeps the batch without its record once the transaction's data are gone.
         return Ok(None);

@@ -17,8 +17,8 @@ pub(super) struct Stamp {
     directory: Option<FileStat>,
     active: Option<FileStat>,
     checkpoints: [Option<FileStat>; 2],
-    /// The writer's, where this process writes: log start offset, log end offset, bytes of the active segment.
-    writer: Option<(i64, i64)>,
+    /// The writer's, where this process writes: log start offset, log end offset, how often closed segments were replaced.
+    writer: Option<(i64, i64, u64)>,
 }
 
 /// Where a log ends.
@@ -61,8 +61,13 @@ const CHECKPOINTS: [&str; 2] = [
 impl View {
     /// Lists the directory and reads the checkpoints around it.
     pub(super) fn take(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+        let _names = directory.ends.as_ref().map(|ends| ends.listing());
         let mut stamp = Stamp::of(directory, None);
-        if let Some(before) = before.filter(|before| before.stamp.directory == stamp.directory) {
+        let is_same = |before: &&Self| {
+            let replaced = |stamp: &Stamp| stamp.writer.map(|(_, _, replaced)| replaced);
+            before.stamp.directory == stamp.directory && replaced(&before.stamp) == replaced(&stamp)
+        };
+        if let Some(before) = before.filter(is_same) {
             // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
             let closed = before.segments.len().saturating_sub(1);
             let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
@@ -183,7 +188,7 @@ impl View {
         }
         let mut end = self.find_end()?;
         // A truncation inside a batch leaves a gap at the end that only the writer knows of.
-        if let Some((_, log_end)) = self.stamp.writer {
+        if let Some((_, log_end, _)) = self.stamp.writer {
             end.log_end_offset = log_end;
         }
         Ok(self.end.get_or_init(|| end))
@@ -265,7 +270,7 @@ impl Stamp {
         let writer = directory
             .ends
             .as_ref()
-            .map(|ends| (ends.log_start(), ends.log_end()));
+            .map(|ends| (ends.log_start(), ends.log_end(), ends.replaced()));
         let stat = |path: &Path| directory.disk.stat(path).ok();
         let parent = directory.path.parent();
         Self {

@@ -205,6 +205,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
+        let _paused = self.pause_upkeep();
         self.changing(|appender| appender.truncate_to(offset))
     }
 
@@ -213,6 +214,7 @@ impl Log {
     /// # Errors
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
+        let _paused = self.pause_upkeep();
         self.changing(|appender| appender.truncate_fully_and_start_at(offset, log_start))
     }
 
@@ -279,7 +281,10 @@ impl Log {
     /// `Io`, `Poisoned`; the log is closed all the same, and the next opening recovers it.
     pub fn close(&self) -> Result<()> {
         match &self.0.appender {
-            Some(appender) => lock(appender).close(),
+            Some(appender) => {
+                let _paused = self.pause_upkeep();
+                lock(appender).close()
+            }
             None => Ok(()),
         }
     }
@@ -288,12 +293,13 @@ impl Log {
     #[doc(hidden)]
     pub fn abandon(&self) {
         if let Some(appender) = &self.0.appender {
+            let _paused = self.pause_upkeep();
             lock(appender).abandon();
         }
     }
 
     /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
-    fn changing<T>(&self, work: impl FnOnce(&mut Appender) -> Result<T>) -> Result<T> {
+    pub(super) fn changing<T>(&self, work: impl FnOnce(&mut Appender) -> Result<T>) -> Result<T> {
         let mut appender = self.appender()?;
         work(&mut appender).inspect_err(|error| appender.note_failure(error))
     }

@@ -192,6 +192,11 @@ impl ActiveSegment {
         self.size
     }
 
+    /// Greatest timestamp of its batches, -1 where none has one.
+    pub(crate) const fn max_timestamp(&self) -> i64 {
+        self.indexing.max.timestamp
+    }
+
     /// How long the segment has waited to be rolled when a batch with `timestamp` comes at `now`: by the records' time if they
     /// have one, otherwise since it was opened.
     pub(crate) fn waited(&self, timestamp: i64, now: i64) -> i64 {

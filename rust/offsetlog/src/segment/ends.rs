@@ -1,7 +1,7 @@
 //! The offsets of a log that this process writes, for readers beside the writer: set by the writer, read without a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Where a log begins and ends at the moment.
 #[derive(Debug, Default)]
@@ -14,6 +14,10 @@ pub(crate) struct Ends {
     closed: AtomicBool,
     /// Base offset of the active segment, and how many of its bytes are whole batches.
     active: Mutex<(i64, u64)>,
+    /// Held by whoever gives files of closed segments other names, and by whoever lists them.
+    names: RwLock<()>,
+    /// How often closed segments were removed or replaced.
+    replaced: AtomicU64,
 }
 
 macro_rules! offsets {
@@ -52,6 +56,24 @@ impl Ends {
     pub(crate) fn written(&self, base_offset: i64) -> Option<u64> {
         let (base, size) = *self.active.lock().unwrap_or_else(PoisonError::into_inner);
         (base == base_offset).then_some(size)
+    }
+
+    /// Keeps listings away while files of closed segments get other names: half of that would look like a log with a hole.
+    pub(crate) fn renaming(&self) -> RwLockWriteGuard<'_, ()> {
+        let names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        // Whoever lists from now on waits, and then sees the new names.
+        self.replaced.fetch_add(1, Ordering::AcqRel);
+        names
+    }
+
+    /// Keeps names as they are while they are listed.
+    pub(crate) fn listing(&self) -> RwLockReadGuard<'_, ()> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often closed segments were removed or replaced so far.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -172,10 +172,15 @@ pub(super) fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
 impl Appender {
     /// Renames a segment's files, to be removed when `file.delete.delay.ms` is over: who reads them can finish.
     pub(super) fn doom_segment(&mut self, base_offset: i64, now: i64) -> Result<()> {
-        for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
-            self.doom(base_offset, suffix, now)?;
-        }
+        self.doom_files(base_offset, now)?;
         self.doom_snapshot(base_offset, now)
+    }
+
+    /// The same for its `.log` and indexes alone.
+    pub(super) fn doom_files(&mut self, base_offset: i64, now: i64) -> Result<()> {
+        [".log", ".index", ".timeindex", ".txnindex"]
+            .into_iter()
+            .try_for_each(|suffix| self.doom(base_offset, suffix, now))
     }
 
     /// The same for the snapshot of an offset.
@@ -203,18 +208,19 @@ impl Appender {
         }
     }
 
-    /// Removes what has waited long enough. A file that cannot be removed now is removed when the log is opened again.
-    pub(super) fn delete_due(&mut self, now: i64) {
-        if self.doomed.is_empty() {
-            return;
-        }
+    /// Removes what has waited long enough, and tells. A file that cannot be removed now is removed when the log is opened again.
+    pub(crate) fn delete_due(&mut self, now: i64) -> Vec<std::path::PathBuf> {
         let disk = std::sync::Arc::clone(&self.directory.disk);
-        self.doomed.retain(|(due, path)| {
-            let is_due = *due <= now;
-            if is_due {
-                let _ = disk.unlink(path);
-            }
-            !is_due
-        });
+        let is_due = |doomed: &mut (i64, std::path::PathBuf)| doomed.0 <= now;
+        let due = self.doomed.extract_if(.., is_due);
+        due.filter(|(_, path)| disk.unlink(path).is_ok())
+            .map(|(_, path)| path)
+            .collect()
+    }
+
+    /// What [`delete_due`](Self::delete_due) would remove.
+    pub(crate) fn due(&self, now: i64) -> Vec<std::path::PathBuf> {
+        let due = self.doomed.iter().filter(|(due, _)| *due <= now);
+        due.map(|(_, path)| path.clone()).collect()
     }
 }

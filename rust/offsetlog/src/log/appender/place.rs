@@ -4,6 +4,8 @@
 //! the clean marker beside it rule, because a broker reads and writes those; the own file then only tells whether *this*
 //! partition was closed cleanly and not touched since.
 
+mod cleaner_point;
+
 use super::state::{CleanMark, Lines, State, Unclean};
 use crate::config::LogConfig;
 use crate::disk::{Disk, LockKind, SYNC_NAMES, read_whole, write_whole};
@@ -60,6 +62,8 @@ pub(in crate::log) struct Place {
     topic: String,
     partition: i32,
     marked_unclean: bool,
+    /// As in [`State`].
+    cleaner: Option<i64>,
     /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with.
     /// Outside a log dir only: in one, a broker may have been there.
     durable: i64,
@@ -78,6 +82,7 @@ impl Place {
             topic: topic.to_owned(),
             partition,
             marked_unclean: false,
+            cleaner: None,
             durable: 0,
         }
     }
@@ -110,6 +115,7 @@ impl Place {
     /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
     pub(super) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
+        self.cleaner = state.and_then(|state| state.cleaner);
         let own = state
             .and_then(|state| state.clean)
             .filter(|&mark| self.matches(mark))
@@ -385,6 +391,7 @@ impl Place {
     fn write_state(&self, state: &State) -> Result<()> {
         let state = State {
             recovery_point: state.recovery_point.max(self.durable),
+            cleaner: self.cleaner,
             ..*state
         };
         self.write(&self.state_path(), state.text().as_bytes())

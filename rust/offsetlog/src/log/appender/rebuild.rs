@@ -68,7 +68,7 @@ pub(super) struct Rule {
 }
 
 /// Opens a segment to be walked to its last whole batch, whatever its place in the log.
-pub(super) fn open(
+pub(in crate::log) fn open(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,

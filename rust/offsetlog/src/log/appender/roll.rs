@@ -82,7 +82,7 @@ impl Appender {
         Ok(self.active.base_offset)
     }
 
-    fn roll_to(&mut self, base_offset: i64, now: i64) -> Result<()> {
+    pub(super) fn roll_to(&mut self, base_offset: i64, now: i64) -> Result<()> {
         if base_offset == self.active.base_offset && self.active.size() == 0 {
             return Ok(());
         }

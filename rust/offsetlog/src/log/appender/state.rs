@@ -25,6 +25,8 @@ pub(crate) struct State {
     /// In a log dir, while its checkpoints are being changed: what they said before.
     pub(super) before: Option<Lines>,
     pub(super) clean: Option<CleanMark>,
+    /// First offset that was not compacted yet; not in a log dir, which has a checkpoint for it.
+    pub(super) cleaner: Option<i64>,
     /// When the machine was started on which a writer has the log open, or had it when it ended.
     pub(super) boot: Option<u128>,
 }
@@ -36,6 +38,7 @@ impl State {
             log_start,
             before: None,
             clean: None,
+            cleaner: None,
             boot: None,
         }
     }
@@ -72,6 +75,9 @@ impl State {
                 mark.active_base, mark.size, mark.modified_ns
             );
         }
+        if let Some(offset) = self.cleaner {
+            let _ = writeln!(text, "cleaner_offset: {offset}");
+        }
         if let Some(boot) = self.boot {
             let _ = writeln!(text, "boot: {boot:032x}");
         }
@@ -90,7 +96,7 @@ impl State {
         };
         let recovery_point = offset(lines.next()?, "recovery_point")?;
         let log_start = offset(lines.next()?, "log_start_offset")?;
-        let (mut before, mut clean, mut boot) = (None, None, None);
+        let (mut before, mut clean, mut cleaner, mut boot) = (None, None, None, None);
         for line in lines {
             if let Some(fields) = line.strip_prefix("before: ") {
                 let (recovery_point, log_start) = fields.split_once(' ')?;
@@ -105,6 +111,8 @@ impl State {
                     size: fields.next()?.parse().ok()?,
                     modified_ns: fields.next()?.parse().ok()?,
                 });
+            } else if line.starts_with("cleaner_offset") {
+                cleaner = Some(offset(line, "cleaner_offset")?);
             } else {
                 let id = line.strip_prefix("boot: ")?;
                 boot = Some(u128::from_str_radix(id, 16).ok()?);
@@ -115,6 +123,7 @@ impl State {
             log_start,
             before,
             clean,
+            cleaner,
             boot,
         })
     }
@@ -166,6 +175,7 @@ mod tests {
                 size: 12,
                 modified_ns: 1_700_000_000_123_456_789,
             }),
+            cleaner: Some(6),
             ..plain
         };
         assert_eq!(State::parse(clean.text().as_bytes()), Some(clean));

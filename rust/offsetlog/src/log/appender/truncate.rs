@@ -50,6 +50,7 @@ impl Appender {
         // Those that are due would have gone before; what is read again now stays until the next time.
         self.expire_producers(self.now());
         self.lower_recovery_point(offset)?;
+        self.lower_cleaner_point(offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -250,6 +251,7 @@ impl Appender {
         self.flusher.wait();
         self.mark_unclean()?;
         self.lower_recovery_point(offset)?;
+        self.lower_cleaner_point(offset)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.poison(error);

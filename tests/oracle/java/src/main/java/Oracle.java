@@ -123,6 +123,8 @@ public final class Oracle {
             case "appendRaw" ->
                 append(open(id(request)), MemoryRecords.readableRecords(ByteBuffer.wrap(Batches.fromBase64(request.get("data")))), request);
             case "marker" -> marker(open(id(request)), request);
+            case "compact" -> Cleaning.pass(open(id(request)), request, clock);
+            case "maintain" -> Cleaning.asDue(open(id(request)), request, clock);
             case "read" -> read(log(request), request);
             case "batches" -> batches(request);
             case "offsetForTime" -> offsetForTime(log(request), request);
@@ -139,6 +141,7 @@ public final class Oracle {
     /** Verbs that change a log and answer with its offsets. */
     private JsonNode change(String verb, UnifiedLog log, JsonNode request) throws Exception {
         Boolean done = null;
+        Integer deleted = null;
         switch (verb) {
             case "roll" -> log.roll();
             case "truncate" -> done = log.truncateTo(request.get("offset").asLong());
@@ -148,11 +151,14 @@ public final class Oracle {
                 LogStartOffsetIncrementReason.ClientRecordDeletion);
             case "hw" -> log.updateHighWatermark(request.path("offset").asLong(log.logEndOffset()));
             case "flush" -> log.flush(request.path("force").asBoolean(false));
-            case "retention" -> log.deleteOldSegments();
+            case "retention" -> deleted = log.deleteOldSegments();
             case "snapshot" -> log.takeProducerSnapshot();
             default -> throw new IllegalArgumentException("unknown verb: " + verb);
         }
         ObjectNode node = Answers.ends(log);
+        if (deleted != null) {
+            node.put("deleted", deleted);
+        }
         return done == null ? node : node.put("done", done);
     }
 

@@ -1,0 +1,278 @@
+//! What the cleaner asks of the writer: which segments there are to clean, and to put its output in their place.
+//!
+//! Source: Kafka's `LogCleanerManager.cleanableOffsets`, `LogToClean` and `LocalLog.replaceSegments`.
+
+use super::state::State;
+use super::{Appender, rebuild};
+use crate::disk::SYNC_NAMES;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::cleaner::{LastRecord, Plan, Source};
+use crate::segment::segment_path;
+use crate::segment::time_index::SegmentTimes;
+use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
+use offsetlog_format::FileState;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl Appender {
+    /// What a cleaning at `now` would work on. Without `first_dirty` it goes on where the last one ended.
+    pub(crate) fn cleaning_plan(&self, first_dirty: Option<i64>, now: i64) -> Result<Plan> {
+        self.check_usable()?;
+        let (log_start, log_end) = (self.ends.log_start(), self.log_end());
+        let (first_dirty, is_reset) = match first_dirty {
+            Some(offset) => (offset, false),
+            None => match self.place.cleaner_point()? {
+                // A log that was cut, or whose start moved on, is cleaned from its start again.
+                Some(offset) if offset < log_start || offset > log_end => (log_start, true),
+                Some(offset) => (offset, false),
+                None => (log_start, false),
+            },
+        };
+        let uncleanable = self.uncleanable_offset(first_dirty, now)?;
+        let first_uncleanable = self.floor_base(uncleanable);
+        let mut segments = Vec::new();
+        for (slot, &base_offset) in self.closed.iter().enumerate() {
+            if base_offset >= first_uncleanable {
+                break;
+            }
+            let next = self.closed.get(slot + 1).copied();
+            segments.push(self.source(base_offset, next.unwrap_or(self.active.base_offset))?);
+        }
+        let producers: HashMap<i64, LastRecord> = self
+            .producers
+            .iter()
+            .map(|(producer_id, entry)| {
+                let last = LastRecord {
+                    data_offset: entry.batches.last().map(|batch| batch.last_offset),
+                    producer_epoch: entry.producer_epoch,
+                };
+                (producer_id, last)
+            })
+            .collect();
+        Ok(Plan {
+            log_start,
+            first_dirty,
+            is_reset,
+            first_uncleanable,
+            segments,
+            producers,
+            config: self.config.clone(),
+            now,
+        })
+    }
+
+    fn source(&self, base_offset: i64, next_base_offset: i64) -> Result<Source> {
+        let disk = self.directory.disk.as_ref();
+        let path = |suffix| segment_path(&self.directory.path, base_offset, suffix);
+        let stat = disk
+            .stat(&path(".log"))
+            .map_err(|error| Error::io("look at", &path(".log"), error))?;
+        // An index that is not there is made again when it is needed.
+        let size_of = |suffix| disk.stat(&path(suffix)).map_or(0, |stat| stat.size);
+        Ok(Source {
+            base_offset,
+            next_base_offset,
+            size: stat.size,
+            index_bytes: size_of(".index"),
+            time_index_bytes: size_of(".timeindex"),
+            modified_ms: stat.modified_ms,
+        })
+    }
+
+    /// Base offset of the segment that holds `offset`: that of the active one also for what lies behind.
+    fn floor_base(&self, offset: i64) -> i64 {
+        if offset >= self.active.base_offset {
+            return self.active.base_offset;
+        }
+        let slot = self.closed.partition_point(|&base| base <= offset);
+        let closed = self.closed.get(slot.saturating_sub(1));
+        closed.copied().unwrap_or(self.active.base_offset)
+    }
+
+    /// From where on nothing is cleaned: the active segment, open transactions, and what is younger than `min.compaction.lag.ms`.
+    fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
+        let mut uncleanable = self.ends.last_stable().min(self.active.base_offset);
+        let lag = self.config.min_compaction_lag_ms();
+        if lag > 0 {
+            for (base, next) in self.dirty_segments(first_dirty) {
+                let segment = rebuild::open(&self.directory, base, Some(next))?;
+                let mut newest = SegmentTimes::load(&segment, &|| Ok(()))?.max_timestamp;
+                if newest < 0 {
+                    newest = segment.stat.modified_ms;
+                }
+                if newest > now.saturating_sub(lag) {
+                    uncleanable = uncleanable.min(base);
+                    break;
+                }
+            }
+        }
+        Ok(uncleanable.max(first_dirty))
+    }
+
+    /// Base offsets of the closed segments from the one that holds `first_dirty` on, each with that of the next segment.
+    fn dirty_segments(&self, first_dirty: i64) -> impl Iterator<Item = (i64, i64)> {
+        let slot = self.closed.partition_point(|&base| base <= first_dirty);
+        let first = if first_dirty >= self.active.base_offset {
+            self.closed.len()
+        } else {
+            slot.saturating_sub(1)
+        };
+        let nexts = self.closed.iter().skip(first + 1).copied();
+        let nexts = nexts.chain([self.active.base_offset]);
+        self.closed.iter().skip(first).copied().zip(nexts)
+    }
+
+    /// Whether a record has been waiting for a cleaning longer than `max.compaction.lag.ms`.
+    pub(crate) fn must_be_cleaned(&self, first_dirty: i64, now: i64) -> Result<bool> {
+        let lag = self.config.max_compaction_lag_ms().max(0);
+        let until = now.saturating_sub(lag);
+        for (base, next) in self.dirty_segments(first_dirty) {
+            let segment = rebuild::open(&self.directory, base, Some(next))?;
+            let mut walk = Walk::new(segment, 0, LOOKUP_BYTES, Vec::new()).headers_only();
+            if let Step::Batch(header) = walk.step(false)?
+                && (1..until).contains(&header.max_timestamp)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes everything below the active segment durable, and has the next opening know it: behind this, gaps in the offsets of what
+    /// is about to be cleaned do not look like bytes that were lost with the power.
+    pub(crate) fn settle_for_cleaning(&mut self) -> Result<()> {
+        self.check_usable()?;
+        self.flusher.wait();
+        self.flusher.check(&self.directory.path)?;
+        if self.ends.recovery_point() < self.active.base_offset {
+            self.commit_job()?.run()?;
+        }
+        self.mark_unclean()?;
+        self.save_point()
+    }
+
+    /// Puts the finished files of the segment `first` in the place of those of all of `group`, of which it is the first. They are
+    /// durable under the suffix `.cleaned`.
+    ///
+    /// At each moment a crash leaves a directory from which Kafka's loader, and ours, makes the log before or the log after: until all
+    /// new files are named `.swap`, those are thrown away; from then on they replace what they were made from. Between the steps the
+    /// names are synced, as no file system promises their order.
+    pub(crate) fn swap_in(&mut self, group: &[i64], suffixes: &[&str], now: i64) -> Result<()> {
+        self.check_usable()?;
+        let Some(&first) = group.first() else {
+            return Ok(());
+        };
+        self.mark_unclean()?;
+        let ends = Arc::clone(&self.ends);
+        let _names = ends.renaming();
+        self.ready(first, suffixes)?;
+        let swapped = self.take_places(group, first, suffixes, now);
+        if let Err(error) = &swapped {
+            // Which files are there is for the next opening to find out.
+            self.poison(error);
+        }
+        swapped
+    }
+
+    /// Names all files of the output `.swap`, durably; or takes that back, so that a part of it does not pass for the whole.
+    fn ready(&mut self, first: i64, suffixes: &[&str]) -> Result<()> {
+        let renamed = suffixes.iter().rev().try_for_each(|suffix| {
+            self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
+        });
+        let Err(error) = renamed.and_then(|()| self.sync_names()) else {
+            return Ok(());
+        };
+        for suffix in suffixes {
+            // With the .log first: while anything is named `.cleaned`, what is named `.swap` counts for nothing.
+            let back = self.give_state(first, suffix, FileState::Swap, FileState::Cleaned);
+            if let Err(error) = back.or_else(ignore_missing) {
+                self.poison(&error);
+                break;
+            }
+        }
+        Err(error)
+    }
+
+    fn take_places(
+        &mut self,
+        group: &[i64],
+        first: i64,
+        suffixes: &[&str],
+        now: i64,
+    ) -> Result<()> {
+        for &base in group {
+            if base == first {
+                self.doom_files(base, now)?;
+            } else {
+                self.doom_segment(base, now)?;
+                self.made_with.remove(&base);
+            }
+            self.unsettled.retain(|&unsettled| unsettled != base);
+        }
+        self.sync_names()?;
+        for suffix in suffixes {
+            self.give_state(first, suffix, FileState::Swap, FileState::Live)?;
+        }
+        self.sync_names()?;
+        self.names_changed = false;
+        self.closed
+            .retain(|base| *base == first || !group.contains(base));
+        let settings = self.settings(now);
+        self.made_with.insert(first, settings);
+        Ok(())
+    }
+
+    fn give_state(&self, base: i64, suffix: &str, from: FileState, to: FileState) -> Result<()> {
+        let path = segment_path(&self.directory.path, base, suffix);
+        let from = with_state(&path, from);
+        self.directory
+            .disk
+            .rename(&from, &with_state(&path, to))
+            .map_err(|error| Error::io("rename", &from, error))
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        let path = &self.directory.path;
+        self.directory
+            .disk
+            .sync_directory(path)
+            .map_err(|error| Error::io(SYNC_NAMES, path, error))
+    }
+
+    /// Notes up to where the log was cleaned.
+    pub(crate) fn set_cleaner_point(&mut self, offset: i64) -> Result<()> {
+        self.check_usable()?;
+        self.mark_unclean()?;
+        let recovery_point = self.ends.recovery_point().min(self.data_end);
+        let state = State::new(recovery_point, self.ends.log_start());
+        self.place.set_cleaner_point(offset, state)
+    }
+
+    /// Before a truncation: what will be appended in the place of cleaned segments has to be cleaned anew.
+    pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {
+        if !self.config.is_compacted() {
+            return Ok(());
+        }
+        let base = self.floor_base(offset);
+        match self.place.cleaner_point()? {
+            Some(point) if point > base => self.set_cleaner_point(base),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn ignore_missing(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// The path of a segment's file in a state.
+pub(in crate::log) fn with_state(path: &Path, state: FileState) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(state.suffix());
+    path.into()
+}

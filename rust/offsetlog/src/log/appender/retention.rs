@@ -1,0 +1,217 @@
+//! Retention: whole segments go from the start of the log, by its log start offset, its size and the age of its records.
+//!
+//! Source: Kafka's `UnifiedLog.deleteOldSegments`. Unlike there a segment's age is that of its batches: a time index counts only as
+//! far as they agree with it, so one that lies neither keeps a segment for ever nor makes it go.
+
+use super::Appender;
+use super::rebuild;
+use crate::disk::SYNC_NAMES;
+use crate::error::{Error, Result};
+use crate::segment::segment_path;
+use crate::segment::time_index::SegmentTimes;
+use std::sync::Arc;
+
+/// Why retention removes a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RetentionReason {
+    /// All its offsets are below the log start offset.
+    LogStartOffset,
+    /// The log stays at or above `retention.bytes` without it.
+    RetentionBytes,
+    /// Its newest record is older than `retention.ms`.
+    RetentionMs,
+}
+
+impl RetentionReason {
+    /// The setting or offset that decided, in Kafka's words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LogStartOffset => "log start offset",
+            Self::RetentionBytes => "retention.bytes",
+            Self::RetentionMs => "retention.ms",
+        }
+    }
+}
+
+/// A segment that retention removed, or would remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovedSegment {
+    /// Its base offset.
+    pub base_offset: i64,
+    /// Offset behind it: where the next segment begins, or the log ends.
+    pub end_offset: i64,
+    /// Bytes of its `.log`.
+    pub size_bytes: u64,
+    /// Why it goes.
+    pub reason: RetentionReason,
+}
+
+/// A segment as retention looks at it.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    base_offset: i64,
+    end_offset: i64,
+    is_last: bool,
+}
+
+impl Appender {
+    /// The segments that retention removes at `now`, oldest first.
+    pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
+        let mut walk = Walk {
+            appender: self,
+            candidates: self.candidates(),
+            removed: Vec::new(),
+        };
+        let log_start = self.ends.log_start();
+        walk.go(RetentionReason::LogStartOffset, |candidate, _| {
+            Ok(!candidate.is_last && candidate.end_offset <= log_start)
+        })?;
+        if !self.config.is_deleting() {
+            return Ok(walk.removed);
+        }
+        if let Ok(limit) = u64::try_from(self.config.retention_bytes()) {
+            let mut total = 0;
+            for candidate in walk.rest() {
+                total += self.size_of(candidate)?;
+            }
+            let mut excess = total.checked_sub(limit);
+            walk.go(RetentionReason::RetentionBytes, |_, size| {
+                excess = excess.and_then(|excess| excess.checked_sub(size));
+                Ok(excess.is_some())
+            })?;
+        }
+        let limit = self.config.retention_ms();
+        if limit >= 0 {
+            walk.go(RetentionReason::RetentionMs, |candidate, _| {
+                Ok(now.saturating_sub(self.newest_of(candidate)?) > limit)
+            })?;
+        }
+        Ok(walk.removed)
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let active = self.active.base_offset;
+        let bases = self.closed.iter().copied().chain([active]);
+        let ends = self.closed.iter().skip(1).copied();
+        let ends = ends.chain((!self.closed.is_empty()).then_some(active));
+        bases
+            .zip(ends.chain([self.log_end()]))
+            .map(|(base_offset, end_offset)| Candidate {
+                base_offset,
+                end_offset,
+                is_last: base_offset == active,
+            })
+            .collect()
+    }
+
+    fn size_of(&self, candidate: &Candidate) -> Result<u64> {
+        if candidate.is_last {
+            return Ok(self.active.size());
+        }
+        let path = segment_path(&self.directory.path, candidate.base_offset, ".log");
+        let stat = self.directory.disk.stat(&path);
+        Ok(stat
+            .map_err(|error| Error::io("look at", &path, error))?
+            .size)
+    }
+
+    /// The segment's greatest timestamp or, where no record has one, when its file was last changed.
+    fn newest_of(&self, candidate: &Candidate) -> Result<i64> {
+        let timestamp = if candidate.is_last {
+            self.active.max_timestamp()
+        } else {
+            let base = candidate.base_offset;
+            let segment = rebuild::open(&self.directory, base, Some(candidate.end_offset))?;
+            SegmentTimes::load(&segment, &|| Ok(()))?.max_timestamp
+        };
+        if timestamp >= 0 {
+            return Ok(timestamp);
+        }
+        let path = segment_path(&self.directory.path, candidate.base_offset, ".log");
+        let stat = self.directory.disk.stat(&path);
+        Ok(stat
+            .map_err(|error| Error::io("look at", &path, error))?
+            .modified_ms)
+    }
+
+    /// Does what retention asks for at `now`. A crash leaves a log that begins at the old start or at the new one: the new log start
+    /// offset is durable before the first name goes, and names go from the oldest on.
+    pub(crate) fn retain(&mut self, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.check_usable()?;
+        let removed = self.breached(now)?;
+        let Some(start) = removed.last().map(|last| last.end_offset) else {
+            return Ok(removed);
+        };
+        self.mark_unclean()?;
+        if removed.len() > self.closed.len() {
+            self.expire_producers(now);
+            self.roll_to(self.log_end(), now)?;
+        }
+        if start > self.ends.log_start() {
+            self.delete_records_before(start)?;
+        } else {
+            // Where it stood since the log was opened it may be what the caller told.
+            self.save_point()?;
+        }
+        let ends = Arc::clone(&self.ends);
+        let _names = ends.renaming();
+        let done = removed
+            .iter()
+            .try_for_each(|segment| self.drop_oldest(segment.base_offset, now));
+        let path = &self.directory.path;
+        let synced = self
+            .directory
+            .disk
+            .sync_directory(path)
+            .map_err(|error| Error::io(SYNC_NAMES, path, error));
+        done?;
+        synced?;
+        self.names_changed = false;
+        Ok(removed)
+    }
+
+    fn drop_oldest(&mut self, base: i64, now: i64) -> Result<()> {
+        self.doom_segment(base, now)?;
+        self.closed.retain(|&closed| closed != base);
+        self.unsettled.retain(|&unsettled| unsettled != base);
+        self.made_with.remove(&base);
+        Ok(())
+    }
+}
+
+/// A walk from the oldest segment on. Each reason goes on where the one before stopped.
+struct Walk<'a> {
+    appender: &'a Appender,
+    candidates: Vec<Candidate>,
+    removed: Vec<RemovedSegment>,
+}
+
+impl Walk<'_> {
+    fn rest(&self) -> &[Candidate] {
+        self.candidates.get(self.removed.len()..).unwrap_or(&[])
+    }
+
+    /// Takes segments along as long as they may go and `is_due` says so, which is told a segment's size.
+    fn go(
+        &mut self,
+        reason: RetentionReason,
+        mut is_due: impl FnMut(&Candidate, u64) -> Result<bool>,
+    ) -> Result<()> {
+        while let Some(candidate) = self.rest().first().copied() {
+            let size_bytes = self.appender.size_of(&candidate)?;
+            let may_go = candidate.end_offset <= self.appender.high_watermark()
+                && !(candidate.is_last && size_bytes == 0);
+            if !may_go || !is_due(&candidate, size_bytes)? {
+                break;
+            }
+            self.removed.push(RemovedSegment {
+                base_offset: candidate.base_offset,
+                end_offset: candidate.end_offset,
+                size_bytes,
+                reason,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Compaction: of the records with the same key, those that a later one replaced go.
+//!
+//! A pass reads the dirty part of the log into an [`OffsetMap`](offset_map::OffsetMap), key to last offset, as far as the map has
+//! room; then it copies all segments up to there, without the records that the map knows a later one of. Segments that became small
+//! are written together. Nothing here changes a file of the log: the writer puts finished output in its place
+//! (`appender/cleaning`), so that appends go on while a pass runs.
+//!
+//! Source: Kafka's `Cleaner` and `MemoryRecords.filterTo`; FORMAT.md «Record batch, magic 2».
+
+mod filter;
+mod offset_map;
+mod output;
+mod pass;
+mod rewrite;
+mod transactions;
+
+use crate::config::LogConfig;
+use std::collections::HashMap;
+
+pub(crate) use pass::Pass;
+
+/// A segment that may be cleaned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) base_offset: i64,
+    pub(crate) next_base_offset: i64,
+    pub(crate) size: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) time_index_bytes: u64,
+    pub(crate) modified_ms: i64,
+}
+
+/// The last that is known of a producer: the batch that holds it stays, emptied if need be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastRecord {
+    pub(crate) data_offset: Option<i64>,
+    pub(crate) producer_epoch: i16,
+}
+
+/// What there is to clean.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) log_start: i64,
+    /// From here on nothing was cleaned yet.
+    pub(crate) first_dirty: i64,
+    /// That was not where the last cleaning is said to have ended.
+    pub(crate) is_reset: bool,
+    /// Base offset of the first segment that must not be cleaned.
+    pub(crate) first_uncleanable: i64,
+    /// The segments below that.
+    pub(crate) segments: Vec<Source>,
+    pub(crate) producers: HashMap<i64, LastRecord>,
+    pub(crate) config: LogConfig,
+    pub(crate) now: i64,
+}
+
+impl Plan {
+    /// Bytes of the segments that hold cleaned offsets.
+    pub(crate) fn clean_bytes(&self) -> u64 {
+        let segments = self.segments.iter();
+        segments
+            .filter(|segment| segment.base_offset < self.first_dirty)
+            .map(|segment| segment.size)
+            .sum()
+    }
+
+    /// The segments that hold dirty offsets: the first may hold cleaned ones too.
+    pub(crate) fn dirty(&self) -> &[Source] {
+        if self.first_dirty >= self.first_uncleanable {
+            return &[];
+        }
+        let slot = self
+            .segments
+            .partition_point(|segment| segment.base_offset <= self.first_dirty);
+        let first = slot.saturating_sub(1);
+        self.segments.get(first..).unwrap_or(&[])
+    }
+
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty().iter().map(|segment| segment.size).sum()
+    }
+
+    /// Share of the bytes that were not cleaned yet.
+    pub(crate) fn dirty_ratio(&self) -> f64 {
+        let (clean, dirty) = (self.clean_bytes(), self.dirty_bytes());
+        if dirty == 0 {
+            return 0.0;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+        {
+            dirty as f64 / (clean + dirty) as f64
+        }
+    }
+
+    /// The segments that become one each, packed greedily by the sizes that they have now.
+    pub(crate) fn groups(&self, end: i64) -> Vec<&[Source]> {
+        let count = self
+            .segments
+            .partition_point(|segment| segment.base_offset < end);
+        let mut rest = self.segments.get(..count).unwrap_or(&[]);
+        let mut groups = Vec::new();
+        while !rest.is_empty() {
+            let (group, behind) = rest.split_at(self.group_length(rest));
+            groups.push(group);
+            rest = behind;
+        }
+        groups
+    }
+
+    fn group_length(&self, segments: &[Source]) -> usize {
+        let segment_bytes = self.config.segment_bytes().max(0) as u64;
+        let index_bytes = self.config.segment_index_bytes().max(0) as u64;
+        let mut sums = (0, 0, 0);
+        let mut base = None;
+        for (slot, segment) in segments.iter().enumerate() {
+            sums.0 += segment.size;
+            sums.1 += segment.index_bytes;
+            sums.2 += segment.time_index_bytes;
+            // The last offset that a segment can hold is that before the next one.
+            let last = match segments.get(slot + 1) {
+                Some(_) => segment.next_base_offset,
+                None => self.first_uncleanable,
+            } - 1;
+            let base = *base.get_or_insert(segment.base_offset);
+            let is_narrow = segment.size == 0 || last - base <= i64::from(i32::MAX);
+            let fits = sums.0 <= segment_bytes
+                && sums.1 <= index_bytes
+                && sums.2 <= index_bytes
+                && is_narrow;
+            if slot > 0 && !fits {
+                return slot;
+            }
+        }
+        segments.len()
+    }
+}

@@ -1,0 +1,175 @@
+//! The last offset of each key, in a bounded table of fingerprints.
+//!
+//! How many keys fit decides where a pass ends, so that is Kafka's number: nine tenths of one slot for each 24 bytes. Kafka tells keys
+//! apart by their MD5 alone, for which anybody can make two keys that count as one; here the fingerprint is a keyed hash, of 128 bits
+//! too, with keys that nobody knows.
+
+use crate::error::{Error, Result};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Bytes of an entry, Kafka's too: a fingerprint and an offset.
+const ENTRY_BYTES: usize = 24;
+/// Slots of a new table.
+const FIRST_SLOTS: usize = 4096;
+
+/// Two halves of a fingerprint, and the offset plus one; all zeros are no entry.
+type Entry = [u64; 3];
+
+/// Key to last offset.
+#[derive(Debug)]
+pub(crate) struct OffsetMap {
+    entries: Vec<Entry>,
+    used: usize,
+    /// As many keys as it takes.
+    limit: usize,
+    slots: usize,
+    hashers: [RandomState; 2],
+}
+
+impl OffsetMap {
+    /// A map of at most so many bytes.
+    pub(crate) fn new(map_bytes: usize) -> Result<Self> {
+        let slots = map_bytes / ENTRY_BYTES;
+        let limit = (slots as u128 * 9 / 10) as usize;
+        if limit == 0 {
+            let least = 2 * ENTRY_BYTES;
+            let reason = format!("{map_bytes} found, at least {least} expected");
+            return Err(Error::argument("map_bytes", reason));
+        }
+        let mut map = Self {
+            entries: Vec::new(),
+            used: 0,
+            limit,
+            slots,
+            hashers: [RandomState::new(), RandomState::new()],
+        };
+        map.entries = table(slots.min(FIRST_SLOTS))?;
+        Ok(map)
+    }
+
+    /// Whether no further record is taken, be its key new or known.
+    #[inline]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.used >= self.limit
+    }
+
+    /// Keys in the map.
+    pub(crate) const fn len(&self) -> usize {
+        self.used
+    }
+
+    #[inline]
+    fn fingerprint(&self, key: &[u8]) -> (u64, u64) {
+        let [first, second] = self.hashers.each_ref().map(|state| {
+            let mut hasher = state.build_hasher();
+            hasher.write(key);
+            hasher.finish()
+        });
+        (first, second)
+    }
+
+    /// Where the entry with a fingerprint is, or would be.
+    #[inline]
+    fn slot_of(entries: &[Entry], (first, second): (u64, u64)) -> usize {
+        let mut slot = ((u128::from(first) * entries.len() as u128) >> 64) as usize;
+        while let Some(entry) = entries.get(slot) {
+            let [at_first, at_second, offset] = *entry;
+            if offset == 0 || (at_first == first && at_second == second) {
+                break;
+            }
+            slot += 1;
+            if slot == entries.len() {
+                slot = 0;
+            }
+        }
+        slot
+    }
+
+    /// The last offset of a key.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<i64> {
+        let slot = Self::slot_of(&self.entries, self.fingerprint(key));
+        let offset = self.entries.get(slot)?[2];
+        offset.checked_sub(1).map(|offset| offset as i64)
+    }
+
+    /// Notes that the record at `offset` has this key. The caller asked whether there is room.
+    #[inline]
+    pub(crate) fn put(&mut self, key: &[u8], offset: i64) -> Result<()> {
+        let fingerprint = self.fingerprint(key);
+        let slot = Self::slot_of(&self.entries, fingerprint);
+        let Some(entry) = self.entries.get_mut(slot) else {
+            return Ok(());
+        };
+        let is_new = entry[2] == 0;
+        *entry = [fingerprint.0, fingerprint.1, offset as u64 + 1];
+        if is_new {
+            self.used += 1;
+            if self.used * 10 > self.entries.len() * 7 && self.entries.len() < self.slots {
+                self.grow()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self) -> Result<()> {
+        let mut entries = table(self.entries.len().saturating_mul(4).min(self.slots))?;
+        for &entry in self.entries.iter().filter(|entry| entry[2] != 0) {
+            let slot = Self::slot_of(&entries, (entry[0], entry[1]));
+            if let Some(place) = entries.get_mut(slot) {
+                *place = entry;
+            }
+        }
+        self.entries = entries;
+        Ok(())
+    }
+}
+
+fn table(slots: usize) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    entries
+        .try_reserve_exact(slots)
+        .map_err(|_| Error::no_memory())?;
+    entries.resize(slots, [0; 3]);
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_as_many_keys_as_kafkas() {
+        for (bytes, keys) in [(48, 1), (96, 3), (240, 9), (24 * 11, 9), (24 * 1000, 900)] {
+            let mut map = OffsetMap::new(bytes).unwrap();
+            let mut count = 0_u32;
+            while !map.is_full() {
+                map.put(&count.to_be_bytes(), i64::from(count)).unwrap();
+                count += 1;
+            }
+            assert_eq!((count, map.len()), (keys, keys as usize), "{bytes} bytes");
+            for key in 0..count {
+                assert_eq!(map.get(&key.to_be_bytes()), Some(i64::from(key)));
+            }
+            assert_eq!(map.get(b"another"), None);
+        }
+        assert!(OffsetMap::new(47).is_err());
+    }
+
+    #[test]
+    fn keeps_the_last_offset_while_it_grows() {
+        let mut map = OffsetMap::new(24 * 100_000).unwrap();
+        for round in 0..3 {
+            for key in 0..60_000_i64 {
+                map.put(&key.to_le_bytes(), round * 60_000 + key).unwrap();
+            }
+        }
+        assert_eq!(map.len(), 60_000);
+        for key in 0..60_000_i64 {
+            assert_eq!(map.get(&key.to_le_bytes()), Some(120_000 + key));
+        }
+        assert_eq!(map.get(b""), None);
+        map.put(b"", 7).unwrap();
+        assert_eq!(map.get(b""), Some(7));
+    }
+}

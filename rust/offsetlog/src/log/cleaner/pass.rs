@@ -1,0 +1,254 @@
+//! One pass over a log: the map of the dirty part, then group after group of segments, each handed to the writer when it is done.
+
+use super::filter::{Counts, Filter, Standing, Terms};
+use super::offset_map::OffsetMap;
+use super::output::{Output, discard};
+use super::transactions::{Data, Ending, Met, Outcomes};
+use super::{Plan, Source};
+use crate::codec::Decompressor;
+use crate::error::Result;
+use crate::log::Log;
+use crate::log::appender::open_closed;
+use crate::records::Records;
+use crate::segment::find::{self, Trace};
+use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use offsetlog_format::BatchHeader;
+
+/// Bytes after which the caller is asked whether to go on.
+const CHECK_BYTES: u64 = 4 << 20;
+
+/// A pass under way.
+pub(crate) struct Pass<'l> {
+    log: &'l Log,
+    plan: &'l Plan,
+    map: OffsetMap,
+    outcomes: Outcomes<'l>,
+    /// Asked every few MiB; an error ends the pass.
+    check: &'l dyn Fn() -> Result<()>,
+    buffer: Vec<u8>,
+    unchecked: u64,
+    /// Segments and bytes that were read and written, and records.
+    pub(crate) segments: (usize, usize),
+    pub(crate) bytes: (u64, u64),
+    pub(crate) records: (u64, u64),
+}
+
+impl<'l> Pass<'l> {
+    pub(crate) fn new(
+        log: &'l Log,
+        plan: &'l Plan,
+        map_bytes: usize,
+        check: &'l dyn Fn() -> Result<()>,
+    ) -> Result<Self> {
+        let from = plan.segments.first().map_or(0, |first| first.base_offset);
+        Ok(Self {
+            log,
+            plan,
+            map: OffsetMap::new(map_bytes)?,
+            outcomes: Outcomes::new(log, from, plan.log_start),
+            check,
+            buffer: Vec::new(),
+            unchecked: 0,
+            segments: (0, 0),
+            bytes: (0, 0),
+            records: (0, 0),
+        })
+    }
+
+    /// Keys that the pass knows of.
+    pub(crate) const fn keys(&self) -> usize {
+        self.map.len()
+    }
+
+    fn walk(&self, segment: &Source, from: i64) -> Result<Walk> {
+        let directory = &self.log.0.directory;
+        let next = Some(segment.next_base_offset);
+        let open = open_closed(directory, segment.base_offset, next)?;
+        find::start(&open, from, SCAN_BYTES, Vec::new(), &mut Trace::default())
+    }
+
+    fn step(&mut self, walk: &mut Walk) -> Result<Option<BatchHeader>> {
+        let Step::Batch(header) = walk.step(true)? else {
+            return Ok(None);
+        };
+        self.unchecked += header.size_bytes as u64;
+        if self.unchecked >= CHECK_BYTES {
+            self.unchecked = 0;
+            (self.check)()?;
+        }
+        Ok(Some(header))
+    }
+
+    /// Reads the dirty part into the map; gives the offset up to which the map is complete.
+    pub(crate) fn read_dirty(&mut self) -> Result<i64> {
+        let mut latest = -1;
+        let mut met = Met::default();
+        let mut decompressor = Decompressor::new();
+        for segment in self.plan.dirty() {
+            let mut walk = self.walk(segment, self.plan.first_dirty)?;
+            while let Some(header) = self.step(&mut walk)? {
+                if self.is_mapped(&header, &mut walk, &mut met)? {
+                    let is_full = self
+                        .put_all(&header, &walk, &mut decompressor, &mut latest)
+                        .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
+                    if is_full {
+                        return Ok(latest + 1);
+                    }
+                }
+                if header.last_offset >= self.plan.first_dirty {
+                    latest = header.last_offset;
+                }
+            }
+            let end = segment.next_base_offset.min(self.plan.first_uncleanable);
+            latest = end - 1;
+        }
+        Ok(latest + 1)
+    }
+
+    fn limit(&self) -> u64 {
+        self.log.0.options.limits.max_decompressed_bytes
+    }
+
+    /// Whether the records of a batch count for the map.
+    fn is_mapped(&self, header: &BatchHeader, walk: &mut Walk, met: &mut Met) -> Result<bool> {
+        if header.attributes.is_control() {
+            met.control(header, walk, &self.outcomes, self.limit())?;
+            return Ok(false);
+        }
+        let data = met.data(header, &self.outcomes)?;
+        Ok(data == Data::Committed && header.last_offset >= self.plan.first_dirty)
+    }
+
+    /// Puts the keys of a batch into the map; says whether it is full before all are in.
+    fn put_all(
+        &mut self,
+        header: &BatchHeader,
+        walk: &Walk,
+        decompressor: &mut Decompressor,
+        latest: &mut i64,
+    ) -> Result<bool> {
+        let limit = self.limit();
+        let mut records = Records::open(header, walk.loaded_batch(), decompressor, limit)?;
+        while let Some(record) = records.next_record()? {
+            let Some(key) = record
+                .key
+                .filter(|_| record.offset >= self.plan.first_dirty)
+            else {
+                continue;
+            };
+            if self.map.is_full() {
+                return Ok(true);
+            }
+            self.map.put(key, record.offset)?;
+            *latest = record.offset;
+        }
+        Ok(false)
+    }
+
+    /// Cleans all segments below `end`. `swap` is given the base offsets of each group and the suffixes of the files that replace it.
+    pub(crate) fn clean(
+        &mut self,
+        end: i64,
+        mut swap: impl FnMut(&[i64], &[&str]) -> Result<()>,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let mut met = Met::default();
+        let mut filter = Filter::new(self.limit());
+        for group in plan.groups(end) {
+            (self.check)()?;
+            let Some(first) = group.first() else { continue };
+            let done = self
+                .clean_group(group, end, &mut filter, &mut met)
+                .and_then(|suffixes| {
+                    let bases: Vec<i64> = group.iter().map(|source| source.base_offset).collect();
+                    swap(&bases, &suffixes)
+                });
+            if let Err(error) = done {
+                discard(&self.log.0.directory, first.base_offset);
+                return Err(error);
+            }
+            self.segments.0 += group.len();
+            self.segments.1 += 1;
+        }
+        let Counts { read, kept } = filter.counts;
+        self.records = (read, kept);
+        Ok(())
+    }
+
+    fn clean_group(
+        &mut self,
+        group: &[Source],
+        end: i64,
+        filter: &mut Filter,
+        met: &mut Met,
+    ) -> Result<Vec<&'static str>> {
+        let plan = self.plan;
+        let config = &plan.config;
+        let base = group.first().map_or(0, |first| first.base_offset);
+        let mut out = Output::create(
+            &self.log.0.directory,
+            base,
+            config.segment_index_bytes(),
+            config.index_interval_bytes(),
+            std::mem::take(&mut self.buffer),
+        )?;
+        let old_horizon = plan.old_horizon();
+        for source in group {
+            let mut walk = self.walk(source, source.base_offset)?;
+            while let Some(header) = self.step(&mut walk)? {
+                let standing = self.standing(&header, &mut walk, met, &mut out)?;
+                let terms = Terms {
+                    plan,
+                    map: &self.map,
+                    end,
+                    keeps_old_tombstones: source.modified_ms > old_horizon,
+                };
+                let bytes = walk.loaded_batch();
+                filter
+                    .clean(&terms, &header, bytes, standing, &mut out)
+                    .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
+            }
+            self.bytes.0 += source.size;
+        }
+        let modified_ms = group.last().map_or(0, |last| last.modified_ms);
+        let (suffixes, written, buffer) = out.finish(modified_ms)?;
+        self.buffer = buffer;
+        self.bytes.1 += written;
+        Ok(suffixes)
+    }
+
+    fn standing(
+        &self,
+        header: &BatchHeader,
+        walk: &mut Walk,
+        met: &mut Met,
+        out: &mut Output,
+    ) -> Result<Standing> {
+        if !header.attributes.is_control() {
+            return Ok(Standing {
+                data: met.data(header, &self.outcomes)?,
+                ended_before: false,
+            });
+        }
+        let Ending { may_go, aborted } = met.control(header, walk, &self.outcomes, self.limit())?;
+        if let Some(aborted) = aborted {
+            out.push_aborted(&aborted);
+        }
+        Ok(Standing {
+            data: Data::Committed,
+            ended_before: may_go,
+        })
+    }
+}
+
+impl Plan {
+    /// Segments that were last changed up to then lose their tombstones of magic 0 and 1, which have no horizon of their own.
+    fn old_horizon(&self) -> i64 {
+        let mut segments = self.segments.iter().rev();
+        segments
+            .find(|segment| segment.base_offset < self.first_dirty)
+            .map_or(0, |segment| {
+                segment.modified_ms - self.config.delete_retention_ms()
+            })
+    }
+}

@@ -1,0 +1,143 @@
+//! Batches that do not stay as they are: written anew with the records that are kept, or as a header without records.
+//!
+//! Source: Kafka's `MemoryRecords.buildRetainedRecordsInto` and `DefaultRecordBatch.writeEmptyHeader`.
+
+use crate::codec::Compressor;
+use crate::error::Result;
+use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
+use offsetlog_format::builder::{Compress, finish_batch};
+use offsetlog_format::v2::write_record;
+use offsetlog_format::{Attributes, BatchHeader, Codec, RecordView};
+
+/// Writes batches of magic 2; its contexts and buffer are kept from batch to batch.
+#[derive(Debug)]
+pub(super) struct Rewriter {
+    compressor: Compressor,
+    /// The records before compression.
+    records: Vec<u8>,
+}
+
+/// The records that a batch keeps, as they are pushed.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    count: i32,
+    first_offset: i64,
+    last_offset: i64,
+    base_timestamp: i64,
+    max_timestamp: i64,
+}
+
+impl Rewriter {
+    pub(super) fn new() -> Self {
+        Self {
+            compressor: Compressor::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// Appends `original` to `out` with the records that `kept` gives, at least one. A batch of magic 0 or 1 becomes one of magic 2.
+    ///
+    /// Base offset, last offset, producer and leader epoch stay, so that sequences and epochs are what they were. A `horizon` takes the
+    /// place of the base timestamp: from then on tombstones, or a marker, go.
+    pub(super) fn write<'r>(
+        &mut self,
+        original: &BatchHeader,
+        horizon: Option<i64>,
+        mut next: impl FnMut() -> Result<Option<RecordView<'r>>>,
+        out: &mut Vec<u8>,
+    ) -> Result<BatchHeader> {
+        self.records.clear();
+        let mut kept: Option<Kept> = None;
+        while let Some(record) = next()? {
+            let kept = kept.get_or_insert_with(|| Kept {
+                count: 0,
+                first_offset: original
+                    .base_offset
+                    .filter(|_| original.magic == 2)
+                    .unwrap_or(record.offset),
+                last_offset: record.offset,
+                base_timestamp: horizon.unwrap_or(record.timestamp),
+                max_timestamp: -1,
+            });
+            write_record(
+                &mut self.records,
+                record.timestamp.wrapping_sub(kept.base_timestamp),
+                (record.offset - kept.first_offset) as i32,
+                record.key,
+                record.value,
+                record.headers.iter(),
+            );
+            kept.count += 1;
+            kept.last_offset = record.offset;
+            kept.max_timestamp = kept.max_timestamp.max(record.timestamp);
+        }
+        let Some(kept) = kept else {
+            return Ok(write_empty(original, out));
+        };
+        let codec = original.codec()?;
+        let start = out.len();
+        out.resize(start + BATCH_HEADER_V2_BYTES, 0);
+        if codec == Codec::None {
+            out.extend_from_slice(&self.records);
+        } else {
+            self.compressor.compress(codec, 2, &self.records, out)?;
+        }
+        let mut header = BatchHeader {
+            base_offset: Some(kept.first_offset),
+            last_offset: if original.magic == 2 {
+                original.last_offset
+            } else {
+                kept.last_offset
+            },
+            size_bytes: out.len() - start,
+            magic: 2,
+            attributes: attributes(original, codec, horizon.is_some()),
+            base_timestamp: kept.base_timestamp,
+            max_timestamp: if is_log_append_time(original) {
+                original.max_timestamp
+            } else {
+                kept.max_timestamp
+            },
+            record_count: kept.count,
+            ..*original
+        };
+        header.crc = finish_batch(out, start, &header);
+        Ok(header)
+    }
+}
+
+/// Appends the header of a batch that has no records left: it tells offsets, and the last sequence of a producer.
+pub(super) fn write_empty(original: &BatchHeader, out: &mut Vec<u8>) -> BatchHeader {
+    let start = out.len();
+    out.resize(start + BATCH_HEADER_V2_BYTES, 0);
+    let mut header = BatchHeader {
+        base_offset: Some(original.base_offset.unwrap_or(original.last_offset)),
+        size_bytes: BATCH_HEADER_V2_BYTES,
+        magic: 2,
+        attributes: attributes(original, Codec::None, false),
+        base_timestamp: -1,
+        record_count: 0,
+        ..*original
+    };
+    header.crc = finish_batch(out, start, &header);
+    header
+}
+
+const fn is_log_append_time(original: &BatchHeader) -> bool {
+    original.magic > 0 && original.attributes.is_log_append_time()
+}
+
+/// The bits that Kafka knows.
+const fn attributes(original: &BatchHeader, codec: Codec, horizon: bool) -> Attributes {
+    let mut attributes = Attributes::new(codec, is_log_append_time(original));
+    if original.magic == 2 && original.attributes.is_transactional() {
+        attributes = attributes.transactional();
+    }
+    if original.magic == 2 && original.attributes.is_control() {
+        attributes = attributes.control();
+    }
+    if horizon {
+        attributes = attributes.delete_horizon();
+    }
+    attributes
+}

@@ -1,0 +1,166 @@
+//! Which batches of transactions, and which markers, may go.
+//!
+//! Records of an aborted transaction go with the first pass. A marker stays as long as a batch of its transaction was seen in the same
+//! pass; then it gets a horizon like a tombstone, and goes when that has passed.
+//!
+//! Source: Kafka's `CleanedTransactionMetadata`. Kafka believes the `.txnindex`; where that and the markers disagree nothing is removed
+//! here.
+
+use crate::disk::read_whole;
+use crate::error::Result;
+use crate::log::Log;
+use crate::log::transactions::{Fate, Fates, marker_of};
+use crate::segment::segment_path;
+use crate::segment::walk::Walk;
+use offsetlog_format::index_entry::aborted_transaction_count;
+use offsetlog_format::{AbortedTransaction, BatchHeader};
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What is known of a data batch's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Data {
+    /// None, or one that was committed.
+    Committed,
+    Aborted,
+    /// The marker and the index disagree.
+    Doubtful,
+}
+
+/// What a control batch says for the pass.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    /// Nothing of its transaction was seen.
+    pub(super) may_go: bool,
+    /// To be kept in the index of the new segment.
+    pub(super) aborted: Option<AbortedTransaction>,
+}
+
+/// How the transactions of a log ended: worked out when the first one is met, since most logs have none.
+#[derive(Debug)]
+pub(super) struct Outcomes<'l> {
+    log: &'l Log,
+    /// First offset that is asked for.
+    from: i64,
+    log_start: i64,
+    known: OnceCell<(Arc<Fates>, Vec<AbortedTransaction>)>,
+}
+
+impl<'l> Outcomes<'l> {
+    pub(super) const fn new(log: &'l Log, from: i64, log_start: i64) -> Self {
+        Self {
+            log,
+            from,
+            log_start,
+            known: OnceCell::new(),
+        }
+    }
+
+    fn known(&self) -> Result<&(Arc<Fates>, Vec<AbortedTransaction>)> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
+        }
+        let view = self.log.fresh_view()?;
+        let fates = self.log.fates(&view, self.from)?;
+        if fates.is_incomplete() {
+            self.log.fates_error(&view, self.from)?;
+        }
+        let directory = &self.log.0.directory;
+        let mut entries = Vec::new();
+        for segment in &view.segments {
+            let path = segment_path(&directory.path, segment.base_offset, ".txnindex");
+            // A file that is not there, or cannot be read, says nothing.
+            let bytes = read_whole(directory.disk.as_ref(), &path, 1 << 31).unwrap_or_default();
+            let slots = 0..aborted_transaction_count(&bytes);
+            entries.extend(slots.filter_map(|slot| AbortedTransaction::read(&bytes, slot).ok()));
+        }
+        Ok(self.known.get_or_init(|| (fates, entries)))
+    }
+
+    fn of(&self, header: &BatchHeader) -> Result<Data> {
+        let (fates, entries) = self.known()?;
+        let first = header.base_offset.unwrap_or(header.last_offset);
+        let by_marker = fates.of(header.producer_id, first) == Fate::Aborted;
+        let by_index = entries.iter().find(|entry| {
+            entry.producer_id == header.producer_id
+                && entry.overlaps(first, header.last_offset.saturating_add(1))
+        });
+        Ok(match (by_marker, by_index) {
+            // As in a broker: what ended below the log start offset nobody reads, whatever it is.
+            (true, Some(entry)) if entry.last_offset < self.log_start => Data::Committed,
+            (true, Some(_)) => Data::Aborted,
+            (false, None) => Data::Committed,
+            _ => Data::Doubtful,
+        })
+    }
+
+    fn entry(&self, producer_id: i64, marker: i64) -> Result<Option<AbortedTransaction>> {
+        let (_, entries) = self.known()?;
+        let mut entries = entries.iter();
+        Ok(entries
+            .find(|entry| entry.producer_id == producer_id && entry.last_offset == marker)
+            .copied())
+    }
+}
+
+/// The transactions that a walk from the log's first segment on has met and not seen the end of.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    committed: HashSet<i64>,
+    aborted: HashSet<i64>,
+}
+
+impl Met {
+    /// A data batch was met.
+    pub(super) fn data(&mut self, header: &BatchHeader, outcomes: &Outcomes<'_>) -> Result<Data> {
+        if !header.attributes.is_transactional() {
+            return Ok(Data::Committed);
+        }
+        let data = outcomes.of(header)?;
+        if data != Data::Aborted {
+            self.committed.insert(header.producer_id);
+        }
+        if data != Data::Committed {
+            self.aborted.insert(header.producer_id);
+        }
+        Ok(data)
+    }
+
+    /// The control batch was met at which `walk` stands.
+    pub(super) fn control(
+        &mut self,
+        header: &BatchHeader,
+        walk: &mut Walk,
+        outcomes: &Outcomes<'_>,
+        limit: u64,
+    ) -> Result<Ending> {
+        let stays = Ending {
+            may_go: false,
+            aborted: None,
+        };
+        let goes = Ending {
+            may_go: true,
+            ..stays
+        };
+        if header.record_count == 0 {
+            // Emptied by an earlier pass.
+            return Ok(goes);
+        }
+        let Some(marker) = marker_of(header, walk, limit)? else {
+            return Ok(stays);
+        };
+        let producer_id = header.producer_id;
+        if !marker.aborted {
+            let had_data = self.committed.remove(&producer_id);
+            return Ok(if had_data { stays } else { goes });
+        }
+        if !self.aborted.remove(&producer_id) {
+            return Ok(goes);
+        }
+        Ok(Ending {
+            aborted: outcomes.entry(producer_id, marker.offset)?,
+            ..stays
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! Upkeep of one partition: retention, compaction, and the removal of files whose time has come.
+//!
+//! Source: the order of Kafka's `kafka-log-retention` task and its cleaner threads.
+
+use super::Log;
+use super::appender::{RemovedSegment, RetentionReason};
+use super::cleaner::{Pass, Plan};
+use crate::error::{Error, ErrorKind, Result};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `log.cleaner.dedupe.buffer.size` of a broker.
+const MAP_BYTES: usize = 134_217_728;
+
+/// What is done by [`Log::maintain`].
+#[derive(Debug, Clone, Copy)]
+pub struct MaintainOptions {
+    /// The time, in ms since 1970, from which ages are reckoned; the log's clock by default.
+    pub now: Option<i64>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Whether segments go by the retention settings and the log start offset.
+    pub retention: bool,
+    /// Whether a log with the policy `compact` is compacted where it is dirty enough.
+    pub compaction: bool,
+    /// Whether files go that were renamed `.deleted` longer than `file.delete.delay.ms` ago.
+    pub deletes: bool,
+    /// Most bytes of a compaction's table of keys; that of a broker by default, 128 MiB. With less, a log takes more passes.
+    pub map_bytes: Option<usize>,
+}
+
+impl Default for MaintainOptions {
+    fn default() -> Self {
+        Self {
+            now: None,
+            dry_run: false,
+            retention: true,
+            compaction: true,
+            deletes: true,
+            map_bytes: None,
+        }
+    }
+}
+
+/// How a log is compacted by [`Log::compact`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CompactOptions {
+    /// First offset that counts as not compacted yet; where the last pass ended by default.
+    pub first_dirty: Option<i64>,
+    /// Most bytes of the table of keys; that of a broker by default, 128 MiB.
+    pub map_bytes: Option<usize>,
+}
+
+/// One pass of the cleaner, or what one would begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Compaction {
+    /// First offset that was not compacted before.
+    pub first_dirty_offset: i64,
+    /// First offset that is not compacted now: the pass ended there.
+    pub end_offset: i64,
+    /// First offset that may not be compacted yet.
+    pub first_uncleanable_offset: i64,
+    /// Share of bytes that were not compacted before.
+    pub dirty_ratio: f64,
+    /// Different keys from `first_dirty_offset` to `end_offset`.
+    pub keys: usize,
+    /// Segments that were read.
+    pub segments_before: usize,
+    /// Segments that took their place.
+    pub segments_after: usize,
+    /// Bytes that were read.
+    pub bytes_before: u64,
+    /// Bytes that took their place.
+    pub bytes_after: u64,
+    /// Records that were read.
+    pub records_before: u64,
+    /// Records that are left of them.
+    pub records_after: u64,
+}
+
+/// What [`Log::maintain`] did, or would do.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MaintainReport {
+    /// Nothing was changed: the report says what would be.
+    pub dry_run: bool,
+    /// Segments that went, oldest first.
+    pub removed: Vec<RemovedSegment>,
+    /// Passes of the cleaner. In a dry run at most one, with what it would begin with.
+    pub compactions: Vec<Compaction>,
+    /// Files renamed `.deleted` that are gone now.
+    pub deleted: Vec<PathBuf>,
+    /// Lowest offset that can be read.
+    pub log_start_offset: i64,
+    /// Offset that the next record gets.
+    pub log_end_offset: i64,
+}
+
+/// One upkeep at a time; and whoever has to cut the log, or to close it, comes before it.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    busy: Mutex<()>,
+    wanted: AtomicUsize,
+}
+
+/// As long as it is there, no upkeep runs.
+#[derive(Debug)]
+pub(super) struct Paused<'t> {
+    turn: &'t Turn,
+    _busy: MutexGuard<'t, ()>,
+}
+
+impl Turn {
+    fn take(&self) -> MutexGuard<'_, ()> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pause(&self) -> Paused<'_> {
+        self.wanted.fetch_add(1, Ordering::AcqRel);
+        Paused {
+            turn: self,
+            _busy: self.take(),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.turn.wanted.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Log {
+    /// Does what is due now: compacts a log with the policy `compact` that is dirty enough, removes segments by retention, and files
+    /// whose delay is over. Appends and readers go on meanwhile.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading; corruption of a batch that was to be compacted, which is then left as it is;
+    /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
+    pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
+        let now = options.now.unwrap_or_else(|| (self.0.options.clock)());
+        let mut report = MaintainReport {
+            dry_run: options.dry_run,
+            ..MaintainReport::default()
+        };
+        if options.compaction && self.config()?.is_compacted() {
+            if options.dry_run {
+                let plan = self.due_plan(now)?;
+                report.compactions.extend(plan.map(|plan| begun(&plan)));
+            } else {
+                let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
+                report.compactions = self.in_turn(|| self.compact_due(now, map_bytes))?;
+            }
+        }
+        if options.retention {
+            report.removed = self.in_turn(|| {
+                self.changing(|appender| {
+                    if options.dry_run {
+                        appender.breached(now)
+                    } else {
+                        appender.retain(now)
+                    }
+                })
+            })?;
+        }
+        if options.deletes {
+            report.deleted = self.changing(|appender| {
+                Ok(if options.dry_run {
+                    appender.due(now)
+                } else {
+                    appender.delete_due(now)
+                })
+            })?;
+        }
+        let view = self.fresh_view()?;
+        report.log_start_offset = view.log_start_offset;
+        report.log_end_offset = view.end()?.log_end_offset;
+        Ok(report)
+    }
+
+    /// One pass of the cleaner, whatever the policy and however clean the log is: of the records below the active segment with the same
+    /// key, those go that a later one at or beyond `first_dirty` replaced.
+    ///
+    /// # Errors
+    /// As [`maintain`](Self::maintain); `Argument` for a table that holds no key.
+    pub fn compact(&self, options: &CompactOptions) -> Result<Compaction> {
+        let now = (self.0.options.clock)();
+        if let Some(offset) = options.first_dirty.filter(|&offset| offset < 0) {
+            let reason = format!("{offset} found, 0 or more expected");
+            return Err(Error::argument("first_dirty", reason));
+        }
+        let compaction = self.in_turn(|| {
+            let plan =
+                self.changing(|appender| appender.cleaning_plan(options.first_dirty, now))?;
+            self.run_pass(&plan, options.map_bytes.unwrap_or(MAP_BYTES))
+        })?;
+        self.fresh_view()?;
+        Ok(compaction)
+    }
+
+    /// Keeps upkeep away until the result is dropped: the segments that it reads are about to be cut.
+    pub(super) fn pause_upkeep(&self) -> Paused<'_> {
+        self.0.turn.pause()
+    }
+
+    /// Does upkeep alone, and again from its beginning where somebody who had to come first ended it.
+    fn in_turn<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let busy = self.0.turn.take();
+            let done = work();
+            let gave_way = |error: &Error| {
+                matches!(error.kind(), ErrorKind::Interrupted) && self.check().is_ok()
+            };
+            if !done.as_ref().is_err_and(gave_way) {
+                return done;
+            }
+            drop(busy);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// What a pass would do, if the log is dirty enough or a record has waited too long.
+    fn due_plan(&self, now: i64) -> Result<Option<Plan>> {
+        self.changing(|appender| {
+            let plan = appender.cleaning_plan(None, now)?;
+            if plan.is_reset {
+                appender.set_cleaner_point(plan.first_dirty)?;
+            }
+            let is_due = plan.dirty_bytes() > 0
+                && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
+                    || appender.must_be_cleaned(plan.first_dirty, now)?);
+            Ok(is_due.then_some(plan))
+        })
+    }
+
+    fn compact_due(&self, now: i64, map_bytes: usize) -> Result<Vec<Compaction>> {
+        let mut done = Vec::new();
+        while let Some(plan) = self.due_plan(now)? {
+            done.push(self.run_pass(&plan, map_bytes)?);
+        }
+        Ok(done)
+    }
+
+    fn run_pass(&self, plan: &Plan, map_bytes: usize) -> Result<Compaction> {
+        let check = || {
+            self.check()?;
+            if self.0.turn.is_wanted() {
+                return Err(Error::new(ErrorKind::Interrupted));
+            }
+            Ok(())
+        };
+        let mut pass = Pass::new(self, plan, map_bytes, &check)?;
+        if plan.dirty().is_empty() {
+            return Ok(begun(plan));
+        }
+        let end = pass.read_dirty()?;
+        self.changing(super::appender::Appender::settle_for_cleaning)?;
+        pass.clean(end, |group, suffixes| {
+            self.changing(|appender| appender.swap_in(group, suffixes, plan.now))
+        })?;
+        self.changing(|appender| appender.set_cleaner_point(end))?;
+        Ok(Compaction {
+            end_offset: end,
+            keys: pass.keys(),
+            segments_before: pass.segments.0,
+            segments_after: pass.segments.1,
+            bytes_before: pass.bytes.0,
+            bytes_after: pass.bytes.1,
+            records_before: pass.records.0,
+            records_after: pass.records.1,
+            ..begun(plan)
+        })
+    }
+}
+
+fn begun(plan: &Plan) -> Compaction {
+    Compaction {
+        first_dirty_offset: plan.first_dirty,
+        end_offset: plan.first_dirty,
+        first_uncleanable_offset: plan.first_uncleanable,
+        dirty_ratio: plan.dirty_ratio(),
+        ..Compaction::default()
+    }
+}
+
+impl std::fmt::Display for RetentionReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
