@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::case_sensitive_file_extension_comparisons,
     reason = "a test may panic"
 )]
 

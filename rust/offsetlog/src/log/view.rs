@@ -383,10 +383,10 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
                 let lowest = listing.unfinished.unwrap_or(i64::MAX);
                 listing.unfinished = Some(lowest.min(name.offset));
             }
-            FileName::Segment(name) if name.state == FileState::Swap => {
-                if name.file == SegmentFile::Log {
-                    listing.swapped.insert(name.offset);
-                }
+            FileName::Segment(name)
+                if name.state == FileState::Swap && name.file == SegmentFile::Log =>
+            {
+                listing.swapped.insert(name.offset);
             }
             FileName::Segment(name) if name.state == FileState::Live => match name.file {
                 SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
