@@ -442,6 +442,15 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether this is what a reader meets whose segments were removed or replaced meanwhile: a file that is gone, or offsets that do
+    /// not belong where they are found.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        let is_gone = matches!(&self.0.kind, ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+        is_gone || self.is_corruption()
+    }
+}
+
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

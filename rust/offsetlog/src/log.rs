@@ -237,6 +237,34 @@ impl Log {
         Ok(fresh)
     }
 
+    /// A newer view for whoever met `error` in `view`, if the segments are others by now; otherwise that error. A compaction or
+    /// retention, perhaps of another process, removes and replaces files that a view names.
+    pub(crate) fn view_after(&self, view: &View, error: Error) -> Result<Arc<View>> {
+        if !error.may_be_stale() {
+            return Err(error);
+        }
+        let fresh = Arc::new(View::take(&self.0.directory, None)?);
+        if fresh.has_segments_of(view) {
+            return Err(error);
+        }
+        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+
+    /// Does `work` with a view, and again with a newer one as long as segments are replaced under it.
+    pub(crate) fn in_view<T>(
+        &self,
+        mut view: Arc<View>,
+        mut work: impl FnMut(&View) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            match work(&view) {
+                Err(error) => view = self.view_after(&view, error)?,
+                done => return done,
+            }
+        }
+    }
+
     /// Asks whether to go on.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0.options.interrupt {

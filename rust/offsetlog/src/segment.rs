@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use ends::Ends;
 use offset_index::OffsetIndex;
+use offsetlog_format::FileState;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use time_index::SegmentTimes;
@@ -56,6 +57,8 @@ pub(crate) struct Segment {
     /// Base offset of the segment behind this one; `None` for the active segment.
     pub(crate) next_base_offset: Option<i64>,
     directory: Arc<Directory>,
+    /// That of its files.
+    state: FileState,
     open: Mutex<Option<Arc<OpenSegment>>>,
     /// Kept when the files are closed: within one view of the log they do not change.
     times: OnceLock<SegmentTimes>,
@@ -72,6 +75,7 @@ pub(crate) struct OpenSegment {
     pub(crate) path: PathBuf,
     pub(crate) source: Source,
     pub(crate) stat: FileStat,
+    state: FileState,
     index: OnceLock<OffsetIndex>,
 }
 
@@ -92,15 +96,22 @@ impl Segment {
             base_offset,
             next_base_offset,
             directory,
+            state: FileState::Live,
             open: Mutex::new(None),
             times: OnceLock::new(),
             walked_times: OnceLock::new(),
         }
     }
 
+    /// The same, with files in another state.
+    pub(crate) fn in_state(self, state: FileState) -> Self {
+        Self { state, ..self }
+    }
+
     /// Path of the file of this segment with `suffix`, such as `.log`.
     pub(crate) fn file_path(&self, suffix: &str) -> PathBuf {
-        segment_path(&self.directory.path, self.base_offset, suffix)
+        let path = segment_path(&self.directory.path, self.base_offset, suffix);
+        with_state(&path, self.state)
     }
 
     pub(crate) const fn is_active(&self) -> bool {
@@ -188,6 +199,7 @@ impl OpenSegment {
                 Source::Mapped(Arc::new(map))
             }),
             stat,
+            state: segment.state,
             index: OnceLock::new(),
             directory,
         })
@@ -203,8 +215,16 @@ impl OpenSegment {
     }
 
     pub(crate) fn index_path(&self, suffix: &str) -> PathBuf {
-        segment_path(&self.directory.path, self.base_offset, suffix)
+        let path = segment_path(&self.directory.path, self.base_offset, suffix);
+        with_state(&path, self.state)
     }
+}
+
+/// The path of a segment's file in a state.
+pub(crate) fn with_state(path: &Path, state: FileState) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(state.suffix());
+    path.into()
 }
 
 pub(crate) fn segment_path(directory: &Path, base_offset: i64, suffix: &str) -> PathBuf {

@@ -45,8 +45,8 @@ pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
 pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 pub use retention::{RemovedSegment, RetentionReason};
 
-pub(super) use cleaning::with_state;
 pub(super) use flush::Commit;
+pub(super) use leftovers::next_offset;
 pub(super) use load::open;
 pub(crate) use load::{lock_log_dir, lock_partition};
 pub(super) use place::{LOCK_FILE, Place, STATE_FILE, is_log_dir, read_state};

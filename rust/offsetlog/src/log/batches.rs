@@ -60,6 +60,19 @@ impl Log {
 impl Batches {
     fn next_info(&mut self) -> Result<Option<BatchInfo>> {
         loop {
+            match self.try_next() {
+                Err(error) => {
+                    self.view = self.log.view_after(&self.view, error)?;
+                    self.slot = self.view.floor_slot(self.start);
+                    self.walk = None;
+                }
+                next => return next,
+            }
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Option<BatchInfo>> {
+        loop {
             let Some(walk) = &mut self.walk else {
                 let Some(segment) = self.view.segments.get(self.slot) else {
                     return Ok(None);
@@ -107,6 +120,7 @@ impl Batches {
             if first >= self.stop {
                 return Ok(None);
             }
+            self.start = header.last_offset.saturating_add(1);
             return Ok(Some(BatchInfo::new(
                 &header, codec, first, position, segment,
             )));

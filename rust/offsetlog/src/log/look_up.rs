@@ -62,7 +62,7 @@ impl Log {
     pub fn get(&self, offset: i64) -> Result<Option<Record>> {
         let view = self.view_with(offset)?;
         let mut scratch = self.scratch();
-        let result = get(self, &view, offset, &mut scratch);
+        let result = self.in_view(view, |view| get(self, view, offset, &mut scratch));
         self.give_back(scratch);
         result
     }
@@ -72,11 +72,14 @@ impl Log {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn locate(&self, offset: i64) -> Result<Location> {
-        let view = self.view_with(offset)?;
+        self.in_view(self.view_with(offset)?, |view| self.locate_in(view, offset))
+    }
+
+    fn locate_in(&self, view: &View, offset: i64) -> Result<Location> {
         let mut trace = Trace::default();
         let slot = view.floor_slot(offset);
         let Some(segment) = view.segments.get(slot) else {
-            return Err(self.out_of_range(&view, offset)?);
+            return Err(self.out_of_range(view, offset)?);
         };
         let open = view.open(segment)?;
         let (mut walk, found) = find::find(&open, offset, LOOKUP_BYTES, Vec::new(), &mut trace)?;
@@ -135,24 +138,29 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of a batch; `Io`.
     pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
-        let view = self.fresh_view()?;
+        self.in_view(self.fresh_view()?, |view| {
+            self.fetch_in(view, offset, options)
+        })
+    }
+
+    fn fetch_in(&self, view: &View, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
         let end = view.end()?.log_end_offset;
         let first = view
             .segments
             .first()
             .map_or(0, |segment| segment.base_offset);
         if offset < view.log_start_offset.max(first) || offset > end {
-            return Err(self.out_of_range(&view, offset)?);
+            return Err(self.out_of_range(view, offset)?);
         }
-        let last_stable_offset = self.last_stable_offset_of(&view)?;
+        let last_stable_offset = self.last_stable_offset_of(view)?;
         let limit = match options.isolation {
             Isolation::ReadUncommitted => end,
             Isolation::ReadCommitted => last_stable_offset,
         };
-        let (records, next) = self.fetch_batches(&view, offset, limit, options.max_bytes)?;
+        let (records, next) = self.fetch_batches(view, offset, limit, options.max_bytes)?;
         let aborted = match options.isolation {
             Isolation::ReadCommitted if !records.is_empty() => {
-                self.aborted_transactions(&view, offset, next)?
+                self.aborted_transactions(view, offset, next)?
             }
             _ => Vec::new(),
         };

@@ -3,6 +3,8 @@
 //! A scan hands out batches; a batch hands out records as views over the scan's buffers. Batches that cannot hold a wanted record are
 //! stepped over by their header: no checksum, no decompression.
 
+mod options;
+
 use super::filter::{Filter, Selection, Verdict};
 use super::transactions::{Fate, Fates};
 use super::values::{Isolation, Record};
@@ -16,72 +18,10 @@ use offsetlog_format::{BatchHeader, RecordView};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub use options::{ScanOptions, ScanRange, ScanStatistics};
+
 /// Bytes scanned between two questions whether to go on.
 const CHECK_BYTES: u64 = 4 << 20;
-
-/// Which records a scan returns.
-#[derive(Debug, Clone)]
-pub struct ScanOptions {
-    /// First offset, inclusive; the log start offset by default.
-    pub start: Option<i64>,
-    /// Last offset, exclusive; to the end of the log by default.
-    pub stop: Option<i64>,
-    /// Only records with a timestamp at or after this one, in milliseconds. Timestamps need not ascend: this filters, it does not
-    /// seek; batches whose greatest timestamp is older are stepped over.
-    pub start_timestamp: Option<i64>,
-    /// Only records with a timestamp before this one.
-    pub stop_timestamp: Option<i64>,
-    /// Which records of transactions.
-    pub isolation: Isolation,
-    /// Only records with one of these keys.
-    pub keys: Option<Vec<Vec<u8>>>,
-    /// At most so many records.
-    pub limit: Option<u64>,
-    /// Whether checksums are compared. Without it, damage shows only where it breaks the framing.
-    pub verify_checksums: bool,
-    /// Whether control records are returned too.
-    pub control_records: bool,
-}
-
-impl Default for ScanOptions {
-    fn default() -> Self {
-        Self {
-            start: None,
-            stop: None,
-            start_timestamp: None,
-            stop_timestamp: None,
-            isolation: Isolation::ReadUncommitted,
-            keys: None,
-            limit: None,
-            verify_checksums: true,
-            control_records: false,
-        }
-    }
-}
-
-/// A range of a log, for a scan over several.
-#[derive(Debug, Clone)]
-pub struct ScanRange {
-    /// The log.
-    pub log: Log,
-    /// First offset, inclusive; the log start offset by default.
-    pub start: Option<i64>,
-    /// Last offset, exclusive; to the end of the log by default.
-    pub stop: Option<i64>,
-}
-
-/// What a scan has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ScanStatistics {
-    /// Batches whose records were handed out.
-    pub batches: u64,
-    /// Batches stepped over by their header.
-    pub batches_skipped: u64,
-    /// Bytes of `.log` files passed.
-    pub bytes: u64,
-    /// Segments opened.
-    pub segments: u64,
-}
 
 /// A scan in progress. See [`Log::scan`].
 #[derive(Debug)]
@@ -106,6 +46,8 @@ struct Cursor {
     walk: Option<Walk>,
     start: i64,
     stop: i64,
+    /// Behind the last batch that was met.
+    next: i64,
     fates: Option<Arc<Fates>>,
     unchecked_bytes: u64,
 }
@@ -279,12 +221,20 @@ impl Scan {
             let Some(cursor) = self.cursor.as_mut() else {
                 return Ok(None);
             };
-            match cursor.step(
+            let met = cursor.step(
                 &self.filter,
                 &mut self.statistics,
                 &mut self.buffer,
                 &mut self.torn,
-            )? {
+            );
+            let met = match met {
+                Ok(met) => met,
+                Err(error) => {
+                    cursor.move_on(error, &mut self.buffer)?;
+                    continue;
+                }
+            };
+            match met {
                 Met::Batch(header) => {
                     self.statistics.batches += 1;
                     return Ok(Some(header));
@@ -324,6 +274,7 @@ impl Cursor {
             walk: None,
             start,
             stop,
+            next: start,
             fates: None,
             unchecked_bytes: 0,
         })
@@ -351,6 +302,7 @@ impl Cursor {
                     continue;
                 }
             };
+            let behind = header.last_offset.saturating_add(1);
             let size = header.size_bytes as u64;
             statistics.bytes += size;
             self.unchecked_bytes += size;
@@ -363,6 +315,7 @@ impl Cursor {
             }
             if header.last_offset < self.start || filter.excludes(&header) {
                 statistics.batches_skipped += 1;
+                self.next = behind;
                 continue;
             }
             if filter.verify_checksums {
@@ -381,8 +334,10 @@ impl Cursor {
                 && self.fate(&header)? == Fate::Aborted
             {
                 statistics.batches_skipped += 1;
+                self.next = behind;
                 continue;
             }
+            self.next = behind;
             return Ok(Met::Batch(header));
         }
     }
@@ -410,6 +365,21 @@ impl Cursor {
         self.slot += 1;
         statistics.segments += 1;
         Ok(true)
+    }
+
+    /// Goes on in a newer view where segments were removed or replaced under this one.
+    fn move_on(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
+        let view = self.log.view_after(&self.view, error)?;
+        let next = self.next.max(self.start);
+        if next < view.log_start_offset {
+            // What comes next went with retention.
+            return Err(self.log.out_of_range(&view, next)?);
+        }
+        self.start = next;
+        self.slot = view.floor_slot(next);
+        self.view = view;
+        self.close(buffer);
+        Ok(())
     }
 
     fn close(&mut self, buffer: &mut Vec<u8>) {

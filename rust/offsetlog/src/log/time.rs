@@ -28,9 +28,13 @@ impl Log {
         timestamp: i64,
         isolation: Isolation,
     ) -> Result<Option<OffsetAndTimestamp>> {
-        let view = self.view();
-        let mut answer = self.first_at_or_after(&view, timestamp)?;
-        let mut view = view;
+        let mut view = self.view();
+        let mut answer = loop {
+            match self.first_at_or_after(&view, timestamp) {
+                Err(error) => view = self.view_after(&view, error)?,
+                answer => break answer?,
+            }
+        };
         if answer.is_none() {
             // Only the end can have changed what was there: a newer view matters where this one has no answer.
             let fresh = self.fresh_view()?;

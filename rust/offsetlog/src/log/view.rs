@@ -1,13 +1,14 @@
 //! The segments and bounds of a log at one moment, and what was worked out from them.
 
+use super::appender::next_offset;
 use super::transactions::{Fates, OpenTransactions};
 use crate::disk::{Disk, EntryKind, FileStat};
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
-use crate::segment::{Directory, OpenSegment, Segment};
+use crate::segment::{Directory, OpenSegment, Segment, segment_path, with_state};
 use offsetlog_format::name::{FileName, FileState, SegmentFile};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -35,6 +36,8 @@ pub(crate) struct End {
 pub(crate) struct View {
     pub(crate) segments: Vec<Arc<Segment>>,
     base_offsets: Vec<i64>,
+    /// Those of segments whose files wait under the suffix `.swap` for somebody who finishes an interrupted compaction.
+    swapped: BTreeSet<i64>,
     /// Offsets of the producer snapshots, ascending.
     pub(crate) snapshots: Vec<i64>,
     pub(crate) log_start_offset: i64,
@@ -71,40 +74,46 @@ impl View {
             // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
             let closed = before.segments.len().saturating_sub(1);
             let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
-            let snapshots = before.snapshots.clone();
-            let bases = before.base_offsets.clone();
-            let warnings = before.warnings.clone();
-            return Self::build(directory, stamp, (bases, snapshots, warnings), kept);
+            let listing = Listing {
+                base_offsets: before.base_offsets.clone(),
+                swapped: before.swapped.clone(),
+                snapshots: before.snapshots.clone(),
+                warnings: before.warnings.clone(),
+                ..Listing::default()
+            };
+            return Self::build(directory, stamp, listing, kept);
         }
-        let Listing {
-            mut base_offsets,
-            mut snapshots,
-            warnings,
-        } = settled_list(directory, stamp.directory)?;
-        base_offsets.sort_unstable();
-        snapshots.sort_unstable();
+        let mut listing = settled_list(directory, stamp.directory)?;
+        listing.snapshots.sort_unstable();
+        listing.finish_swaps(directory)?;
         // What came between the first look and the listing is seen by the next look.
         stamp.active = None;
-        Self::build(
-            directory,
-            stamp,
-            (base_offsets, snapshots, warnings),
-            Vec::new(),
-        )
+        Self::build(directory, stamp, listing, Vec::new())
     }
 
     fn build(
         directory: &Arc<Directory>,
         mut stamp: Stamp,
-        (base_offsets, snapshots, mut warnings): (Vec<i64>, Vec<i64>, Vec<String>),
+        listing: Listing,
         mut segments: Vec<Arc<Segment>>,
     ) -> Result<Self> {
+        let Listing {
+            base_offsets,
+            swapped,
+            snapshots,
+            mut warnings,
+            ..
+        } = listing;
         for slot in segments.len()..base_offsets.len() {
             let Some(&base) = base_offsets.get(slot) else {
                 break;
             };
             let next = base_offsets.get(slot + 1).copied();
-            segments.push(Arc::new(Segment::new(Arc::clone(directory), base, next)));
+            let mut segment = Segment::new(Arc::clone(directory), base, next);
+            if swapped.contains(&base) {
+                segment = segment.in_state(FileState::Swap);
+            }
+            segments.push(Arc::new(segment));
         }
         let active = match segments.last() {
             Some(segment) => Some(segment.open()?.0),
@@ -130,6 +139,7 @@ impl View {
         Ok(Self {
             segments,
             base_offsets,
+            swapped,
             snapshots,
             log_start_offset,
             high_watermark: bounds.high_watermark,
@@ -152,6 +162,11 @@ impl View {
             .last()
             .map(|segment| segment.file_path(".log"));
         Stamp::of(directory, active.as_deref()) == self.stamp
+    }
+
+    /// Whether another view has the same segments, in the same files.
+    pub(super) fn has_segments_of(&self, other: &Self) -> bool {
+        self.base_offsets == other.base_offsets && self.swapped == other.swapped
     }
 
     /// The open files of a segment of this view. Files opened longest ago are closed beyond the limit.
@@ -283,14 +298,21 @@ impl Stamp {
 }
 
 /// What a partition directory holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Listing {
-    /// Base offsets of the segments.
+    /// Base offsets of the segments, ascending.
     base_offsets: Vec<i64>,
+    /// Those of finished output of a compaction that has not taken its place yet.
+    swapped: BTreeSet<i64>,
+    /// The lowest one of output that is not finished: of what is there from it on, nothing is.
+    unfinished: Option<i64>,
     /// Offsets of the producer snapshots.
     snapshots: Vec<i64>,
     warnings: Vec<String>,
 }
+
+/// How often a directory is listed for two listings to agree.
+const LISTINGS_MAX: usize = 16;
 
 /// A listing in which no file is missing that was made before another one in it.
 ///
@@ -308,12 +330,45 @@ fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listi
     if is_settled {
         return Ok(first);
     }
-    let mut second = list(disk, &directory.path)?;
-    let newest = first.base_offsets.iter().max().copied();
-    second
-        .base_offsets
-        .retain(|&base| newest.is_none_or(|newest| base <= newest));
-    Ok(second)
+    // Names that change while they are listed may be missed, the old one and the new one: until two listings agree.
+    let mut before = first;
+    for _ in 0..LISTINGS_MAX {
+        let mut again = list(disk, &directory.path)?;
+        let newest = before.base_offsets.last().copied();
+        again
+            .base_offsets
+            .retain(|&base| newest.is_none_or(|newest| base <= newest));
+        let agrees = before.base_offsets == again.base_offsets && before.swapped == again.swapped;
+        before = again;
+        if agrees {
+            break;
+        }
+    }
+    Ok(before)
+}
+
+impl Listing {
+    /// Finished output of an interrupted compaction counts in the place of what it was made from, as it will once a writer, or a broker,
+    /// opened the log. A reader changes no names.
+    fn finish_swaps(&mut self, directory: &Directory) -> Result<()> {
+        self.swapped
+            .retain(|&base| self.unfinished.is_none_or(|unfinished| base < unfinished));
+        let mut range: Option<(i64, i64)> = None;
+        for &base in &self.swapped {
+            let path = segment_path(&directory.path, base, ".log");
+            let path = with_state(&path, FileState::Swap);
+            let next = next_offset(directory.disk.as_ref(), &path, base)?;
+            let (low, high) = range.unwrap_or((base, next));
+            range = Some((low.min(base), high.max(next)));
+        }
+        if let Some((low, high)) = range {
+            self.base_offsets.retain(|base| !(low..high).contains(base));
+            self.base_offsets.extend(&self.swapped);
+            self.base_offsets.sort_unstable();
+            self.base_offsets.dedup();
+        }
+        Ok(())
+    }
 }
 
 fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
@@ -324,6 +379,15 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
     for entry in entries {
         let is_file = entry.kind == EntryKind::File;
         match FileName::classify(&entry.name) {
+            FileName::Segment(name) if name.state == FileState::Cleaned => {
+                let lowest = listing.unfinished.unwrap_or(i64::MAX);
+                listing.unfinished = Some(lowest.min(name.offset));
+            }
+            FileName::Segment(name)
+                if name.state == FileState::Swap && name.file == SegmentFile::Log =>
+            {
+                listing.swapped.insert(name.offset);
+            }
             FileName::Segment(name) if name.state == FileState::Live => match name.file {
                 SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
                 SegmentFile::Log => listing.warnings.push(format!(
@@ -346,5 +410,6 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
             _ => {}
         }
     }
+    listing.base_offsets.sort_unstable();
     Ok(listing)
 }

@@ -7,13 +7,12 @@ use super::{Appender, rebuild};
 use crate::disk::SYNC_NAMES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::cleaner::{LastRecord, Plan, Source};
-use crate::segment::segment_path;
 use crate::segment::time_index::SegmentTimes;
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
+use crate::segment::{segment_path, with_state};
 use offsetlog_format::FileState;
 use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl Appender {
@@ -268,11 +267,4 @@ fn ignore_missing(error: Error) -> Result<()> {
         ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     }
-}
-
-/// The path of a segment's file in a state.
-pub(in crate::log) fn with_state(path: &Path, state: FileState) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(state.suffix());
-    path.into()
 }

@@ -118,7 +118,7 @@ fn plan_swaps(
 }
 
 /// Offset behind the last whole batch of a file; its base offset where there is none.
-fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64) -> Result<i64> {
+pub(in crate::log) fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64) -> Result<i64> {
     let failed = |error| Error::io("read", path, error);
     let file = disk.open(path, Access::Read).map_err(failed)?;
     let size = file.stat().map_err(failed)?.size;

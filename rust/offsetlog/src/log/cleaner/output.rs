@@ -2,9 +2,8 @@
 
 use crate::disk::{Access, DiskFile, SYNC};
 use crate::error::{Error, Result};
-use crate::log::appender::with_state;
 use crate::segment::indexing::{Indexed, Indexing, NewEntries, capacities};
-use crate::segment::{Directory, segment_path};
+use crate::segment::{Directory, segment_path, with_state};
 use offsetlog_format::{AbortedTransaction, BatchHeader, FileState};
 use std::path::PathBuf;
 use std::sync::Arc;
