@@ -6,6 +6,7 @@ import html
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from offsetlog import _offsetlog
@@ -32,6 +33,7 @@ from offsetlog._options import (
 )
 from offsetlog._scan import Scan
 from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner
+from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
 from offsetlog.errors import ForkedLogError, LogClosedError
 
@@ -65,10 +67,11 @@ class LogDir(Topics):
     [0, 1, 2]
     """
 
-    __slots__ = ("__weakref__", "_absolute", "_appender", "_native", "_options", "_partitioner", "_paths", "_pid")
+    __slots__ = ("__weakref__", "_absolute", "_appender", "_native", "_options", "_partitioner", "_paths", "_pid", "_upkeep")
 
     _appender: _offsetlog.LogDirAppender | None
     _partitioner: Partitioner
+    _upkeep: Upkeep | None
     _native: _offsetlog.LogDir | None
     _options: OpenOptions
     _paths: tuple[str, ...]
@@ -89,6 +92,7 @@ class LogDir(Topics):
         partitioner: Partitioner | None = None,
         max_open_partitions: int | None = None,
         seed: int | None = None,
+        maintain_every: float | timedelta | None = None,
         clock: Clock | None = None,
         mapped: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -115,6 +119,9 @@ class LogDir(Topics):
             The one that was not used for the longest time is closed, which flushes it.
         seed
             Makes what is drawn at random (partitions, ids) the same in each run.
+        maintain_every
+            Has a thread call :meth:`maintain` each so many seconds (or a :class:`~datetime.timedelta`), until the log dir is closed.
+            What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
         clock, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
             As for :meth:`Log.open`; they hold for every partition.
 
@@ -134,7 +141,8 @@ class LogDir(Topics):
         Lists the folders; partitions are opened, and recovered where that is due, when they are asked for.
         """
         checked_mode(mode, clock)
-        given = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions, "seed": seed}
+        given: dict[str, object] = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions}
+        given |= {"seed": seed, "maintain_every": maintain_every}
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
@@ -146,6 +154,7 @@ class LogDir(Topics):
         )
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         texts = tuple(path_text(path) for path in listed)
+        seconds = checked_interval(maintain_every)
         appender = None
         if mode == "a":
             many = MAX_OPEN_PARTITIONS if max_open_partitions is None else max_open_partitions
@@ -168,6 +177,7 @@ class LogDir(Topics):
         log_dir._paths = texts
         log_dir._absolute = tuple(os.path.abspath(path) for path in texts)
         log_dir._pid = os.getpid()
+        log_dir._upkeep = None if seconds is None else Upkeep(log_dir, seconds)
         return log_dir
 
     def _engine(self) -> _offsetlog.LogDir:
@@ -336,6 +346,8 @@ class LogDir(Topics):
         """
         native, self._native = self._native, None
         if native is not None and self._appender is not None and self._pid == os.getpid():
+            if self._upkeep is not None:
+                self._upkeep.stop()
             self._appender.close()
 
     def __enter__(self) -> Self:

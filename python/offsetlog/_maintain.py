@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from offsetlog._options import integer, refuse
 from offsetlog._times import optional_millis
@@ -52,15 +52,7 @@ class Maintaining:
         -----
         Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
         """
-        native = self._writing().maintain(now=optional_millis(now, "now"), dry_run=bool(dry_run), only=_upkeep(only))
-        return MaintainReport(
-            removed=tuple(map(RemovedSegment._make, native["removed"])),
-            compactions=tuple(Compaction(**compaction) for compaction in native["compactions"]),
-            deleted=tuple(native["deleted"]),
-            log_start_offset=native["log_start_offset"],
-            log_end_offset=native["log_end_offset"],
-            dry_run=native["dry_run"],
-        )
+        return report_of(self._writing().maintain(now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only)))
 
     def compact(self, first_dirty: int | None = None, map_bytes: int | None = None) -> Compaction:
         """Run one pass of the cleaner, whatever the policy and however clean the log is.
@@ -91,7 +83,20 @@ class Maintaining:
         return Compaction(**native)
 
 
-def _upkeep(only: Iterable[str]) -> list[str]:
+def report_of(native: dict[str, Any]) -> MaintainReport:
+    """Return what the engine says was done to one partition."""
+    return MaintainReport(
+        removed=tuple(map(RemovedSegment._make, native["removed"])),
+        compactions=tuple(Compaction(**compaction) for compaction in native["compactions"]),
+        deleted=tuple(native["deleted"]),
+        log_start_offset=native["log_start_offset"],
+        log_end_offset=native["log_end_offset"],
+        dry_run=native["dry_run"],
+    )
+
+
+def checked_upkeep(only: Iterable[str]) -> list[str]:
+    """Return what is to be done, if all of it is known."""
     names = {only} if isinstance(only, str) else set(only)
     unknown = sorted(names.difference(_UPKEEP))
     if unknown:

@@ -312,6 +312,15 @@ class LogDirAppender:
         leader_epoch: int | None,
         flush: bool,
     ) -> tuple[int, int]: ...
+    def maintain(
+        self, *, now: int | None, dry_run: bool, only: Sequence[str]
+    ) -> tuple[
+        list[tuple[tuple[str, int], dict[str, Any]]],
+        list[tuple[tuple[str, int], str]],
+        list[tuple[str, int]],
+        list[str],
+        int,
+    ]: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
 

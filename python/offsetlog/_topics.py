@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from offsetlog import _offsetlog
 from offsetlog._append import checked_bytes, checked_epoch, checked_headers, config_pairs
 from offsetlog._config import LogConfig
+from offsetlog._maintain import checked_upkeep, report_of
 from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse
 from offsetlog._times import optional_millis
-from offsetlog._values import RecordMetadata
+from offsetlog._values import LogDirMaintainReport, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from offsetlog._append import Buffer, Headers
     from offsetlog._config import SettingValue
+    from offsetlog._maintain import Upkeep
     from offsetlog._options import PathLike, When
 
 __all__ = ["BrokerSettings", "partition_for"]
@@ -257,6 +259,39 @@ class Topics:
             bool(flush),
         )
         return RecordMetadata(name, went, offset)
+
+    def maintain(
+        self: _Appends,
+        *,
+        now: When | None = None,
+        dry_run: bool = False,
+        only: Iterable[Upkeep] = ("retention", "compaction", "deletes"),
+    ) -> LogDirMaintainReport:
+        """Do what is due now for every partition, once, and remove the directories of topics that were deleted long enough ago.
+
+        Parameters
+        ----------
+        now, dry_run, only
+            As for :meth:`Log.maintain`; ``"deletes"`` are those of topics too. With `dry_run` a partition is still opened, and so
+            recovered where its last writer was killed.
+
+        Notes
+        -----
+        Partitions that were made and never used cost a look at their directory; others are opened, and closed again beyond
+        `max_open_partitions`. One that fails does not keep the others from their turn: see ``failed`` of the report. Appends and
+        readers go on meanwhile. To have it done in the background: `maintain_every` of :meth:`LogDir.open`.
+        """
+        kept, failed, busy, removed, looked_at = self._appending().maintain(
+            now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only)
+        )
+        return LogDirMaintainReport(
+            partitions={TopicPartition(*key): report_of(report) for key, report in kept},
+            failed={TopicPartition(*key): reason for key, reason in failed},
+            busy=tuple(TopicPartition(*key) for key in busy),
+            removed=tuple(removed),
+            looked_at=looked_at,
+            dry_run=bool(dry_run),
+        )
 
     def flush(self: _Appends) -> None:
         """Make everything durable that was appended to any partition.

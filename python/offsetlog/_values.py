@@ -14,6 +14,7 @@ __all__ = [
     "Header",
     "IndexEntry",
     "Location",
+    "LogDirMaintainReport",
     "MaintainReport",
     "OffsetAndTimestamp",
     "RecordMetadata",
@@ -313,6 +314,23 @@ class Compaction(NamedTuple):
     """Records that were read."""
     records_after: int = 0
     """Records that are left of them."""
+
+
+class LogDirMaintainReport(NamedTuple):
+    """What :meth:`LogDir.maintain <offsetlog.LogDir.maintain>` did, or would do."""
+
+    partitions: dict[TopicPartition, MaintainReport]
+    """The partitions of which anything went."""
+    failed: dict[TopicPartition, str]
+    """Partitions that could not be kept, and why; the others were."""
+    busy: tuple[TopicPartition, ...]
+    """Partitions that another process writes: its own upkeep to do."""
+    removed: tuple[str, ...]
+    """Directories of deleted topics that are gone now."""
+    looked_at: int
+    """How many partitions were looked at."""
+    dry_run: bool = False
+    """Whether nothing was changed."""
 
 
 class MaintainReport(NamedTuple):

@@ -8,7 +8,9 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +288,87 @@ def test_broker_settings(tmp_path: Path) -> None:
         BrokerSettings.read(path)
     with pytest.raises(FileNotFoundError):
         BrokerSettings.read(tmp_path / "nothing")
+
+
+def test_every_partition_is_maintained(tmp_path: Path) -> None:
+    """Retention here, compaction there, a deleted topic; what was never used is not even opened."""
+    clock = Clock()
+    settings = {"internal.segment.bytes": 200, "segment.index.bytes": 1000}
+    with LogDir.open(tmp_path, "a", clock=clock, max_open_partitions=2) as log_dir:
+        log_dir.create_topic("aged", 2, config={**settings, "retention.ms": 1000})
+        log_dir.create_topic("keyed", 1, config={**settings, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
+        log_dir.create_topic("kept", 1, config=settings)
+        log_dir.create_topic("unused", 3)
+        log_dir.create_topic("gone", 1)
+        for number in range(12):
+            log_dir.append("aged", bytes(100), partition=number % 2)
+            log_dir.append("keyed", bytes(100), key=b"k%d" % (number % 2))
+            log_dir.append("kept", bytes(100))
+        log_dir.append("gone", b"v")
+        log_dir.delete_topic("gone")
+        nothing = log_dir.maintain()
+        assert [*nothing.partitions] == [TopicPartition("keyed", 0)]
+        assert (nothing.looked_at, nothing.failed, nothing.busy, nothing.removed) == (4, {}, (), ())
+        clock.now += 1001
+        dry = log_dir.maintain(dry_run=True, only=["retention"])
+        assert dry.dry_run
+        assert [*dry.partitions] == [TopicPartition("aged", 0), TopicPartition("aged", 1)]
+        assert log_dir.beginning_offsets([("aged", 0)]) == {TopicPartition("aged", 0): 0}
+        clock.now += 60_000
+        report = log_dir.maintain()
+        assert {key.topic for key in report.partitions} == {"aged"}
+        assert all(kept.log_start_offset == 6 for kept in report.partitions.values())
+        assert len(report.removed) == 1
+        assert not any((tmp_path / f"unused-{number}").joinpath(f"{0:020}.log").exists() for number in range(3))
+    with LogDir.open(tmp_path) as log_dir:
+        last = {record.key: record.offset for record in log_dir.scan([("keyed", 0)])}
+        assert last == {b"k0": 10, b"k1": 11}
+        assert log_dir.end_offsets()[TopicPartition("kept", 0)] == 12
+
+
+def test_upkeep_names_what_it_cannot_do(tmp_path: Path) -> None:
+    """A partition that another process writes is left to it; one that is damaged is told of, and the rest is done."""
+    clock = Clock()
+    config = {"internal.segment.bytes": 200, "segment.index.bytes": 1000, "retention.ms": 1000}
+    with LogDir.open(tmp_path, "a", clock=clock) as log_dir:
+        log_dir.create_topic("t", 3, config=config)
+        for number in range(30):
+            log_dir.append("t", bytes(100), partition=number % 3)
+    (tmp_path / "t-1" / f"{3:020}.log.swap").mkdir()
+    with LogDir.open(tmp_path, "a", clock=clock) as log_dir, Log.open(tmp_path / "t-2", "a"):
+        clock.now += 2000
+        report = log_dir.maintain()
+    assert [*report.partitions] == [TopicPartition("t", 0)]
+    assert report.busy == (TopicPartition("t", 2),)
+    assert [*report.failed] == [TopicPartition("t", 1)]
+
+
+def test_upkeep_in_the_background(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While the log dir is open, and not longer; what it did is in the log."""
+    caplog.set_level("INFO", "offsetlog")
+    clock = Clock()
+    config = {"internal.segment.bytes": 200, "segment.index.bytes": 1000, "retention.ms": 1000}
+    with LogDir.open(tmp_path, "a", clock=clock, maintain_every=timedelta(milliseconds=20)) as log_dir:
+        log_dir.create_topic("t", config=config)
+        for _ in range(5):
+            log_dir.append("t", bytes(100))
+        clock.now += 2000
+        until = time.monotonic() + 30
+        while log_dir.beginning_offsets() != {TopicPartition("t", 0): 5}:
+            assert time.monotonic() < until, "nothing was done"
+            time.sleep(0.01)
+        assert [thread.name for thread in threading.enumerate()].count("offsetlog-maintain") == 1
+    assert "offsetlog-maintain" not in [thread.name for thread in threading.enumerate()]
+    assert any("t-0: " in message and "segments removed" in message for message in caplog.messages)
+    # Nobody has it any more.
+    forgotten = LogDir.open(tmp_path, "a", maintain_every=0.01)
+    del forgotten
+    until = time.monotonic() + 30
+    while "offsetlog-maintain" in [thread.name for thread in threading.enumerate()]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    for wrong in (0, -1, float("inf")):
+        with pytest.raises(ConfigError, match="maintain_every"):
+            LogDir.open(tmp_path, "a", maintain_every=wrong)
+    with pytest.raises(TypeError, match="seconds or a timedelta"):
+        LogDir.open(tmp_path, "a", maintain_every="5m")  # type: ignore[arg-type]  # the point of the test

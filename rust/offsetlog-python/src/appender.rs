@@ -353,15 +353,7 @@ impl Appender {
         dry_run: bool,
         only: Vec<String>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let is_wanted = |name| only.iter().any(|wanted| wanted == name);
-        let options = MaintainOptions {
-            now,
-            dry_run,
-            retention: is_wanted("retention"),
-            compaction: is_wanted("compaction"),
-            deletes: is_wanted("deletes"),
-            ..MaintainOptions::default()
-        };
+        let options = maintain_options(now, dry_run, &only);
         let report = detached(py, || self.log.maintain(&options)).or_raise(py)?;
         maintain_dict(py, &report)
     }
@@ -464,7 +456,26 @@ fn report_dict<'py>(py: Python<'py>, report: &RecoveryReport) -> PyResult<Bound<
 }
 
 /// The fields of `offsetlog.MaintainReport` by name.
-fn maintain_dict<'py>(py: Python<'py>, report: &MaintainReport) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn maintain_options(
+    now: Option<i64>,
+    dry_run: bool,
+    only: &[String],
+) -> MaintainOptions {
+    let is_wanted = |name| only.iter().any(|wanted| wanted == name);
+    MaintainOptions {
+        now,
+        dry_run,
+        retention: is_wanted("retention"),
+        compaction: is_wanted("compaction"),
+        deletes: is_wanted("deletes"),
+        ..MaintainOptions::default()
+    }
+}
+
+pub(crate) fn maintain_dict<'py>(
+    py: Python<'py>,
+    report: &MaintainReport,
+) -> PyResult<Bound<'py, PyDict>> {
     let removed: Vec<(i64, i64, u64, &str)> = report
         .removed
         .iter()

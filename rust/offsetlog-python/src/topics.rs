@@ -1,6 +1,8 @@
 //! `LogDirAppender`: log dirs that are open for appending. Converts, detaches, calls, converts back.
 
-use crate::appender::{Appender, HeaderRow, header_views, python_clock};
+use crate::appender::{
+    Appender, HeaderRow, header_views, maintain_dict, maintain_options, python_clock,
+};
 use crate::config::{Pairs, parse, rows};
 use crate::convert::path_text;
 use crate::interrupt::detached;
@@ -9,12 +11,13 @@ use crate::log_dir::LogDir;
 use crate::raise::OrRaise;
 use offsetlog::format::Uuid;
 use offsetlog::{
-    AppendOptions, BatchBuilder, BrokerSettings, Clock, LogDirOptions, NewTopic, Partitioner, Route,
+    AppendOptions, BatchBuilder, BrokerSettings, Clock, LogDirOptions, NewTopic, Partitioner,
+    Route, TopicPartition,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +28,15 @@ pub(crate) struct LogDirAppender {
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
+
+type Key = (String, i32);
+type MaintainRow<'py> = (
+    Vec<(Key, Bound<'py, PyDict>)>,
+    Vec<(Key, String)>,
+    Vec<Key>,
+    Vec<Bound<'py, PyString>>,
+    usize,
+);
 
 fn partitioner(name: &str) -> PyResult<Partitioner> {
     match name {
@@ -164,6 +176,41 @@ impl LogDirAppender {
         })
         .or_raise(py)?;
         Ok((partition, info.base_offset))
+    }
+
+    /// Partitions with what was done to each, partitions that failed with the reason, those that others write, directories that are
+    /// gone, how many partitions were looked at.
+    #[pyo3(signature = (*, now, dry_run, only))]
+    fn maintain<'py>(
+        &self,
+        py: Python<'py>,
+        now: Option<i64>,
+        dry_run: bool,
+        only: Vec<String>,
+    ) -> PyResult<MaintainRow<'py>> {
+        let options = maintain_options(now, dry_run, &only);
+        let report = detached(py, || self.log_dir.maintain(&options)).or_raise(py)?;
+        let key = |partition: TopicPartition| (partition.topic, partition.partition);
+        let kept: PyResult<Vec<_>> = report
+            .partitions
+            .into_iter()
+            .map(|(partition, kept)| Ok((key(partition), maintain_dict(py, &kept)?)))
+            .collect();
+        let failed = report.failed.into_iter();
+        let removed: PyResult<Vec<_>> = report
+            .removed
+            .iter()
+            .map(|path| path_text(py, path))
+            .collect();
+        Ok((
+            kept?,
+            failed
+                .map(|(partition, error)| (key(partition), error.to_string()))
+                .collect(),
+            report.busy.into_iter().map(key).collect(),
+            removed?,
+            report.looked_at,
+        ))
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {

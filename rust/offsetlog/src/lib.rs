@@ -62,7 +62,8 @@ pub use log::{
     ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
 };
 pub use log_dir::{
-    LogDir, LogDirOptions, NewTopic, Partitioner, Route, TopicPartition, murmur2, partition_for,
+    LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, TopicPartition,
+    murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use segment::offset_index::IndexState;

@@ -1,6 +1,7 @@
 //! One or several log dirs as one: which partitions there are and where each one lies; and, open for appending, their topics.
 
 mod listing;
+mod maintain;
 mod open_logs;
 mod routing;
 mod topics;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use writer::Writer;
 
+pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use topics::NewTopic;
 pub use writer::{LogDirOptions, Route};

@@ -96,6 +96,14 @@ pub struct MaintainReport {
     pub log_end_offset: i64,
 }
 
+impl MaintainReport {
+    /// Whether there was nothing to do.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.compactions.is_empty() && self.deleted.is_empty()
+    }
+}
+
 /// One upkeep at a time; and whoever has to cut the log, or to close it, comes before it.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
