@@ -3,7 +3,7 @@
 mod topics;
 mod writing;
 
-pub(crate) use topics::{Create, Delete, Settings};
+pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
 use crate::json::Encoding;
@@ -79,6 +79,8 @@ pub(crate) enum Verb {
     Create(Create),
     /// Delete a topic from log dirs
     Delete(Delete),
+    /// Remove old segments, compact, and remove what waits for its deletion, as a broker does
+    Maintain(Maintain),
     /// Show topic settings: all there are, or those of topics; or change them
     Settings(Settings),
     /// Print a completion script for a shell

@@ -28,6 +28,7 @@ mod explain;
 mod failure;
 mod json;
 mod ls;
+mod maintain;
 mod print;
 mod progress;
 mod recover;
@@ -152,6 +153,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Recover(args) => recover::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),
         Verb::Delete(args) => topics::delete(args, &mut console),
+        Verb::Maintain(args) => maintain::run(args, &mut console),
         Verb::Settings(args) => settings::run(args, &mut console),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };

@@ -91,12 +91,24 @@ pub(crate) fn delete(args: &Delete, console: &mut Console<'_>) -> Result<i32, Fa
 
 /// Log dirs for appending, with what was odd told.
 pub(crate) fn open(paths: &[PathBuf], console: &mut Console<'_>) -> Result<LogDir, Failure> {
+    open_with(paths, LogConfig::default(), console)
+}
+
+/// The same, with what holds for topics that were given nothing.
+pub(crate) fn open_with(
+    paths: &[PathBuf],
+    defaults: LogConfig,
+    console: &mut Console<'_>,
+) -> Result<LogDir, Failure> {
     let options = OpenOptions {
         interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
-    let log_dir = LogDir::open_for_append(paths, &options, &LogDirOptions::default())
-        .map_err(Failure::Writing)?;
+    let how = LogDirOptions {
+        defaults,
+        ..LogDirOptions::default()
+    };
+    let log_dir = LogDir::open_for_append(paths, &options, &how).map_err(Failure::Writing)?;
     for warning in log_dir.warnings() {
         console.warn(&warning);
     }
@@ -127,7 +139,7 @@ fn write_line(console: &mut Console<'_>, line: &impl Serialize) -> Result<(), Fa
 }
 
 /// A directory as people would write it from where they are.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let near = here.and_then(|here| path.strip_prefix(here).ok());
     escaped(&near.unwrap_or(path).to_string_lossy())

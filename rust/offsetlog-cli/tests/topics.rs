@@ -8,9 +8,12 @@
 
 mod common;
 
-use common::{files, offsetlog};
+use common::{files, offsetlog, offsetlog_fed, offsetlog_on};
+use offsetlog_cli::Terminal;
 use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -214,5 +217,106 @@ fn without_a_path_all_settings_are_listed() {
     assert_eq!(
         (&row["default"], &row["type"]),
         (&json!("604800000"), &json!("long"))
+    );
+}
+
+/// Ten segments of which the time has come, in two partitions; a topic that is compacted; one that was deleted.
+fn aged(dir: &Path) {
+    offsetlog(&[
+        "create",
+        "aged",
+        text(dir),
+        "-n",
+        "2",
+        "--config",
+        "internal.segment.bytes=100",
+        "--config",
+        "retention.ms=1",
+    ]);
+    offsetlog(&["create", "old", text(dir)]);
+    for partition in ["aged-0", "aged-1"] {
+        let path = dir.join(partition);
+        for _ in 0..5 {
+            let put = offsetlog_fed(
+                "some value of a record\n",
+                &["append", text(&path), "--timestamp", "1000", "--quiet"],
+            );
+            assert_eq!((put.code, put.err.as_str()), (0, ""));
+        }
+    }
+    offsetlog(&["delete", "old", text(dir)]);
+}
+
+#[test]
+fn maintain_says_what_would_go_and_then_does_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("d");
+    aged(&dir);
+    let dry = offsetlog(&["maintain", "--dry-run", text(&dir), "--json"]);
+    assert_eq!((dry.code, dry.err.as_str()), (0, ""));
+    let lines = dry.lines();
+    assert_eq!(lines.len(), 2, "the deleted topic is not due: {lines:?}");
+    assert_eq!(lines[1]["partition"], 1);
+    assert_eq!(lines[0]["removed"].as_array().unwrap().len(), 5);
+    assert_eq!(lines[0]["removed"][0]["reason"], "retention.ms");
+    assert!(dir.join("aged-0/00000000000000000000.log").exists());
+    let done = offsetlog(&["maintain", text(&dir)]);
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    assert_eq!(done.text().lines().count(), 10, "{}", done.text());
+    assert!(
+        done.text().starts_with("aged-0: offsets 0 to 0 removed, "),
+        "{}",
+        done.text()
+    );
+    assert!(!dir.join("aged-0/00000000000000000000.log").exists());
+    let nothing = offsetlog(&["maintain", "--dry-run", text(&dir)]);
+    assert_eq!(
+        (nothing.code, nothing.text()),
+        (1, "nothing to do in 2 partitions\n")
+    );
+}
+
+#[test]
+fn maintain_makes_no_log_dir_of_a_wrong_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("nothing");
+    let refused = offsetlog(&["maintain", text(&nothing)]);
+    assert_eq!(refused.code, 2);
+    assert!(!nothing.exists());
+    let refused = offsetlog(&["maintain", text(folder.path()), "--every", "5w"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("30s, 5m, 1h or 1d"), "{}", refused.err);
+}
+
+#[test]
+fn maintain_goes_on_until_it_is_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("d");
+    aged(&dir);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let terminal = Terminal {
+        // Some looks are those of opening and reading.
+        interrupt: Some(Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst) > 200
+        })),
+        ..Terminal::default()
+    };
+    let run = offsetlog_on(
+        terminal,
+        &[
+            "maintain",
+            text(&dir),
+            "--every",
+            "1s",
+            "--only",
+            "retention",
+        ],
+    );
+    assert_eq!(run.code, 130);
+    assert!(
+        run.text().contains("nothing to do in 2 partitions"),
+        "{}",
+        run.text()
     );
 }

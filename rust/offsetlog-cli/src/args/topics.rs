@@ -1,9 +1,10 @@
-//! The verbs about topics: `create`, `delete` and `settings`.
+//! The verbs about topics: `create`, `delete`, `settings` and `maintain`.
 
 use super::writing::{Setting, parse_setting, parse_topic_id};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use offsetlog::format::Uuid;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -103,4 +104,105 @@ pub(crate) struct Settings {
     /// One JSON line a setting
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog maintain --dry-run data
+  offsetlog maintain /disk1/kafka /disk2/kafka --broker server.properties
+  offsetlog maintain data --every 5m
+
+Segments go by the retention settings, compacted topics are compacted where they are dirty enough, and directories of deleted topics are \
+removed. Stop the broker first: it does the same.
+
+Exit codes: 0 done, 1 --dry-run found nothing to do, 2 usage or input error, or a partition failed, 130 interrupted.")]
+pub(crate) struct Maintain {
+    /// Log dirs
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Remove and compact nothing; say what would go, and why
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Do it again and again, so much time apart: 30s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, conflicts_with = "dry_run")]
+    pub(crate) every: Option<Duration>,
+
+    /// Only this of it; may be given several times
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) only: Vec<Upkeep>,
+
+    /// A broker's server.properties: what holds where a topic was given nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) broker: Option<PathBuf>,
+
+    /// One JSON line a partition of which anything went, and one a directory that was removed
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `maintain` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Upkeep {
+    /// Old segments go
+    Retention,
+    /// Compacted topics are compacted
+    Compaction,
+    /// What waits for its deletion is removed
+    Deletes,
+}
+
+/// A time: `30s`, `5m`, `1h`, `1d`; seconds without a unit.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const FORM: &str = "a time is written 30s, 5m, 1h or 1d";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(FORM.into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| FORM.to_owned())?;
+    let seconds = number
+        .checked_mul(unit)
+        .filter(|seconds| (1..=86_400 * 365).contains(seconds));
+    let seconds = seconds.ok_or_else(|| "at least a second and at most a year".to_owned())?;
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [
+            ("30", 30),
+            ("30s", 30),
+            ("5m", 300),
+            ("1h", 3600),
+            ("2d", 172_800),
+        ] {
+            assert_eq!(
+                parse_interval(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "m",
+            "0",
+            "0s",
+            "-1s",
+            "1.5m",
+            "5 m",
+            "5w",
+            "99999999999999999999h",
+        ] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
+    }
 }

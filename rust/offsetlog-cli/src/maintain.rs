@@ -1,0 +1,271 @@
+//! `offsetlog maintain`: retention, compaction and delayed deletions of all partitions of log dirs.
+
+use crate::args::{Maintain, Upkeep};
+use crate::console::Console;
+use crate::escape::escaped;
+use crate::failure::Failure;
+use crate::json::{Shown, write_json};
+use crate::table::human;
+use crate::topics::{open_with, shown};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::disk::RealDisk;
+use offsetlog::{
+    BrokerSettings, Compaction, Error, ErrorKind, LogConfig, LogDir, LogDirMaintainReport,
+    MaintainOptions, MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
+};
+use serde::Serialize;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// How long a wait is between two looks for Ctrl-C.
+const NAP: Duration = Duration::from_millis(100);
+
+/// One partition, as a JSON line.
+#[derive(Serialize)]
+struct PartitionLine<'a> {
+    topic: &'a str,
+    partition: i32,
+    dry_run: bool,
+    removed: Vec<SegmentLine>,
+    compactions: Vec<CompactionLine>,
+    deleted: Vec<Shown<'a>>,
+    log_start_offset: i64,
+    log_end_offset: i64,
+}
+
+#[derive(Serialize)]
+struct SegmentLine {
+    base_offset: i64,
+    end_offset: i64,
+    size_bytes: u64,
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct CompactionLine {
+    first_dirty_offset: i64,
+    end_offset: i64,
+    dirty_ratio: f64,
+    bytes_before: u64,
+    bytes_after: u64,
+    records_before: u64,
+    records_after: u64,
+}
+
+/// A directory of a deleted topic, as a JSON line.
+#[derive(Serialize)]
+struct RemovedLine<'a> {
+    removed: Shown<'a>,
+    dry_run: bool,
+}
+
+pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let defaults = match &args.broker {
+        Some(path) => {
+            BrokerSettings::read(&RealDisk, path)
+                .map_err(Failure::Writing)?
+                .topic_defaults
+        }
+        None => LogConfig::default(),
+    };
+    loop {
+        let code = once(args, &defaults, console)?;
+        let Some(every) = args.every else {
+            return Ok(code);
+        };
+        console.out.flush()?;
+        wait(every, console)?;
+    }
+}
+
+/// One round. The log dirs are closed behind it, so that others may have them until the next.
+fn once(args: &Maintain, defaults: &LogConfig, console: &mut Console<'_>) -> Result<i32, Failure> {
+    // A wrong path is an error, and not a new log dir.
+    LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
+    let log_dir = open_with(&args.paths, defaults.clone(), console)?;
+    let wanted = |upkeep| args.only.is_empty() || args.only.contains(&upkeep);
+    let options = MaintainOptions {
+        dry_run: args.dry_run,
+        retention: wanted(Upkeep::Retention),
+        compaction: wanted(Upkeep::Compaction),
+        deletes: wanted(Upkeep::Deletes),
+        ..MaintainOptions::default()
+    };
+    let done = log_dir.maintain(&options);
+    let closed = log_dir.close();
+    let report = done.map_err(Failure::Writing)?;
+    closed.map_err(Failure::Writing)?;
+    tell(args, &report, console)?;
+    if !report.failed.is_empty() {
+        return Ok(EXIT_ERROR);
+    }
+    let is_idle = report.partitions.is_empty() && report.removed.is_empty();
+    Ok(if args.dry_run && is_idle {
+        EXIT_NOTHING
+    } else {
+        EXIT_FINE
+    })
+}
+
+fn tell(
+    args: &Maintain,
+    report: &LogDirMaintainReport,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    for (partition, kept) in &report.partitions {
+        if args.json {
+            write_json(&mut console.out, &line_of(partition, kept))?;
+            console.out.write_all(b"\n")?;
+        } else {
+            write_text(partition, kept, console)?;
+        }
+    }
+    for path in &report.removed {
+        if args.json {
+            let line = RemovedLine {
+                removed: Shown::path(path),
+                dry_run: report.dry_run,
+            };
+            write_json(&mut console.out, &line)?;
+            console.out.write_all(b"\n")?;
+        } else {
+            let verb = if report.dry_run {
+                "would be removed"
+            } else {
+                "removed"
+            };
+            writeln!(
+                console.out,
+                "{}: {verb}, its topic was deleted",
+                shown(path)
+            )?;
+        }
+    }
+    for partition in &report.busy {
+        let name = escaped(&partition.to_string());
+        console.warn(&format!(
+            "{name}: another process writes it and keeps it itself"
+        ));
+    }
+    for (partition, error) in &report.failed {
+        let name = escaped(&partition.to_string());
+        console.error(&format!("{name}: {error}"));
+    }
+    if !args.json && report.partitions.is_empty() && report.removed.is_empty() {
+        writeln!(
+            console.out,
+            "nothing to do in {} partitions",
+            report.looked_at
+        )?;
+    }
+    Ok(())
+}
+
+fn write_text(
+    partition: &TopicPartition,
+    kept: &MaintainReport,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let name = escaped(&partition.to_string());
+    let would = |done: &'static str, would: &'static str| if kept.dry_run { would } else { done };
+    for RemovedSegment {
+        base_offset,
+        end_offset,
+        size_bytes,
+        reason,
+    } in &kept.removed
+    {
+        writeln!(
+            console.out,
+            "{name}: offsets {base_offset} to {} {}, {}: {}",
+            end_offset - 1,
+            would("removed", "would be removed"),
+            human(*size_bytes),
+            reason.name(),
+        )?;
+    }
+    for Compaction {
+        first_dirty_offset,
+        end_offset,
+        dirty_ratio,
+        bytes_before,
+        bytes_after,
+        ..
+    } in &kept.compactions
+    {
+        let share = dirty_ratio * 100.0;
+        if kept.dry_run {
+            writeln!(
+                console.out,
+                "{name}: offsets {first_dirty_offset} on would be compacted, {share:.0} % of the bytes are dirty"
+            )?;
+        } else {
+            writeln!(
+                console.out,
+                "{name}: compacted up to offset {end_offset}, {} became {}",
+                human(*bytes_before),
+                human(*bytes_after),
+            )?;
+        }
+    }
+    if !kept.deleted.is_empty() {
+        let files = kept.deleted.len();
+        writeln!(
+            console.out,
+            "{name}: {files} files {} that were taken out of the log before",
+            would("removed", "would be removed"),
+        )?;
+    }
+    Ok(())
+}
+
+fn line_of<'a>(partition: &'a TopicPartition, kept: &'a MaintainReport) -> PartitionLine<'a> {
+    PartitionLine {
+        topic: &partition.topic,
+        partition: partition.partition,
+        dry_run: kept.dry_run,
+        removed: kept
+            .removed
+            .iter()
+            .map(|segment| SegmentLine {
+                base_offset: segment.base_offset,
+                end_offset: segment.end_offset,
+                size_bytes: segment.size_bytes,
+                reason: segment.reason.name(),
+            })
+            .collect(),
+        compactions: kept
+            .compactions
+            .iter()
+            .map(|pass| CompactionLine {
+                first_dirty_offset: pass.first_dirty_offset,
+                end_offset: pass.end_offset,
+                dirty_ratio: pass.dirty_ratio,
+                bytes_before: pass.bytes_before,
+                bytes_after: pass.bytes_after,
+                records_before: pass.records_before,
+                records_after: pass.records_after,
+            })
+            .collect(),
+        deleted: kept.deleted.iter().map(|path| Shown::path(path)).collect(),
+        log_start_offset: kept.log_start_offset,
+        log_end_offset: kept.log_end_offset,
+    }
+}
+
+/// Sleeps until the next round, or Ctrl-C.
+fn wait(every: Duration, console: &Console<'_>) -> Result<(), Failure> {
+    let until = Instant::now() + every;
+    while Instant::now() < until {
+        if console
+            .terminal
+            .interrupt
+            .as_ref()
+            .is_some_and(|asked| asked())
+        {
+            return Err(Failure::Writing(Error::new(ErrorKind::Interrupted)));
+        }
+        std::thread::sleep(NAP.min(every));
+    }
+    Ok(())
+}
