@@ -44,6 +44,7 @@ mod limits;
 mod log;
 mod log_dir;
 pub mod memory;
+mod old_log;
 mod records;
 mod segment;
 
@@ -64,5 +65,6 @@ pub use log_dir::{
     LogDir, LogDirOptions, NewTopic, Partitioner, Route, TopicPartition, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
+pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;
