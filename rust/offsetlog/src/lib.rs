@@ -23,6 +23,7 @@
 //!
 //! ```text
 //! arrow      batches into Arrow columns (feature `arrow`)
+//! convert    a directory of any age made a current one
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
 //! segment    one base offset: .log and indexes; look-up, walk
@@ -38,6 +39,7 @@ pub mod arrow;
 mod batch_builder;
 mod codec;
 mod config;
+mod convert;
 pub mod disk;
 mod error;
 mod limits;
@@ -53,6 +55,7 @@ pub use config::{
     BrokerSettings, CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas,
     nearest_setting, settings,
 };
+pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use log::{

@@ -44,8 +44,8 @@ pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
 pub(super) use flush::Commit;
 pub(super) use load::open;
 pub(crate) use load::{lock_log_dir, lock_partition};
-pub(super) use place::{LOCK_FILE, Place, STATE_FILE, is_log_dir, read_state};
-pub(crate) use place::{read_config, write_config};
+pub(super) use place::{LOCK_FILE, Place, STATE_FILE, read_state};
+pub(crate) use place::{is_log_dir, read_config, write_config};
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]

@@ -53,10 +53,7 @@ fn read_with(
     let log = OldLog::open(path, options)?;
     let mut scan = log.scan(start)?;
     let mut rows = Vec::new();
-    loop {
-        let Some(entry) = scan.next_entry()? else {
-            break;
-        };
+    while let Some(entry) = scan.next_entry()? {
         rows.extend(
             entry
                 .records()
