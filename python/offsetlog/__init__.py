@@ -12,6 +12,7 @@ or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offse
 from offsetlog._append import Writer
 from offsetlog._cached import open_cached
 from offsetlog._config import LogConfig
+from offsetlog._convert import convert
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
 from offsetlog._offsetlog import Record, __version__
@@ -22,6 +23,7 @@ from offsetlog._values import (
     AbortedTransaction,
     AppendInfo,
     BatchInfo,
+    ConvertReport,
     Cut,
     FetchResult,
     Header,
@@ -83,6 +85,7 @@ __all__ = [
     "CheckpointError",
     "CompressionError",
     "ConfigError",
+    "ConvertReport",
     "CorruptBatchError",
     "CorruptIndexError",
     "CorruptSnapshotError",
@@ -134,6 +137,7 @@ __all__ = [
     "UnsupportedVersionError",
     "Writer",
     "__version__",
+    "convert",
     "open_cached",
     "partition_for",
     "recover",
