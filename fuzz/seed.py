@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,11 +43,17 @@ def files(*patterns: str) -> Iterator[bytes]:
                 yield path.read_bytes()
 
 
+def old_message(payload: bytes) -> bytes:
+    """A message of Kafka 0.7, by FORMAT.md; no broker that wrote any is left."""
+    return struct.pack(">ibBI", len(payload) + 6, 1, 0, zlib.crc32(payload)) + payload
+
+
 def main() -> None:
     """Fill fuzz/corpus."""
     every = [batch for path in sorted(DATA.rglob("*.log")) for batch in list(batches(path))[:20]]
     seed("batch", (batch for batch in every if batch[16] == 2))
     seed("legacy", (batch for batch in every if batch[16] < 2))
+    seed("old_message", (old_message(b"v" * size) * 2 for size in range(8)))
     seed("index", (bytes(8) + data for data in files("*.index", "*.timeindex", "*.txnindex")))
     seed("snapshot", files("*.snapshot"))
     seed("checkpoint", files(*TEXTS))

@@ -12,6 +12,7 @@ or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offse
 from offsetlog._append import Writer
 from offsetlog._cached import open_cached
 from offsetlog._config import LogConfig
+from offsetlog._convert import convert
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
 from offsetlog._offsetlog import Record, __version__
@@ -23,6 +24,7 @@ from offsetlog._values import (
     AppendInfo,
     BatchInfo,
     Compaction,
+    ConvertReport,
     Cut,
     FetchResult,
     Header,
@@ -88,6 +90,7 @@ __all__ = [
     "Compaction",
     "CompressionError",
     "ConfigError",
+    "ConvertReport",
     "CorruptBatchError",
     "CorruptIndexError",
     "CorruptSnapshotError",
@@ -142,6 +145,7 @@ __all__ = [
     "UnsupportedVersionError",
     "Writer",
     "__version__",
+    "convert",
     "open_cached",
     "partition_for",
     "recover",

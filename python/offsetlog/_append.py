@@ -185,7 +185,7 @@ class Appending(Maintaining):
         return AppendInfo._make(
             self._writing().append_records(
                 records,
-                compression=_compression(compression),
+                compression=checked_compression(compression),
                 leader_epoch=checked_epoch(leader_epoch),
                 flush=bool(flush),
                 producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
@@ -276,7 +276,7 @@ class Appending(Maintaining):
                 appender,
                 # Read by ourselves a scan's errors keep their classes.
                 data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
-                compression=_compression(compression),
+                compression=checked_compression(compression),
                 leader_epoch=checked_epoch(leader_epoch),
                 flush=bool(flush),
                 batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
@@ -391,7 +391,7 @@ class Appending(Maintaining):
                 self._writing(),
                 batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
                 linger_ms=integer("linger_ms", linger_ms, minimum=0),
-                compression=_compression(compression),
+                compression=checked_compression(compression),
                 leader_epoch=checked_epoch(leader_epoch),
             )
         )
@@ -556,7 +556,8 @@ def checked_epoch(leader_epoch: int | None) -> int | None:
     return bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
 
 
-def _compression(compression: str | None) -> str | None:
+def checked_compression(compression: str | None) -> str | None:
+    """Return `compression` if it names a codec."""
     if compression is not None and compression not in _COMPRESSIONS:
         message = f"compression: must be one of {', '.join(_COMPRESSIONS)}, found {compression!r}"
         raise ConfigError(message, key="compression", value=str(compression))

@@ -22,6 +22,7 @@ __all__ = [
     "broker_settings",
     "close_inherited_locks",
     "config_check",
+    "convert",
     "partition_for",
     "recover",
     "run_cli",
@@ -262,6 +263,18 @@ def recover(
     max_decompressed_bytes: int,
     max_open_files: int,
 ) -> dict[str, Any]: ...
+def convert(
+    old: str,
+    new: str,
+    *,
+    compression: str | None,
+    config: Sequence[tuple[str, str]] | None,
+    progress: Callable[[int, int], object] | None,
+    mapped: bool,
+    max_batch_bytes: int,
+    max_decompressed_bytes: int,
+    max_open_files: int,
+) -> tuple[str, int, int, int, int, int, int, str | None, int, int]: ...
 
 @final
 class LogDir:

@@ -9,6 +9,7 @@ __all__ = [
     "AppendInfo",
     "BatchInfo",
     "Compaction",
+    "ConvertReport",
     "Cut",
     "FetchResult",
     "Header",
@@ -348,3 +349,28 @@ class MaintainReport(NamedTuple):
     """Offset that the next record gets."""
     dry_run: bool = False
     """Whether nothing was changed."""
+
+
+class ConvertReport(NamedTuple):
+    """What :func:`offsetlog.convert` made."""
+
+    path: str
+    """The new partition directory."""
+    records: int
+    """Records that can be read in it, control records aside."""
+    batches: int
+    """Batches in it."""
+    batches_kept: int
+    """Those of them that were moved as they were."""
+    bytes_read: int
+    """Bytes of the old segments."""
+    bytes_written: int
+    """Bytes of the new segments."""
+    dropped_bytes: int = 0
+    """Bytes of an unfinished write at the end of the old log, which were left out."""
+    dropped_reason: str | None = None
+    """Why they are no batch; ``None`` where there are none."""
+    log_start_offset: int = 0
+    """Lowest offset that can be read."""
+    log_end_offset: int = 0
+    """Offset that the next record gets."""

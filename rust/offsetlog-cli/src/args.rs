@@ -1,8 +1,10 @@
 //! What the command line looks like: verbs, options, help texts.
 
+mod converting;
 mod topics;
 mod writing;
 
+pub(crate) use converting::Convert;
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
@@ -14,7 +16,7 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Look into Apache Kafka log directories without a broker, append to them, keep topics in them and recover them.
+/// Look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover and convert them.
 ///
 /// ls, cat, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
 /// read-only mount are all fine.
@@ -83,6 +85,8 @@ pub(crate) enum Verb {
     Maintain(Maintain),
     /// Show topic settings: all there are, or those of topics; or change them
     Settings(Settings),
+    /// Make a current directory of a partition directory of any Kafka since 0.7, or one in another codec
+    Convert(Convert),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   offsetlog completions bash > ~/.local/share/bash-completion/completions/offsetlog")]

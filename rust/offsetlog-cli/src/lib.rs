@@ -23,6 +23,7 @@ mod append;
 mod args;
 mod cat;
 mod console;
+mod convert;
 mod escape;
 mod explain;
 mod failure;
@@ -155,6 +156,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Delete(args) => topics::delete(args, &mut console),
         Verb::Maintain(args) => maintain::run(args, &mut console),
         Verb::Settings(args) => settings::run(args, &mut console),
+        Verb::Convert(args) => convert::run(args, &mut console),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };
     // What was printed before a failure is as true as ever, so it goes out first.

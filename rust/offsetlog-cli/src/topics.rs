@@ -115,7 +115,7 @@ pub(crate) fn open_with(
     Ok(log_dir)
 }
 
-fn config_of(settings: &[Setting]) -> Result<LogConfig, Failure> {
+pub(crate) fn config_of(settings: &[Setting]) -> Result<LogConfig, Failure> {
     let pairs = unique(settings)?;
     LogConfig::parse(pairs).map_err(Failure::Writing)
 }
@@ -132,7 +132,7 @@ pub(crate) fn unique(settings: &[Setting]) -> Result<BTreeMap<&str, &str>, Failu
     Ok(pairs)
 }
 
-fn write_line(console: &mut Console<'_>, line: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn write_line(console: &mut Console<'_>, line: &impl Serialize) -> Result<(), Failure> {
     write_json(&mut console.out, line)?;
     console.out.write_all(b"\n")?;
     Ok(())

@@ -89,6 +89,12 @@ impl Attributes {
         Self(self.0 & known | kind)
     }
 
+    /// The same with another codec, all other bits kept.
+    #[must_use]
+    pub const fn with_codec(self, codec: Codec) -> Self {
+        Self(self.0 & !Self::CODEC | codec as i16)
+    }
+
     /// The same with the transactional bit.
     #[must_use]
     pub const fn transactional(self) -> Self {

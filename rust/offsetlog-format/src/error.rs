@@ -18,8 +18,10 @@ pub enum Part {
     ControlRecord,
     /// A message of magic 0 or 1.
     Message,
-    /// A compressed set of messages of magic 0 or 1.
+    /// A compressed set of messages of magic 0 or 1, or of Kafka 0.7.
     MessageSet,
+    /// A message of Kafka 0.7.
+    OldMessage,
     /// A compressed payload.
     Compression,
     /// An entry of a `.index` file.
@@ -63,6 +65,7 @@ impl Part {
             Self::ControlRecord => "control record",
             Self::Message => "legacy message",
             Self::MessageSet => "compressed message set",
+            Self::OldMessage => "0.7 message",
             Self::Compression => "compressed records",
             Self::OffsetIndex => "offset index entry",
             Self::TimeIndex => "time index entry",

@@ -28,6 +28,8 @@ pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub const LOCK: &str = ".lock";
 /// Ending of a text file's replacement while it is written.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
+/// Ending of a segment of Kafka 0.7.
+pub const BYTE_OFFSET_SEGMENT_SUFFIX: &str = ".kafka";
 
 /// Says whether Kafka would take `topic` as a new topic's name.
 ///
@@ -400,7 +402,7 @@ impl FileName {
                 };
             }
         }
-        if let Some(digits) = name.strip_suffix(".kafka")
+        if let Some(digits) = name.strip_suffix(BYTE_OFFSET_SEGMENT_SUFFIX)
             && let Ok(position) = parse_digits(digits, OFFSET_DIGITS)
         {
             return Self::ByteOffsetSegment { position };
@@ -429,6 +431,12 @@ fn metadata_snapshot(name: &str) -> Option<FileName> {
         epoch: i32::try_from(parse_digits(epoch, EPOCH_DIGITS).ok()?).ok()?,
         state,
     })
+}
+
+/// Makes the name of a segment of Kafka 0.7; `position` is that of its first byte in the whole partition.
+#[must_use]
+pub fn byte_offset_segment_name(position: i64) -> String {
+    format!("{position:020}{BYTE_OFFSET_SEGMENT_SUFFIX}")
 }
 
 /// Makes the name of a whole snapshot of the metadata log.

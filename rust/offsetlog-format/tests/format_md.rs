@@ -15,6 +15,7 @@ use offsetlog_format::index_entry::{
     ABORTED_TRANSACTION_BYTES, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES,
     aborted_transaction_count, offset_entry_count, time_entry_count,
 };
+use offsetlog_format::old_message::{OLD_HEADER_V0_BYTES, OLD_HEADER_V1_BYTES, OldMessages};
 use offsetlog_format::snapshot::{
     SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES, read_producer_snapshot,
 };
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 /// The tables of FORMAT.md and their sizes in the code. The key length and value length that end a message without key and
 /// value are 4 bytes each.
-const TABLES: [(&str, usize); 11] = [
+const TABLES: [(&str, usize); 13] = [
     ("FRAME_BYTES", FRAME_BYTES),
     ("BATCH_HEADER_V2_BYTES", BATCH_HEADER_V2_BYTES),
     ("CONTROL_KEY_BYTES", CONTROL_KEY_BYTES),
@@ -43,6 +44,8 @@ const TABLES: [(&str, usize); 11] = [
         "MESSAGE_HEADER_V1_BYTES",
         LOG_OVERHEAD_BYTES + MINIMUM_LENGTH_V1 - 8,
     ),
+    ("OLD_HEADER_V0_BYTES", OLD_HEADER_V0_BYTES),
+    ("OLD_HEADER_V1_BYTES", OLD_HEADER_V1_BYTES),
     ("OFFSET_INDEX_ENTRY_BYTES", OFFSET_INDEX_ENTRY_BYTES),
     ("TIME_INDEX_ENTRY_BYTES", TIME_INDEX_ENTRY_BYTES),
     ("ABORTED_TRANSACTION_BYTES", ABORTED_TRANSACTION_BYTES),
@@ -233,7 +236,7 @@ fn number(text: &str) -> i128 {
 fn dumps_are_walked_byte_by_byte() {
     let page = page();
     let dumps = dumps(&page);
-    assert_eq!(dumps.len(), 7);
+    assert_eq!(dumps.len(), 8);
     for dump in dumps {
         let all = dump.bytes();
         let mut lines = dump.lines.iter().peekable();
@@ -364,8 +367,11 @@ fn dumped_batch_decodes_to_what_the_page_tells_of_it() {
         place = next;
     }
     for dump in &dumps {
-        if dump.tables.iter().any(|table| table == "message") {
-            let bytes = dump.bytes();
+        let bytes = dump.bytes();
+        if dump.tables.iter().any(|table| table.starts_with("OLD_")) {
+            let message = OldMessages::new(&bytes).next_message().unwrap().unwrap();
+            assert_eq!(message.size_bytes, bytes.len());
+        } else if dump.tables.iter().any(|table| table == "message") {
             BatchView::parse(&bytes).unwrap().check_crc().unwrap();
         }
     }

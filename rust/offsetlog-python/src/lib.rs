@@ -12,6 +12,7 @@ mod capsule;
 mod command;
 mod config;
 mod convert;
+mod convert_log;
 mod interrupt;
 mod log;
 mod log_dir;
@@ -44,6 +45,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
+    module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;

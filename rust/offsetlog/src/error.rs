@@ -282,6 +282,7 @@ impl From<FormatError> for ErrorKind {
             (_, Fault::UnknownMagic { .. }) if error.part == Part::BatchHeader => {
                 Self::UnsupportedMagic(error)
             }
+            (Part::OldMessage, Fault::Version { .. }) => Self::UnsupportedMagic(error),
             (_, Fault::Codec { .. }) => Self::UnsupportedCodec(error),
             (_, Fault::OffsetOrder { .. }) => Self::OffsetOrder(error),
             (_, Fault::OffsetOverflow { .. }) => Self::OffsetOverflow(error),

@@ -23,6 +23,7 @@
 //!
 //! ```text
 //! arrow      batches into Arrow columns (feature `arrow`)
+//! convert    a directory of any age made a current one
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
 //! segment    one base offset: .log and indexes; look-up, walk
@@ -38,12 +39,14 @@ pub mod arrow;
 mod batch_builder;
 mod codec;
 mod config;
+mod convert;
 pub mod disk;
 mod error;
 mod limits;
 mod log;
 mod log_dir;
 pub mod memory;
+mod old_log;
 mod records;
 mod segment;
 
@@ -52,6 +55,7 @@ pub use config::{
     BrokerSettings, CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas,
     nearest_setting, settings,
 };
+pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use log::{
@@ -66,5 +70,6 @@ pub use log_dir::{
     murmur2, partition_for,
 };
 pub use offsetlog_format as format;
+pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;

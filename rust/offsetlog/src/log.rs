@@ -41,7 +41,7 @@ pub use values::{
     SegmentInfo, sequence_of,
 };
 
-pub(crate) use appender::{lock_log_dir, lock_partition, read_config, write_config};
+pub(crate) use appender::{is_log_dir, lock_log_dir, lock_partition, read_config, write_config};
 pub(crate) use open::{forget_partition, make_directory};
 
 pub(crate) use crate::segment::ends::Ends;

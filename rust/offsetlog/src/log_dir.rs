@@ -19,6 +19,7 @@ use writer::Writer;
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use topics::NewTopic;
+pub(crate) use topics::{DEPTH_MAX, remove_all};
 pub use writer::{LogDirOptions, Route};
 
 /// Files that a log dir has.

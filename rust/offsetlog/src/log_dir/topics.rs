@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 const DUE_FILE: &str = ".offsetlog.delete";
 
 /// Folders inside a partition directory that wait for their deletion: ours lie one deep.
-const DEPTH_MAX: usize = 8;
+pub(crate) const DEPTH_MAX: usize = 8;
 
 /// A topic to be made.
 #[derive(Debug, Clone)]
@@ -320,7 +320,7 @@ fn note_due(disk: &dyn Disk, path: &Path, due: i64) -> io::Result<()> {
 }
 
 /// Removes a directory with all that is in it; what is not there any more is no failure.
-fn remove_all(disk: &dyn Disk, path: &Path, depth: usize) -> io::Result<()> {
+pub(crate) fn remove_all(disk: &dyn Disk, path: &Path, depth: usize) -> io::Result<()> {
     let entries = match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         listed => listed?,

@@ -1,0 +1,111 @@
+//! `offsetlog convert`: a new partition directory with the records of an old one.
+
+use crate::EXIT_FINE;
+use crate::args::Convert;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::json::Shown;
+use crate::progress::Progress;
+use crate::topics::{config_of, write_line};
+use offsetlog::{ConvertOptions, ConvertReport, OpenOptions, convert};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was converted, as a JSON line.
+#[derive(Serialize)]
+struct ReportLine<'a> {
+    path: Shown<'a>,
+    records: u64,
+    batches: u64,
+    batches_kept: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    dropped_bytes: u64,
+    dropped_reason: Option<&'a str>,
+    log_start_offset: i64,
+    log_end_offset: i64,
+}
+
+pub(crate) fn run(args: &Convert, console: &mut Console<'_>) -> Result<i32, Failure> {
+    console.quiet = args.quiet;
+    let config = match args.settings.as_slice() {
+        [] => None,
+        settings => Some(config_of(settings)?),
+    };
+    // How much there is to do, the engine says with the first step.
+    let (progress, bar) = Progress::before_output(console, 1);
+    progress.set(0, "");
+    let options = OpenOptions {
+        interrupt: console.terminal.interrupt.clone(),
+        ..OpenOptions::default()
+    };
+    let how = ConvertOptions {
+        codec: args.compression.map(Into::into),
+        config,
+        progress: bar.map(|bar| {
+            Arc::new(move |done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            }) as _
+        }),
+    };
+    let report = convert(&args.old, &args.new, &options, &how).map_err(Failure::Writing)?;
+    drop(progress);
+    if let Some(torn) = &report.torn_tail {
+        let file = torn.path.file_name().map(Path::new);
+        console.warn(&format!(
+            "left out: {} bytes at the end of {}, from position {}: {}",
+            torn.bytes,
+            file.unwrap_or(&torn.path).display(),
+            torn.position,
+            torn.reason
+        ));
+    }
+    if args.json {
+        write_line(console, &line_of(&report))?;
+    }
+    console.note(&words_of(&report));
+    Ok(EXIT_FINE)
+}
+
+fn line_of(report: &ConvertReport) -> ReportLine<'_> {
+    let torn = report.torn_tail.as_ref();
+    ReportLine {
+        path: Shown::path(&report.path),
+        records: report.records,
+        batches: report.batches,
+        batches_kept: report.batches_kept,
+        bytes_read: report.bytes_read,
+        bytes_written: report.bytes_written,
+        dropped_bytes: torn.map_or(0, |torn| torn.bytes),
+        dropped_reason: torn.map(|torn| torn.reason.as_str()),
+        log_start_offset: report.log_start_offset,
+        log_end_offset: report.log_end_offset,
+    }
+}
+
+fn words_of(report: &ConvertReport) -> String {
+    let name = report.path.file_name().unwrap_or_default();
+    let offsets = if report.log_start_offset < report.log_end_offset {
+        format!(
+            "offsets {} to {}",
+            report.log_start_offset,
+            report.log_end_offset - 1
+        )
+    } else {
+        format!("empty at offset {}", report.log_end_offset)
+    };
+    let count = |count: u64, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    };
+    format!(
+        "{}: {} in {}, {offsets}; {} bytes read, {} written",
+        name.to_string_lossy(),
+        count(report.records, "record", "records"),
+        count(report.batches, "batch", "batches"),
+        report.bytes_read,
+        report.bytes_written
+    )
+}

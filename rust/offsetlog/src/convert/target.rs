@@ -1,0 +1,333 @@
+//! The new log while it is filled: batches as they were, batches in another codec, batches of old messages.
+
+use crate::codec::{Compressor, Decompressor};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{Log, OpenOptions};
+use crate::memory;
+use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
+use offsetlog_format::builder::{Compress, finish_batch};
+use offsetlog_format::v2::write_record;
+use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
+
+/// Bytes of records that come together in a batch of messages that stood by themselves.
+const BATCH_BYTES: usize = 64 << 10;
+/// The same of one compressed set, which is one batch unless it is huge.
+const SET_BYTES: usize = 1 << 30;
+/// Bytes that are handed to the log at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of a record's lengths and numbers at most.
+const RECORD_OVERHEAD_MAX: usize = 64;
+/// Offsets that one batch, or one append, may span.
+const SPAN_MAX: i64 = i32::MAX as i64;
+
+/// What the messages of one batch have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// The codec that they had.
+    pub(super) codec: Codec,
+    /// Set by the broker; the same for all of them.
+    pub(super) append_time: Option<i64>,
+}
+
+/// A message of an old format.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub(super) offset: i64,
+    pub(super) timestamp: i64,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: Option<&'a [u8]>,
+}
+
+/// The messages that are becoming a batch, encoded.
+#[derive(Debug)]
+struct Batch {
+    kind: Kind,
+    first: i64,
+    last: i64,
+    base_timestamp: i64,
+    max_timestamp: i64,
+    count: i32,
+}
+
+/// The new log while it is filled.
+#[derive(Debug)]
+pub(super) struct Target<'l> {
+    log: &'l Log,
+    /// The codec that was asked for.
+    codec: Option<Codec>,
+    compressor: Compressor,
+    decompressor: Decompressor,
+    max_decompressed_bytes: u64,
+    batch: Option<Batch>,
+    /// Its records.
+    records_encoded: Vec<u8>,
+    encoded: Vec<u8>,
+    /// Whole batches that wait to be appended together.
+    chunk: Vec<u8>,
+    chunk_first: i64,
+    chunk_bytes: usize,
+    /// Of the newest batch; old messages have none and get that of the batch before.
+    epoch: i32,
+    next_offset: i64,
+    pub(super) records: u64,
+    pub(super) batches: u64,
+    pub(super) batches_kept: u64,
+    pub(super) bytes: u64,
+}
+
+impl<'l> Target<'l> {
+    pub(super) fn new(log: &'l Log, codec: Option<Codec>, options: &OpenOptions) -> Result<Self> {
+        let config = log.config()?;
+        let mut compressor = Compressor::new();
+        for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+            compressor.set_level(codec, config.compression_level(codec))?;
+        }
+        Ok(Self {
+            log,
+            codec,
+            compressor,
+            decompressor: Decompressor::new(),
+            max_decompressed_bytes: options.limits.max_decompressed_bytes,
+            batch: None,
+            records_encoded: Vec::new(),
+            encoded: Vec::new(),
+            chunk: Vec::new(),
+            chunk_first: 0,
+            // More than a segment is refused even if each batch would fit.
+            chunk_bytes: CHUNK_BYTES.min(usize::try_from(config.segment_bytes()).unwrap_or(0)),
+            epoch: 0,
+            next_offset: 0,
+            records: 0,
+            batches: 0,
+            batches_kept: 0,
+            bytes: 0,
+        })
+    }
+
+    /// Offset behind all that was given so far.
+    pub(super) fn next_offset(&self) -> i64 {
+        let open = self.batch.as_ref();
+        open.map_or(self.next_offset, |batch| batch.last.saturating_add(1))
+    }
+
+    /// Adds a batch of magic 2: as it is, or in the codec asked for. Control batches and empty ones have none.
+    pub(super) fn add(
+        &mut self,
+        header: &BatchHeader,
+        codec: Codec,
+        bytes: &[u8],
+        place: impl Fn(Error) -> Error,
+    ) -> Result<()> {
+        self.end_batch()?;
+        if header.attributes.is_transactional() {
+            // Of batches that come together, Kafka and we note for an aborted transaction a last stable offset that knows of the
+            // later ones. By itself it is the one that a recovery finds.
+            self.append_chunk()?;
+        }
+        let epoch = header.leader_epoch;
+        self.epoch = self.epoch.max(epoch);
+        let wanted = self.codec.unwrap_or(codec);
+        let first = header.base_offset.unwrap_or(header.last_offset);
+        let is_kept = wanted == codec || header.attributes.is_control() || header.record_count <= 0;
+        if is_kept {
+            let start = self.hand_over(bytes, first, header.last_offset)?;
+            self.batches_kept += 1;
+            if epoch < 0 {
+                // The checksum does not cover it, and a log has none without.
+                let field = self.chunk.get_mut(start + 12..start + 16);
+                if let Some(field) = field {
+                    field.copy_from_slice(&self.epoch.to_be_bytes());
+                }
+            }
+            return Ok(());
+        }
+        let payload = BatchView::parse(bytes).map_err(|error| place(error.into()))?;
+        let mut header = *header;
+        if epoch < 0 {
+            header.leader_epoch = self.epoch;
+        }
+        let plain = self
+            .decompressor
+            .decompress(codec, 2, payload.payload(), self.max_decompressed_bytes)
+            .map_err(place)?;
+        encode(
+            &mut self.encoded,
+            &mut self.compressor,
+            header,
+            wanted,
+            plain,
+        )?;
+        self.hand_over_encoded(first, header.last_offset)
+    }
+
+    /// Adds a message of an old format to the batch of its kind; `is_set`: it came in a compressed set.
+    pub(super) fn push(&mut self, message: &Message<'_>, kind: Kind, is_set: bool) -> Result<()> {
+        let limit = if is_set { SET_BYTES } else { BATCH_BYTES };
+        let fits = self.batch.as_ref().is_none_or(|batch| {
+            batch.kind == kind
+                && self.records_encoded.len() < limit
+                && message.offset - batch.first <= SPAN_MAX
+                && batch.count < i32::MAX
+        });
+        if !fits {
+            self.end_batch()?;
+        }
+        let batch = self.batch.get_or_insert(Batch {
+            kind,
+            first: message.offset,
+            last: message.offset,
+            base_timestamp: message.timestamp,
+            max_timestamp: message.timestamp,
+            count: 0,
+        });
+        let bytes = message.key.map_or(0, <[u8]>::len) + message.value.map_or(0, <[u8]>::len);
+        memory::reserve(&mut self.records_encoded, bytes + RECORD_OVERHEAD_MAX)?;
+        write_record(
+            &mut self.records_encoded,
+            message.timestamp.wrapping_sub(batch.base_timestamp),
+            (message.offset - batch.first) as i32,
+            message.key,
+            message.value,
+            [].into_iter(),
+        );
+        batch.last = message.offset;
+        batch.max_timestamp = batch.max_timestamp.max(message.timestamp);
+        batch.count += 1;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Ends the batch of a compressed set, which reaches to `last` where compaction took its last messages.
+    pub(super) fn end_set(&mut self, last: i64) -> Result<()> {
+        if let Some(batch) = &mut self.batch
+            && (0..=SPAN_MAX).contains(&(last - batch.first))
+        {
+            batch.last = batch.last.max(last);
+        }
+        self.end_batch()
+    }
+
+    /// Encodes the batch that was being filled, if any.
+    pub(super) fn end_batch(&mut self) -> Result<()> {
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        let codec = self.codec.unwrap_or(batch.kind.codec);
+        let append_time = batch.kind.append_time;
+        let header = BatchHeader {
+            attributes: Attributes::new(codec, append_time.is_some()),
+            base_timestamp: batch.base_timestamp,
+            max_timestamp: append_time.unwrap_or(batch.max_timestamp),
+            record_count: batch.count,
+            ..self.header(batch.first, batch.last)
+        };
+        let records = &self.records_encoded;
+        encode(
+            &mut self.encoded,
+            &mut self.compressor,
+            header,
+            codec,
+            records,
+        )?;
+        self.records_encoded.clear();
+        self.hand_over_encoded(batch.first, batch.last)
+    }
+
+    /// Appends all that waits, and lets the log end at `log_end`: behind the last batch compaction may have left nothing but the
+    /// offsets. Gives the log end offset.
+    pub(super) fn finish(&mut self, log_end: i64) -> Result<i64> {
+        self.end_batch()?;
+        self.next_offset = self.next_offset.max(self.log.log_end_offset()?);
+        while self.next_offset < log_end {
+            let first = self.next_offset;
+            let last = (log_end - 1).min(first.saturating_add(SPAN_MAX));
+            let header = self.header(first, last);
+            let codec = Codec::None;
+            encode(&mut self.encoded, &mut self.compressor, header, codec, &[])?;
+            self.hand_over_encoded(first, last)?;
+        }
+        self.append_chunk()?;
+        Ok(self.next_offset)
+    }
+
+    /// The header of an empty batch.
+    const fn header(&self, first: i64, last: i64) -> BatchHeader {
+        BatchHeader {
+            base_offset: Some(first),
+            last_offset: last,
+            size_bytes: 0,
+            magic: 2,
+            leader_epoch: self.epoch,
+            crc: 0,
+            attributes: Attributes(0),
+            base_timestamp: -1,
+            max_timestamp: -1,
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            record_count: 0,
+        }
+    }
+
+    fn hand_over_encoded(&mut self, first: i64, last: i64) -> Result<()> {
+        let encoded = std::mem::take(&mut self.encoded);
+        let handed = self.hand_over(&encoded, first, last);
+        self.encoded = encoded;
+        handed.map(|_| ())
+    }
+
+    /// Takes a whole batch into the chunk, and gives its place there.
+    fn hand_over(&mut self, bytes: &[u8], first: i64, last: i64) -> Result<usize> {
+        let fits = self.chunk.len() + bytes.len() <= self.chunk_bytes;
+        if !fits || last - self.chunk_first > SPAN_MAX {
+            self.append_chunk()?;
+        }
+        if self.chunk.is_empty() {
+            self.chunk_first = first;
+        }
+        let start = self.chunk.len();
+        memory::extend(&mut self.chunk, bytes)?;
+        self.next_offset = last.saturating_add(1);
+        self.batches += 1;
+        self.bytes += bytes.len() as u64;
+        Ok(start)
+    }
+
+    fn append_chunk(&mut self) -> Result<()> {
+        if !self.chunk.is_empty() {
+            self.log.append_as_follower(&self.chunk, i32::MAX, false)?;
+            self.chunk.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Puts a batch with this header, but for what follows from the records, into `out`.
+fn encode(
+    out: &mut Vec<u8>,
+    compressor: &mut Compressor,
+    header: BatchHeader,
+    codec: Codec,
+    records: &[u8],
+) -> Result<()> {
+    out.clear();
+    out.resize(BATCH_HEADER_V2_BYTES, 0);
+    if codec == Codec::None {
+        memory::extend(out, records)?;
+    } else {
+        compressor.compress(codec, 2, records, out)?;
+    }
+    if out.len() > i32::MAX as usize {
+        return Err(Error::new(ErrorKind::RecordTooLarge {
+            size: out.len() as u64,
+            maximum: i64::from(i32::MAX),
+        }));
+    }
+    let header = BatchHeader {
+        size_bytes: out.len(),
+        attributes: header.attributes.with_codec(codec),
+        ..header
+    };
+    finish_batch(out, 0, &header);
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! A partition of Kafka 0.7, for reading: `.kafka` files named by the position of their first byte in the whole partition.
+//!
+//! Nothing here has offsets in today's sense: what 0.7 calls an offset is the position of an entry, and a compressed set has one for
+//! all of its messages. There are no indexes, no keys, no timestamps. [`convert`](crate::convert) makes a current directory of it.
+
+mod entries;
+mod scan;
+
+use crate::disk::{Disk, EntryKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::OpenOptions;
+use offsetlog_format::name::{BYTE_OFFSET_SEGMENT_SUFFIX, DirectoryName};
+use offsetlog_format::{FileName, SegmentFile};
+use std::path::{Path, PathBuf};
+
+pub use scan::{OldEntry, OldRecord, OldScan};
+
+/// A file of a 0.7 partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OldSegment {
+    /// The `.kafka` file.
+    pub path: PathBuf,
+    /// Position of its first byte in the whole partition.
+    pub start: i64,
+    /// Its size in bytes when the log was opened.
+    pub size_bytes: u64,
+    /// Whether no other one follows: an unfinished end is no damage here.
+    pub is_last: bool,
+}
+
+impl OldSegment {
+    /// Position behind its last byte.
+    #[must_use]
+    pub const fn end(&self) -> i64 {
+        // The sum was checked when the log was opened.
+        self.start.saturating_add_unsigned(self.size_bytes)
+    }
+}
+
+/// A partition of Kafka 0.7. It is what it was when it was opened.
+///
+/// ```no_run
+/// use offsetlog::{OldLog, OpenOptions};
+///
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// let log = OldLog::open("kafka-0.7/orders-0", &OpenOptions::default())?;
+/// let mut scan = log.scan(None)?;
+/// while let Some(entry) = scan.next_entry()? {
+///     for record in entry.records() {
+///         println!("{} {:?}", record.offset, record.value);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OldLog {
+    path: PathBuf,
+    topic: String,
+    partition: i32,
+    segments: Vec<OldSegment>,
+    options: OpenOptions,
+}
+
+impl OldLog {
+    /// Opens the partition directory `path`, named `topic-partition`. Lists it and looks at its files; nothing is read, nothing is
+    /// changed, no lock is taken.
+    ///
+    /// # Errors
+    /// * `Io`: the directory cannot be listed.
+    /// * `LogDir`: its name is not `topic-partition`; a `.kafka` file has no position for a name; a file does not begin where the one
+    ///   before ends; there are `.log` files too.
+    ///
+    /// Source: FORMAT.md «Message of Kafka 0.7».
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.unwrap_or("");
+        let parsed = DirectoryName::parse(name).map_err(|error| {
+            Error::log_dir(
+                &path,
+                format!(
+                    "directory name {name:?} is not topic-partition: {}",
+                    error.fault
+                ),
+            )
+        })?;
+        Ok(Self {
+            segments: segments(options.disk.as_ref(), &path)?,
+            topic: parsed.topic.to_owned(),
+            partition: parsed.partition,
+            options: options.clone(),
+            path,
+        })
+    }
+
+    /// The partition directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The topic, from the directory's name.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// The partition, from the directory's name.
+    #[must_use]
+    pub const fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// The files, oldest first.
+    #[must_use]
+    pub fn segments(&self) -> &[OldSegment] {
+        &self.segments
+    }
+
+    /// Position of the first byte that is still there.
+    #[must_use]
+    pub fn start(&self) -> i64 {
+        self.segments.first().map_or(0, |segment| segment.start)
+    }
+
+    /// Position behind the last byte, of which the last ones may be an unfinished entry.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        self.segments.last().map_or(0, OldSegment::end)
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size_bytes).sum()
+    }
+
+    /// Reads entries from the one at `start` on; from the first one by default. Where an entry begins, only the entry before tells:
+    /// the first read of another place is an error.
+    ///
+    /// # Errors
+    /// `OffsetOutOfRange` for a start outside the log.
+    pub fn scan(&self, start: Option<i64>) -> Result<OldScan> {
+        let start = start.unwrap_or_else(|| self.start());
+        if start < self.start() || start > self.end() {
+            return Err(Error::new(ErrorKind::OffsetOutOfRange {
+                requested: start,
+                log_start_offset: self.start(),
+                log_end_offset: self.end(),
+            })
+            .at_path(&self.path));
+        }
+        Ok(OldScan::new(self, start))
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.options.interrupt {
+            Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a partition directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// `.log` files.
+    Current,
+    /// `.kafka` files.
+    Old,
+    /// Neither.
+    Empty,
+}
+
+/// Tells by the names of its files of which layout a partition directory is.
+pub(crate) fn layout(disk: &dyn Disk, path: &Path) -> Result<Layout> {
+    let entries = disk
+        .list(path)
+        .map_err(|error| Error::io("list", path, error))?;
+    let any = |is_meant: fn(&str) -> bool| entries.iter().any(|entry| is_meant(&entry.name));
+    match (any(is_log), any(is_old)) {
+        (true, true) => Err(Error::log_dir(
+            path,
+            "both .log and .kafka files found: this is neither a log of Kafka 0.7 nor a later one; move those of one kind out of the directory",
+        )),
+        (true, false) => Ok(Layout::Current),
+        (false, true) => Ok(Layout::Old),
+        (false, false) => Ok(Layout::Empty),
+    }
+}
+
+fn is_log(name: &str) -> bool {
+    matches!(FileName::classify(name), FileName::Segment(name) if name.file == SegmentFile::Log)
+}
+
+fn is_old(name: &str) -> bool {
+    name.ends_with(BYTE_OFFSET_SEGMENT_SUFFIX)
+}
+
+/// The files of a 0.7 partition, each beginning where the one before ends, as Kafka asks of them.
+fn segments(disk: &dyn Disk, path: &Path) -> Result<Vec<OldSegment>> {
+    layout(disk, path)?;
+    let entries = disk
+        .list(path)
+        .map_err(|error| Error::io("list", path, error))?;
+    let mut segments = Vec::new();
+    for entry in entries.into_iter().filter(|entry| is_old(&entry.name)) {
+        let file = path.join(&entry.name);
+        let FileName::ByteOffsetSegment { position } = FileName::classify(&entry.name) else {
+            return Err(Error::log_dir(
+                &file,
+                format!(
+                    "file {:?} is named like a segment of Kafka 0.7 but not by a position of exactly 20 digits; move it out of the directory",
+                    entry.name
+                ),
+            ));
+        };
+        if entry.kind != EntryKind::File {
+            return Err(Error::log_dir(
+                &file,
+                format!(
+                    "{:?} is not a regular file; move it out of the directory",
+                    entry.name
+                ),
+            ));
+        }
+        let stat = disk
+            .stat(&file)
+            .map_err(|error| Error::io("look at", &file, error))?;
+        if position.checked_add_unsigned(stat.size).is_none() {
+            return Err(Error::log_dir(
+                &file,
+                format!(
+                    "{} bytes from position {position} on end beyond {}",
+                    stat.size,
+                    i64::MAX
+                ),
+            ));
+        }
+        segments.push(OldSegment {
+            path: file,
+            start: position,
+            size_bytes: stat.size,
+            is_last: false,
+        });
+    }
+    segments.sort_unstable_by_key(|segment| segment.start);
+    for pair in segments.windows(2) {
+        let [one, next] = pair else { continue };
+        if one.end() != next.start {
+            return Err(Error::log_dir(
+                &next.path,
+                format!(
+                    "begins at position {} of the partition, {} expected, where the file before ends",
+                    next.start,
+                    one.end()
+                ),
+            ));
+        }
+    }
+    if let Some(last) = segments.last_mut() {
+        last.is_last = true;
+    }
+    Ok(segments)
+}
+
+#[cfg(test)]
+#[path = "old_log/old_log_tests.rs"]
+mod tests;

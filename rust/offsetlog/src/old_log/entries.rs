@@ -1,0 +1,261 @@
+//! The entries of one `.kafka` file, one after another: framing and checksum, with bounded read-ahead.
+
+use super::{OldLog, OldSegment};
+use crate::disk::{Access, DiskFile};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
+use crate::segment::walk::TornTail;
+use offsetlog_format::old_message::{
+    OLD_HEADER_V0_BYTES, OLD_LENGTH_BYTES, is_whole_old_entry, old_entry_size,
+};
+use offsetlog_format::{Fault, FormatError, OldMessage, Part};
+use std::sync::Arc;
+
+/// Read-ahead of a scan.
+const READ_BYTES: usize = 512 * 1024;
+/// Bytes whose checksums are computed at most in the search for a whole entry behind a bad one. Who needs more is served by an error.
+const SEARCH_BYTES: u64 = 256 << 20;
+
+/// A place in a file from which entries are read one after another.
+#[derive(Debug)]
+pub(super) struct Entries {
+    pub(super) segment: OldSegment,
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    /// Position in the file of the buffer's first byte.
+    buffer_at: u64,
+    /// Where the next entry starts in the file.
+    position: u64,
+    limit: u64,
+    /// Nothing was read yet, and the caller said where to begin.
+    is_blind: bool,
+}
+
+/// Where the entry of the last step lies in the buffer, and its size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) position: u64,
+    pub(super) size_bytes: usize,
+}
+
+/// What a step met.
+pub(super) enum Met {
+    Entry(Found),
+    End(Option<TornTail>),
+}
+
+impl Entries {
+    /// Opens a file at `position`, where an entry begins for all that is known.
+    pub(super) fn open(log: &OldLog, segment: &OldSegment, position: u64) -> Result<Self> {
+        let disk = &log.options.disk;
+        let file = disk
+            .open(&segment.path, Access::Read)
+            .map_err(|error| Error::io("open", &segment.path, error))?;
+        Ok(Self {
+            segment: segment.clone(),
+            file,
+            buffer: Vec::new(),
+            buffer_at: position,
+            position,
+            limit: log.options.limits.max_batch_bytes,
+            is_blind: position > 0,
+        })
+    }
+
+    /// The entry of the last step.
+    pub(super) fn entry(&self, found: Found) -> Result<OldMessage<'_>> {
+        OldMessage::parse(self.loaded(found.position, found.size_bytes))
+            .map_err(|error| self.place(Error::new(error), found.position))
+    }
+
+    /// Steps over the next entry; its checksum is right.
+    pub(super) fn step(&mut self) -> Result<Met> {
+        let at = self.position;
+        if at >= self.segment.size_bytes {
+            return Ok(Met::End(None));
+        }
+        match self.whole_at(at)? {
+            Ok(size_bytes) => {
+                self.position = at + size_bytes as u64;
+                self.is_blind = false;
+                Ok(Met::Entry(Found {
+                    position: at,
+                    size_bytes,
+                }))
+            }
+            Err(error) => self.damaged(error),
+        }
+    }
+
+    /// Size of the entry at `at`, if it is whole and right.
+    fn whole_at(&mut self, at: u64) -> Result<Result<usize, FormatError>> {
+        let left = self.segment.size_bytes - at;
+        let size_bytes = match old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) {
+            Ok(size_bytes) => size_bytes,
+            Err(error) => return Ok(Err(error)),
+        };
+        if size_bytes as u64 > left {
+            return Ok(Err(FormatError::new(
+                Part::OldMessage,
+                0,
+                Fault::Truncated {
+                    needed: size_bytes,
+                    available: left as usize,
+                },
+            )));
+        }
+        if size_bytes as u64 > self.limit {
+            let error = Error::new(ErrorKind::Limit {
+                name: "max_batch_bytes",
+                limit: self.limit,
+                seen: size_bytes as u64,
+            });
+            return Err(self.place(error, at));
+        }
+        let checked = OldMessage::parse(self.bytes(at, size_bytes)?)
+            .and_then(|message| message.check_crc().map(|()| size_bytes));
+        Ok(checked)
+    }
+
+    /// Damage, or the unfinished end of the last file if nothing whole follows.
+    #[cold]
+    fn damaged(&mut self, error: FormatError) -> Result<Met> {
+        let at = self.position;
+        if self.is_blind && !self.is_boundary(at)? {
+            return Err(self.no_entry());
+        }
+        let is_written = !self.segment.is_last
+            || (matches!(error.fault, Fault::Version { .. } | Fault::Codec { .. })
+                && self.is_whole(at)?)
+            || self.whole_entry_follows()?;
+        if is_written {
+            return Err(self.place(Error::new(error), at));
+        }
+        let is_zero = matches!(error.fault, Fault::Length { found: 0, .. });
+        Ok(Met::End(Some(TornTail {
+            path: self.segment.path.clone(),
+            position: at,
+            bytes: self.segment.size_bytes - at,
+            reason: if is_zero {
+                "zero tail".to_owned()
+            } else {
+                error.to_string()
+            },
+        })))
+    }
+
+    fn no_entry(&self) -> Error {
+        let start = self.segment.start.saturating_add_unsigned(self.position);
+        Error::argument(
+            "start",
+            format!("{start} found, the position of an entry expected: where the one before ends"),
+        )
+        .at_path(&self.segment.path)
+    }
+
+    /// Whether the lengths from the first byte of the file on lead to `position`.
+    fn is_boundary(&mut self, position: u64) -> Result<bool> {
+        let mut at = 0;
+        while at < position {
+            let Ok(size_bytes) = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) else {
+                return Ok(false);
+            };
+            at += size_bytes as u64;
+        }
+        Ok(at == position)
+    }
+
+    fn is_whole(&mut self, at: u64) -> Result<bool> {
+        let left = self.segment.size_bytes - at;
+        let size_bytes = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?);
+        match size_bytes {
+            Ok(size_bytes) if size_bytes as u64 <= left.min(self.limit) => {
+                Ok(is_whole_old_entry(self.bytes(at, size_bytes)?))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether an entry with the right checksum starts anywhere behind the present place. Then the bytes here are damage in the
+    /// middle. Also where finding out would cost too much: an error loses nothing.
+    fn whole_entry_follows(&mut self) -> Result<bool> {
+        let mut spent = 0;
+        let end = self.segment.size_bytes;
+        let mut at = self.position + 1;
+        while at + (OLD_HEADER_V0_BYTES as u64) < end {
+            let window = (READ_BYTES as u64).min(end - at) as usize;
+            let bytes = self.bytes(at, window)?;
+            // The magic is behind the length, and the payload is not empty.
+            let candidates: Vec<(u64, u64)> = bytes
+                .windows(OLD_LENGTH_BYTES + 1)
+                .enumerate()
+                .filter(|(_, front)| matches!(front.last(), Some(0 | 1)))
+                .filter_map(|(slot, front)| {
+                    let size = old_entry_size(front).ok()? as u64;
+                    let place = at + slot as u64;
+                    let fits = size > OLD_HEADER_V0_BYTES as u64 && size <= end - place;
+                    fits.then_some((place, size))
+                })
+                .collect();
+            let seen = bytes.len();
+            for (place, size) in candidates {
+                spent += size;
+                if spent > SEARCH_BYTES || self.is_whole(place)? {
+                    return Ok(true);
+                }
+            }
+            if seen <= OLD_LENGTH_BYTES {
+                break;
+            }
+            at += (seen - OLD_LENGTH_BYTES) as u64;
+        }
+        Ok(false)
+    }
+
+    /// Bytes at `position`: `need` of them where the file has them.
+    fn bytes(&mut self, position: u64, need: usize) -> Result<&[u8]> {
+        let within = position.checked_sub(self.buffer_at);
+        let is_loaded = within.is_some_and(|start| start + need as u64 <= self.buffer.len() as u64);
+        if !is_loaded {
+            self.fill(position, need)?;
+        }
+        Ok(self.loaded(position, need))
+    }
+
+    fn loaded(&self, position: u64, need: usize) -> &[u8] {
+        let start = position.wrapping_sub(self.buffer_at);
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        let rest = self.buffer.get(start..).unwrap_or(&[]);
+        rest.get(..need).unwrap_or(rest)
+    }
+
+    fn fill(&mut self, position: u64, need: usize) -> Result<()> {
+        let left = self.segment.size_bytes.saturating_sub(position);
+        let wanted = (READ_BYTES.max(need) as u64).min(left) as usize;
+        self.buffer.clear();
+        self.buffer_at = position;
+        memory::reserve(&mut self.buffer, wanted)
+            .map_err(|error| error.at_path(&self.segment.path))?;
+        self.buffer.resize(wanted, 0);
+        let read = self
+            .file
+            .read_at(&mut self.buffer, position)
+            .map_err(|error| Error::io("read", &self.segment.path, error).at_position(position))?;
+        self.buffer.truncate(read);
+        if read < wanted {
+            // The file was cut since it was opened.
+            self.segment.size_bytes = position + read as u64;
+        }
+        Ok(())
+    }
+
+    /// Adds the file, the place in it and the position in the partition to an error.
+    pub(super) fn place(&self, error: Error, position: u64) -> Error {
+        let offset = self.segment.start.saturating_add_unsigned(position);
+        let error = error.at_path(&self.segment.path).at_position(position);
+        if matches!(error.kind(), ErrorKind::Interrupted) {
+            return error;
+        }
+        error.at_offset(offset)
+    }
+}
