@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Upkeep: TypeAlias = Literal["retention", "compaction", "deletes"]
 
-_UPKEEP = ("retention", "compaction", "deletes")
+_UPKEEP: tuple[Upkeep, ...] = ("retention", "compaction", "deletes")
 
 
 class Maintaining:
@@ -27,7 +27,7 @@ class Maintaining:
         raise NotImplementedError
 
     def maintain(
-        self, *, now: When | None = None, dry_run: bool = False, only: Iterable[Upkeep] = ("retention", "compaction", "deletes")
+        self, *, now: When | None = None, dry_run: bool = False, only: Upkeep | Iterable[Upkeep] = _UPKEEP
     ) -> MaintainReport:
         """Do what is due now, once; appends and readers go on meanwhile.
 

@@ -93,8 +93,8 @@ class Pair:
     def records(self) -> list[tuple[int, str, str | None]]:
         """The closed segments' data records."""
         end = self.bases()[-1]
-        found = [(one.offset, (one.key or b"").decode(), one.value and one.value.decode()) for one in self.ours.log.scan(stop=end)]
-        return [one for one in found if one[0] < end]
+        found = self.ours.log.scan(stop=end)
+        return [(one.offset, (one.key or b"").decode(), None if one.value is None else one.value.decode()) for one in found]
 
 
 def rows(pairs: list[tuple[str, str | None]], when: int) -> tuple[Row, ...]:

@@ -447,8 +447,12 @@ impl Error {
     /// Whether this is what a reader meets whose segments were removed or replaced meanwhile: a file that is gone, or offsets that do
     /// not belong where they are found.
     pub(crate) fn may_be_stale(&self) -> bool {
-        let is_gone = matches!(&self.0.kind, ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
-        is_gone || self.is_corruption()
+        self.is_missing_file() || self.is_corruption()
+    }
+
+    /// Whether there is no such file.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(&self.0.kind, ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 

@@ -244,7 +244,11 @@ impl Log {
             return Err(error);
         }
         let fresh = Arc::new(View::take(&self.0.directory, None)?);
-        if fresh.has_segments_of(view) {
+        // A segment that was replaced by itself alone is there again.
+        let disk = self.0.directory.disk.as_ref();
+        let is_back =
+            !error.is_corruption() && error.path().is_some_and(|path| disk.stat(path).is_ok());
+        if fresh.has_segments_of(view) && !is_back {
             return Err(error);
         }
         *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);

@@ -46,6 +46,8 @@ pub(crate) struct View {
     /// The active segment's files, held so that its size is the same for everybody who has this view.
     active: Option<Arc<OpenSegment>>,
     stamp: Stamp,
+    /// The directory changed so shortly before it was looked at that its time would not tell a further change.
+    is_racy: bool,
     end: OnceLock<End>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) fates: Mutex<Option<(i64, Arc<Fates>)>>,
@@ -64,11 +66,26 @@ const CHECKPOINTS: [&str; 2] = [
 impl View {
     /// Lists the directory and reads the checkpoints around it.
     pub(super) fn take(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+        for _ in 0..LISTINGS_MAX {
+            match Self::take_once(directory, before) {
+                // What was listed has another name by now.
+                Err(error) if error.is_missing_file() => {}
+                done => return done,
+            }
+        }
+        Self::take_once(directory, before)
+    }
+
+    fn take_once(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
         let _names = directory.ends.as_ref().map(|ends| ends.listing());
         let mut stamp = Stamp::of(directory, None);
+        // A writer of this process counts its own changes.
+        let is_racy = directory.ends.is_none() && stamp.is_racy();
         let is_same = |before: &&Self| {
             let replaced = |stamp: &Stamp| stamp.writer.map(|(_, _, replaced)| replaced);
-            before.stamp.directory == stamp.directory && replaced(&before.stamp) == replaced(&stamp)
+            !before.is_racy
+                && before.stamp.directory == stamp.directory
+                && replaced(&before.stamp) == replaced(&stamp)
         };
         if let Some(before) = before.filter(is_same) {
             // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
@@ -81,19 +98,20 @@ impl View {
                 warnings: before.warnings.clone(),
                 ..Listing::default()
             };
-            return Self::build(directory, stamp, listing, kept);
+            return Self::build(directory, stamp, is_racy, listing, kept);
         }
         let mut listing = settled_list(directory, stamp.directory)?;
         listing.snapshots.sort_unstable();
         listing.finish_swaps(directory)?;
         // What came between the first look and the listing is seen by the next look.
         stamp.active = None;
-        Self::build(directory, stamp, listing, Vec::new())
+        Self::build(directory, stamp, is_racy, listing, Vec::new())
     }
 
     fn build(
         directory: &Arc<Directory>,
         mut stamp: Stamp,
+        is_racy: bool,
         listing: Listing,
         mut segments: Vec<Arc<Segment>>,
     ) -> Result<Self> {
@@ -145,6 +163,7 @@ impl View {
             high_watermark: bounds.high_watermark,
             warnings,
             active,
+            is_racy,
             stamp,
             end: OnceLock::new(),
             open_transactions: OnceLock::new(),
@@ -161,7 +180,7 @@ impl View {
             .segments
             .last()
             .map(|segment| segment.file_path(".log"));
-        Stamp::of(directory, active.as_deref()) == self.stamp
+        !self.is_racy && Stamp::of(directory, active.as_deref()) == self.stamp
     }
 
     /// Whether another view has the same segments, in the same files.
@@ -280,6 +299,13 @@ fn walk_to_end(mut walk: Walk) -> Result<End> {
 }
 
 impl Stamp {
+    /// Whether the directory may change again without its time telling: a file system counts it by ticks of the clock.
+    fn is_racy(&self) -> bool {
+        const TICK_MS: i64 = 20;
+        let modified = self.directory.map_or(i64::MIN, |stat| stat.modified_ms);
+        (0..TICK_MS).contains(&crate::disk::wall_clock().saturating_sub(modified))
+    }
+
     fn of(directory: &Directory, active: Option<&Path>) -> Self {
         // Before the directory: what the writer told is in files that the directory has by now.
         let writer = directory
@@ -333,16 +359,12 @@ fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listi
     // Names that change while they are listed may be missed, the old one and the new one: until two listings agree.
     let mut before = first;
     for _ in 0..LISTINGS_MAX {
-        let mut again = list(disk, &directory.path)?;
-        let newest = before.base_offsets.last().copied();
-        again
-            .base_offsets
-            .retain(|&base| newest.is_none_or(|newest| base <= newest));
-        let agrees = before.base_offsets == again.base_offsets && before.swapped == again.swapped;
-        before = again;
-        if agrees {
+        let again = list(disk, &directory.path)?;
+        // What was rolled meanwhile belongs to the next look.
+        if again.base_offsets.starts_with(&before.base_offsets) && again.swapped == before.swapped {
             break;
         }
+        before = again;
     }
     Ok(before)
 }

@@ -5,14 +5,13 @@
 use super::state::State;
 use super::{Appender, rebuild};
 use crate::disk::SYNC_NAMES;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::log::cleaner::{LastRecord, Plan, Source};
 use crate::segment::time_index::SegmentTimes;
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{segment_path, with_state};
 use offsetlog_format::FileState;
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 impl Appender {
@@ -186,7 +185,13 @@ impl Appender {
         for suffix in suffixes {
             // With the .log first: while anything is named `.cleaned`, what is named `.swap` counts for nothing.
             let back = self.give_state(first, suffix, FileState::Swap, FileState::Cleaned);
-            if let Err(error) = back.or_else(ignore_missing) {
+            if let Err(error) = back.or_else(|error| {
+                if error.is_missing_file() {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }) {
                 self.poison(&error);
                 break;
             }
@@ -259,12 +264,5 @@ impl Appender {
             Some(point) if point > base => self.set_cleaner_point(base),
             _ => Ok(()),
         }
-    }
-}
-
-fn ignore_missing(error: Error) -> Result<()> {
-    match error.kind() {
-        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
     }
 }
