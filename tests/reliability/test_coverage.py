@@ -34,6 +34,9 @@ PYTHON_TESTS = (
     "index_damage"
 )
 
+# What no test can make, with the reason. Made all the same, it has to go from here.
+NOT_MADE = {"Compression": "the codecs' libraries refuse for want of memory only, which is a `MemoryError`"}
+
 Counts = dict[str, dict[int, int]]
 
 
@@ -135,9 +138,9 @@ def parsed(lcov: str) -> Counts:
 
 
 def code_lines(path: str) -> int:
-    """Lines of a file before its unit tests."""
+    """Lines of a file before its unit tests; those that stand in a file of their own are measured apart."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    return len(re.split(r"^#\[cfg\(test\)\]\s*\n\s*mod ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines())
+    return len(re.split(r"^#\[cfg\(test\)\]\s*\n\s*mod \w+ \{", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines())
 
 
 def test_lines_of_the_format_and_of_recovery(counts: Counts | None) -> None:
@@ -169,7 +172,7 @@ def test_every_kind_of_error_is_made_by_a_test(counts: Counts | None) -> None:
     """A line of the engine that makes it ran: one that names it and is no pattern."""
     kinds = variants()
     assert len(kinds) > 30
-    with row(25, "kinds of errors that a test makes", "kinds of errors", len(kinds), fixed=True) as part:
+    with row(25, "kinds of errors that a test makes", "kinds of errors", len(kinds) - len(NOT_MADE), fixed=True) as part:
         if counts is None:
             part.skip(NOT_MEASURED)
         made_by: dict[str, str] = {}
@@ -186,5 +189,6 @@ def test_every_kind_of_error_is_made_by_a_test(counts: Counts | None) -> None:
                     if name in kinds and lines.get(number, 0):
                         made_by.setdefault(name, f"{path}:{number}")
         for name in kinds:
-            print(f"{name}: {made_by.get(name, 'NONE')}")
+            print(f"{name}: {made_by.get(name) or NOT_MADE.get(name, 'NONE')}")
+        assert not made_by.keys() & NOT_MADE.keys()
         part.count(len(made_by))

@@ -1,7 +1,8 @@
-//! Calls that come too late, and work that is told to stop.
+//! Calls that come too late, work that is told to stop, and what an error of the format is called.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use offsetlog::{AppendOptions, BatchBuilder, ErrorKind, Log, OpenOptions, WriteOptions};
+use offsetlog_format::{Fault, FormatError, Part};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,4 +67,23 @@ fn recovery_stops_when_it_is_told_to() {
     assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
     stop.store(false, Ordering::Relaxed);
     assert_eq!(open(None).unwrap().log_end_offset().unwrap(), 1);
+}
+
+/// Python's exceptions have these names.
+#[test]
+fn errors_of_the_format_are_told_apart_by_file() {
+    let names = [
+        (Part::BatchHeader, "CorruptBatchError"),
+        (Part::Record, "InvalidRecordError"),
+        (Part::OffsetIndex, "CorruptIndexError"),
+        (Part::TimeIndex, "CorruptIndexError"),
+        (Part::TransactionIndex, "CorruptTxnIndexError"),
+        (Part::ProducerSnapshot, "CorruptSnapshotError"),
+        (Part::LeaderEpochCheckpoint, "CheckpointError"),
+        (Part::PartitionMetadata, "MetadataFileError"),
+    ];
+    for (part, name) in names {
+        let error = FormatError::new(part, 0, Fault::Rule("it is as it is"));
+        assert_eq!(ErrorKind::from(error).name(), name);
+    }
 }
