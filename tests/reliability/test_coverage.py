@@ -34,6 +34,9 @@ PYTHON_TESTS = (
     "index_damage"
 )
 
+# What no test can make, with the reason. Made all the same, it has to go from here.
+NOT_MADE = {"Compression": "the codecs' libraries refuse for want of memory only, which is a `MemoryError`"}
+
 Counts = dict[str, dict[int, int]]
 
 
@@ -135,27 +138,33 @@ def parsed(lcov: str) -> Counts:
 
 
 def code_lines(path: str) -> int:
-    """Lines of a file before its unit tests."""
+    """Lines of a file before its unit tests; those that stand in a file of their own are measured apart."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    return len(re.split(r"^#\[cfg\(test\)\]\s*\n\s*mod ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines())
+    return len(re.split(r"^#\[cfg\(test\)\]\s*\n\s*mod \w+ \{", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines())
 
 
 def test_lines_of_the_format_and_of_recovery(counts: Counts | None) -> None:
     with row(25, "lines of the format crate and of recovery", "% of lines", LINES_MIN, fixed=True) as part:
         if counts is None:
             part.skip(NOT_MEASURED)
-        files = [path for path in counts if path in RECOVERY or (path.startswith(FORMAT) and not path.endswith("_tests.rs"))]
-        assert set(RECOVERY) <= set(files)
-        ran = total = 0
-        for path in sorted(files):
-            end = code_lines(path)
-            lines = {number: count for number, count in counts[path].items() if number <= end}
-            missed = [number for number, count in lines.items() if count == 0]
-            ran += len(lines) - len(missed)
-            total += len(lines)
-            print(f"{path}: {len(lines) - len(missed)} of {len(lines)}; not {', '.join(map(str, missed[:40])) or 'any'}")
-        print(f"{ran} of {total} lines")
-        part.count(100 * ran // total)
+        files = {
+            "format": [path for path in counts if path.startswith(FORMAT) and not path.endswith("_tests.rs")],
+            "recovery": [path for path in counts if path in RECOVERY],
+        }
+        assert len(files["recovery"]) == len(RECOVERY)
+        shares = []
+        for what, paths in files.items():
+            ran = total = 0
+            for path in sorted(paths):
+                end = code_lines(path)
+                lines = {number: count for number, count in counts[path].items() if number <= end}
+                missed = [number for number, count in lines.items() if count == 0]
+                ran += len(lines) - len(missed)
+                total += len(lines)
+                print(f"{path}: {len(lines) - len(missed)} of {len(lines)}; not {', '.join(map(str, missed[:40])) or 'any'}")
+            shares.append(100 * ran // total)
+            print(f"{what}: {ran} of {total} lines, {100 * ran / total:.1f} %")
+        part.count(min(shares))
 
 
 def variants() -> list[str]:
@@ -169,7 +178,7 @@ def test_every_kind_of_error_is_made_by_a_test(counts: Counts | None) -> None:
     """A line of the engine that makes it ran: one that names it and is no pattern."""
     kinds = variants()
     assert len(kinds) > 30
-    with row(25, "kinds of errors that a test makes", "kinds of errors", len(kinds), fixed=True) as part:
+    with row(25, "kinds of errors that a test makes", "kinds of errors", len(kinds) - len(NOT_MADE), fixed=True) as part:
         if counts is None:
             part.skip(NOT_MEASURED)
         made_by: dict[str, str] = {}
@@ -186,5 +195,6 @@ def test_every_kind_of_error_is_made_by_a_test(counts: Counts | None) -> None:
                     if name in kinds and lines.get(number, 0):
                         made_by.setdefault(name, f"{path}:{number}")
         for name in kinds:
-            print(f"{name}: {made_by.get(name, 'NONE')}")
+            print(f"{name}: {made_by.get(name) or NOT_MADE.get(name, 'NONE')}")
+        assert not made_by.keys() & NOT_MADE.keys()
         part.count(len(made_by))

@@ -1,7 +1,10 @@
-//! Calls that come too late, and work that is told to stop.
+//! Calls that come too late, work that is told to stop, and what an error of the format is called.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use offsetlog::{AppendOptions, BatchBuilder, ErrorKind, Log, OpenOptions, WriteOptions};
+use offsetlog::{
+    AppendOptions, BatchBuilder, ErrorKind, Log, OpenOptions, RecoverOptions, WriteOptions, recover,
+};
+use offsetlog_format::{Fault, FormatError, Part};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,4 +69,43 @@ fn recovery_stops_when_it_is_told_to() {
     assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
     stop.store(false, Ordering::Relaxed);
     assert_eq!(open(None).unwrap().log_end_offset().unwrap(), 1);
+}
+
+#[test]
+fn recovery_begins_at_an_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let log =
+        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    log.append(&mut one_record(), &AppendOptions::default())
+        .unwrap();
+    log.close().unwrap();
+    let from = |offset| RecoverOptions {
+        from_offset: Some(offset),
+        ..RecoverOptions::default()
+    };
+    assert!(format!("{:?}", from(-1)).contains("from_offset: Some(-1)"));
+    let error = recover(&path, &OpenOptions::default(), &from(-1)).unwrap_err();
+    assert!(error.to_string().contains("-1 found"), "{error}");
+    let report = recover(&path, &OpenOptions::default(), &from(0)).unwrap();
+    assert_eq!((report.log_end_offset, report.cut.len()), (1, 0));
+}
+
+/// Python's exceptions have these names.
+#[test]
+fn errors_of_the_format_are_told_apart_by_file() {
+    let names = [
+        (Part::BatchHeader, "CorruptBatchError"),
+        (Part::Record, "InvalidRecordError"),
+        (Part::OffsetIndex, "CorruptIndexError"),
+        (Part::TimeIndex, "CorruptIndexError"),
+        (Part::TransactionIndex, "CorruptTxnIndexError"),
+        (Part::ProducerSnapshot, "CorruptSnapshotError"),
+        (Part::LeaderEpochCheckpoint, "CheckpointError"),
+        (Part::PartitionMetadata, "MetadataFileError"),
+    ];
+    for (part, name) in names {
+        let error = FormatError::new(part, 0, Fault::Rule("it is as it is"));
+        assert_eq!(ErrorKind::from(error).name(), name);
+    }
 }
