@@ -321,6 +321,11 @@ fn check_repeated(world: &World, recovered: &Recovered, script: &Script) -> Resu
             same.report, recovered.report
         ));
     }
+    if same.report.clean {
+        // Nothing was recovered; who is killed behind a clean opening is.
+        same.log.abandon();
+        return Ok(());
+    }
     let once = close(same)?;
     let again = close(open(&killed, script)?)?;
     match difference(&once, &again) {

@@ -1,7 +1,9 @@
 //! A disk in front of another one that fails, shortens or ends chosen calls.
 
 use crate::sim::SimDisk;
-use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map};
+use offsetlog::disk::{
+    Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map, read_fully, write_fully,
+};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +60,17 @@ pub struct Plan {
     pub error: i32,
     /// Whether a write that fails has written its first half, as a full disk does.
     pub half: bool,
+    /// Nothing fails, but a read or write does only the first half of what was asked.
+    pub short: bool,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// Its kind.
+    pub call: Call,
+    /// What it was done to.
+    pub path: String,
 }
 
 /// A disk that fails. Clones are the same disk.
@@ -70,7 +83,7 @@ struct Faults {
     sim: Option<SimDisk>,
     plan: Mutex<Plan>,
     seen: AtomicU64,
-    failed: AtomicU64,
+    failed: Mutex<Vec<Failed>>,
 }
 
 impl Plan {
@@ -83,6 +96,7 @@ impl Plan {
             lasting: Lasting::Once,
             error: 5,
             half: false,
+            short: false,
         }
     }
 }
@@ -106,7 +120,7 @@ impl FaultDisk {
             sim,
             plan: Mutex::new(plan),
             seen: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            failed: Mutex::default(),
         }))
     }
 
@@ -122,10 +136,10 @@ impl FaultDisk {
         self.0.seen.load(Ordering::SeqCst)
     }
 
-    /// Calls that failed.
+    /// Calls that failed, or fell short.
     #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.0.failed.load(Ordering::SeqCst)
+    pub fn failed(&self) -> Vec<Failed> {
+        self.0.failed().clone()
     }
 
     fn pass<T>(
@@ -135,8 +149,8 @@ impl FaultDisk {
         run: impl FnOnce(&dyn Disk) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.0.fault(call, path.to_str().unwrap_or_default()) {
-            Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
-            None => run(self.0.inner.as_ref()),
+            Some(plan) if !plan.short => Err(io::Error::from_raw_os_error(plan.error)),
+            _ => run(self.0.inner.as_ref()),
         }
     }
 }
@@ -144,6 +158,10 @@ impl FaultDisk {
 impl Faults {
     fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> std::sync::MutexGuard<'_, Vec<Failed>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The plan, if this call fails.
@@ -162,7 +180,8 @@ impl Faults {
                 Lasting::Killed => number >= plan.nth,
             };
         if fails {
-            self.failed.fetch_add(1, Ordering::SeqCst);
+            let path = path.to_owned();
+            self.failed().push(Failed { call, path });
         }
         fails.then_some(plan)
     }
@@ -248,8 +267,8 @@ impl FaultFile {
         run: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.faults.fault(call, &self.path) {
-            Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
-            None => run(self.inner.as_ref()),
+            Some(plan) if !plan.short => Err(io::Error::from_raw_os_error(plan.error)),
+            _ => run(self.inner.as_ref()),
         }
     }
 
@@ -268,19 +287,38 @@ impl DiskFile for FaultFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.pass(Call::Read, |file| file.read_at(buffer, position))
+        read_fully(buffer, position, |rest, position| {
+            match self.faults.fault(Call::Read, &self.path) {
+                Some(plan) if plan.short => {
+                    let half = rest.len().div_ceil(2);
+                    self.inner.read_at(&mut rest[..half], position)
+                }
+                Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
+                None => self.inner.read_at(rest, position),
+            }
+        })
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        match self.faults.fault(Call::Write, &self.path) {
-            Some(plan) => {
-                if plan.half {
-                    self.inner.write_at(&bytes[..bytes.len() / 2], position)?;
+        write_fully(bytes, position, |rest, position| {
+            let half = &rest[..rest.len().div_ceil(2)];
+            match self.faults.fault(Call::Write, &self.path) {
+                Some(plan) if plan.short => {
+                    self.inner.write_at(half, position)?;
+                    Ok(half.len())
                 }
-                Err(io::Error::from_raw_os_error(plan.error))
+                Some(plan) => {
+                    if plan.half {
+                        self.inner.write_at(half, position)?;
+                    }
+                    Err(io::Error::from_raw_os_error(plan.error))
+                }
+                None => {
+                    self.inner.write_at(rest, position)?;
+                    Ok(rest.len())
+                }
             }
-            None => self.inner.write_at(bytes, position),
-        }
+        })
     }
 
     fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {

@@ -201,7 +201,7 @@ impl Site {
         let aside = directory_name_in_state(parsed.topic, parsed.partition, state, unique)
             .map_err(|error| refused(format!("directory name {name:?}: {}", error.fault)))?;
         let aside = parent.join(aside);
-        let is_log_dir = is_log_dir(disk.as_ref(), &parent);
+        let is_log_dir = is_log_dir(disk.as_ref(), &parent)?;
         let lock = if is_log_dir {
             Some(lock_log_dir(disk.as_ref(), &parent)?)
         } else {

@@ -217,6 +217,48 @@ pub trait DiskFile: Debug + Send + Sync {
     fn map(&self, size: u64) -> Option<Map>;
 }
 
+/// Reads until `buffer` is full or the file ends, with calls that may give less than was asked for or be interrupted.
+///
+/// # Errors
+/// Those of the calls.
+pub fn read_fully(
+    buffer: &mut [u8],
+    position: u64,
+    mut call: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match call(rest, position + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes all of `bytes`, with calls that may take less than they were given or be interrupted.
+///
+/// # Errors
+/// Those of the calls; `WriteZero` from one that takes nothing.
+pub fn write_fully(
+    bytes: &[u8],
+    position: u64,
+    mut call: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match call(rest, position + written as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Reads a small file whole.
 ///
 /// # Errors

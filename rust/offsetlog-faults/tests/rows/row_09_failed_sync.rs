@@ -1,7 +1,7 @@
 //! Row 9, the simulated part: a sync fails, and what it should have made durable never gets to the disk though reads show it.
 use offsetlog::{AppendOptions, BatchBuilder, Log, RecoverOptions, WriteOptions, recover};
 use offsetlog_faults::check::{Depth, check_recovered, crashed, open, read};
-use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
+use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 use offsetlog_faults::model::End;
 use offsetlog_faults::report::{Failures, Row};
 use offsetlog_faults::run::{PARTITION, Run, clock, fresh, options};
@@ -54,9 +54,7 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
     let plan = Plan {
         kinds,
         nth,
-        lasting: Lasting::Once,
-        error: 5,
-        half: false,
+        ..Plan::none()
     };
     let faults = FaultDisk::over(&sim, plan);
     let mut run = Run::new(script, sim.clone(), Arc::new(faults.clone()));
@@ -78,7 +76,7 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
     let failed_step = loop {
         let Some(&step) = steps.next() else {
             run.settle();
-            if faults.failed() == 0 {
+            if faults.failed().is_empty() {
                 run.log.take().expect("a log").abandon();
                 return Ok(false);
             }
@@ -89,7 +87,9 @@ fn fail_nth(script: &Script, kinds: fn(Call, &str) -> bool, nth: u64) -> Result<
             break step;
         }
         run.settle();
-        if faults.failed() > 0 && matches!(step, Step::Flush | Step::Durable { .. } | Step::Close) {
+        if !faults.failed().is_empty()
+            && matches!(step, Step::Flush | Step::Durable { .. } | Step::Close)
+        {
             return Err(format!(
                 "B4: {step} returned although a sync failed: {before:?}"
             ));

@@ -1,6 +1,9 @@
 //! The real disk: Linux and macOS.
 
-use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map};
+use super::{
+    Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, read_fully,
+    write_fully,
+};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -136,27 +139,22 @@ impl DiskFile for RealFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            let buffer_rest = rest.len();
-            match self.file.read_at(rest, position + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => {
-                    filled += count;
-                    if self.uncached && count < buffer_rest {
-                        // The end of the file; a further read would not be aligned.
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let mut at_end = false;
+        read_fully(buffer, position, |rest, position| {
+            if at_end {
+                return Ok(0);
             }
-        }
-        Ok(filled)
+            let count = self.file.read_at(rest, position)?;
+            // Past the cache less than was asked for is the end of the file; a further read would not be aligned.
+            at_end = self.uncached && count < rest.len();
+            Ok(count)
+        })
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, position)
+        write_fully(bytes, position, |rest, position| {
+            self.file.write_at(rest, position)
+        })
     }
 
     fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {

@@ -98,6 +98,8 @@ pub(crate) struct Appender {
     flusher: Flusher,
     /// Behind the last batch: below the log end offset after a truncation inside a batch.
     data_end: i64,
+    /// After a truncation inside a batch, until the log is rolled: where its records ended and where it did.
+    cut_inside: Option<(i64, i64)>,
     /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
     gap: Option<i64>,
     last_flush: i64,

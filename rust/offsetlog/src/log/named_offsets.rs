@@ -55,7 +55,7 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
             None
         }
     };
-    let in_log_dir = is_log_dir(directory.disk.as_ref(), parent);
+    let in_log_dir = is_log_dir(directory.disk.as_ref(), parent).unwrap_or(false);
     bounds.log_start = log_start.or(own.filter(|_| !in_log_dir));
     bounds.high_watermark = high_watermark;
     bounds

@@ -59,7 +59,7 @@ pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
 /// Takes a partition whose directory is gone out of what its log dir says of all.
 pub(crate) fn forget_partition(path: &Path, options: &OpenOptions) -> Result<()> {
     let (directory, topic, partition) = directory(path, options, true)?;
-    appender::Place::new(&directory, &topic, partition).forget()
+    appender::Place::new(&directory, &topic, partition)?.forget()
 }
 
 /// The directory behind a path, and the partition that its name says.

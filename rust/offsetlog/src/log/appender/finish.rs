@@ -98,7 +98,6 @@ impl Loading<'_> {
             last_snapshot: tracked.last_snapshot,
             log_start,
             recovery_point: recovery_point.max(log_start),
-            rewritten: self.rewritten,
             report: self.report,
         })
     }

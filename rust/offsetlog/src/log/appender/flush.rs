@@ -4,7 +4,7 @@
 //! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
 
 use super::Appender;
-use super::state::{CleanMark, State};
+use super::state::CleanMark;
 use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
@@ -361,8 +361,7 @@ impl Appender {
         job.times = true;
         job.run()?;
         self.save_point()?;
-        let point = self.ends.recovery_point().min(self.data_end);
-        let state = State::new(point, self.ends.log_start());
+        let state = self.state_at(self.ends.recovery_point());
         let mark = self.clean_mark()?;
         self.place.mark_clean(state, mark)
     }

@@ -51,8 +51,6 @@ pub(super) struct Loaded {
     pub(super) last_snapshot: i64,
     pub(super) log_start: i64,
     pub(super) recovery_point: i64,
-    /// Segments with files that were made again, and not synced.
-    pub(super) rewritten: BTreeSet<i64>,
     pub(super) report: RecoveryReport,
 }
 
@@ -63,7 +61,6 @@ pub(super) struct Loading<'l> {
     pub(super) terms: Terms,
     pub(super) files: Files,
     pub(super) report: RecoveryReport,
-    pub(super) rewritten: BTreeSet<i64>,
     /// The end of the last segment, where it did not have to be read whole.
     pub(super) tail: Option<tail::Tail>,
     compacted: bool,
@@ -86,7 +83,7 @@ pub(in crate::log) fn open(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<Appender> {
-    let mut place = Place::new(directory, topic, partition);
+    let mut place = Place::new(directory, topic, partition)?;
     let stored = place::read_config(directory.disk.as_ref(), &directory.path)?;
     let given = write
         .config
@@ -176,7 +173,7 @@ pub(super) fn assemble(
     let (now, durable) = (terms.now, terms.start.durable);
     let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
     let settings = settings(&config, now);
-    let mut bases = loaded.bases.clone();
+    let mut bases = loaded.bases;
     let (active, is_new) = match (bases.pop(), &loaded.active) {
         (Some(base), Some(contents)) => (
             ActiveSegment::open(directory, base, &settings, contents)?,
@@ -195,7 +192,13 @@ pub(super) fn assemble(
     } else {
         durable.min(loaded.recovery_point)
     };
-    let unsettled = unsettled(&bases, &loaded, durable);
+    // What an unclean end left behind that point, and the indexes of the segment that ends there.
+    let unsettled = if loaded.report.clean {
+        Vec::new()
+    } else {
+        let first = bases.partition_point(|&base| base < durable);
+        bases.get(first.saturating_sub(1)..).unwrap_or(&[]).to_vec()
+    };
     let mut appender = Appender {
         directory: Arc::clone(directory),
         place,
@@ -214,6 +217,7 @@ pub(super) fn assemble(
         doomed: Vec::new(),
         flusher: super::Flusher::default(),
         data_end: loaded.report.log_end_offset,
+        cut_inside: None,
         gap: None,
         last_flush: now,
         last_checkpoint: now,
@@ -251,20 +255,6 @@ pub(super) fn assemble(
     Ok(appender)
 }
 
-/// Closed segments with bytes that may not be on the disk: those that an unclean end left behind what is durable, and those that had
-/// files made again.
-fn unsettled(closed: &[i64], loaded: &Loaded, durable: i64) -> Vec<i64> {
-    let first = closed
-        .partition_point(|&base| base <= durable)
-        .saturating_sub(1);
-    let is_left = |slot: usize| !loaded.report.clean && slot >= first;
-    let bases = closed.iter().enumerate();
-    bases
-        .filter(|&(slot, base)| is_left(slot) || loaded.rewritten.contains(base))
-        .map(|(_, &base)| base)
-        .collect()
-}
-
 /// Works out what the directory holds, mending what can be mended.
 pub(super) fn load(
     directory: &Arc<Directory>,
@@ -286,7 +276,6 @@ pub(super) fn load(
         },
         terms,
         files: Files::default(),
-        rewritten: BTreeSet::new(),
         tail: None,
         compacted: config.is_compacted(),
         interrupt,

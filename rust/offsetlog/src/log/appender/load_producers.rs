@@ -7,7 +7,7 @@ use super::companions::write_snapshot;
 use super::leftovers;
 use super::rebuild::{self, producer_batch};
 use crate::disk::read_whole;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::producers::{Changes, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
@@ -15,6 +15,7 @@ use crate::segment::{Directory, segment_path};
 use offsetlog_format::ProducerSnapshotEntry;
 use offsetlog_format::snapshot::read_producer_snapshot;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
 /// What a broker's `ProducerStateManager` holds: the producers, and the offset of the newest snapshot of them.
@@ -32,6 +33,11 @@ impl Tracked {
             last_snapshot: 0,
         }
     }
+}
+
+/// Whether nothing could be read because of what stands there, and not because the system failed.
+fn is_no_snapshot(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error().is_none()
 }
 
 /// The log start offset was moved to `log_start`, or is found to be there. Gives the offset of the newest snapshot.
@@ -111,7 +117,7 @@ impl ProducerFiles<'_> {
     /// Goes on from the newest snapshot that can be read; others go. Without one the state is that of the log's start.
     fn load_newest(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
         while let Some(&snapshot) = snapshots.last() {
-            if let Some(entries) = self.read(snapshot) {
+            if let Some(entries) = self.read(snapshot)? {
                 let expiration_ms = super::load::PRODUCER_EXPIRATION_MS;
                 tracked
                     .states
@@ -181,12 +187,15 @@ impl ProducerFiles<'_> {
         leftovers::remove(self.directory.disk.as_ref(), &path)
     }
 
-    /// The entries of a snapshot; `None` where it cannot be read: the next older one is taken.
-    fn read(&self, offset: i64) -> Option<Vec<ProducerSnapshotEntry>> {
+    /// The entries of a snapshot; `None` where it is not one: the next older one is taken.
+    fn read(&self, offset: i64) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
         let path = segment_path(&self.directory.path, offset, ".snapshot");
         let limit = self.directory.limits.max_text_file_bytes;
-        let bytes = read_whole(self.directory.disk.as_ref(), &path, limit).ok()?;
-        read_producer_snapshot(&bytes).ok()
+        match read_whole(self.directory.disk.as_ref(), &path, limit) {
+            Ok(bytes) => Ok(read_producer_snapshot(&bytes).ok()),
+            Err(error) if is_no_snapshot(&error) => Ok(None),
+            Err(error) => Err(Error::io("read", &path, error)),
+        }
     }
 
     /// Follows the batches from where the state stands to `end`.

@@ -5,7 +5,7 @@ use super::leftovers;
 use super::load::{Loading, RECOVER};
 use super::rebuild::{self, Carried, Contents, Damage};
 use super::recover::Cut;
-use crate::disk::{Access, Disk, SYNC, read_whole, replace_file};
+use crate::disk::{Access, Disk, SYNC, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -310,15 +310,15 @@ impl Loading<'_> {
             }
             if !self.terms.dry_run {
                 write(disk.as_ref(), &path, bytes)?;
-                self.rewritten.insert(base);
             }
         }
         Ok(())
     }
 }
 
+/// Durably: who opens the log next finds it in order and does not ask whether it was ever synced.
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_file(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
+    write_whole(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {

@@ -70,13 +70,18 @@ pub(in crate::log) struct Place {
 }
 
 impl Place {
-    pub(in crate::log) fn new(directory: &Arc<Directory>, topic: &str, partition: i32) -> Self {
-        let log_dir = directory
-            .path
-            .parent()
-            .filter(|parent| is_log_dir(directory.disk.as_ref(), parent))
-            .map(Path::to_path_buf);
-        Self {
+    pub(in crate::log) fn new(
+        directory: &Arc<Directory>,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Self> {
+        let log_dir = match directory.path.parent() {
+            Some(parent) if is_log_dir(directory.disk.as_ref(), parent)? => {
+                Some(parent.to_path_buf())
+            }
+            _ => None,
+        };
+        Ok(Self {
             directory: Arc::clone(directory),
             log_dir,
             topic: topic.to_owned(),
@@ -84,7 +89,7 @@ impl Place {
             marked_unclean: false,
             cleaner: None,
             durable: 0,
-        }
+        })
     }
 
     pub(super) const fn durable(&self) -> i64 {
@@ -188,7 +193,7 @@ impl Place {
         self.write_state(&State {
             // In a log dir: what stands there, to see whether a broker moves it.
             recovery_point: match &self.log_dir {
-                Some(_) => self.line(OffsetCheckpointFile::RecoveryPoint).unwrap_or(0),
+                Some(log_dir) => self.line(log_dir, OffsetCheckpointFile::RecoveryPoint)?,
                 None => recovery_point,
             },
             boot: Some(self.boot()),
@@ -205,11 +210,14 @@ impl Place {
         self.disk().boot_id().unwrap_or(UNKNOWN_BOOT)
     }
 
-    /// The partition's line in a checkpoint of the log dir.
-    fn line(&self, file: OffsetCheckpointFile) -> Option<i64> {
-        let path = self.log_dir.as_ref()?.join(file.name());
-        let checkpoint = self.read_checkpoint(&path).unwrap_or_default();
-        checkpoint.offset_of(&self.topic, self.partition)
+    /// The partition's line in a checkpoint of the log dir, 0 without one.
+    fn line(&self, log_dir: &Path, file: OffsetCheckpointFile) -> Result<i64> {
+        let checkpoint = match self.read_checkpoint(&log_dir.join(file.name())) {
+            Err(error) if error.is_corruption() => OffsetCheckpoint::default(),
+            read => read?,
+        };
+        let offset = checkpoint.offset_of(&self.topic, self.partition);
+        Ok(offset.unwrap_or(0))
     }
 
     /// The partition is gone: so are its lines in the log dir.
@@ -308,8 +316,8 @@ impl Place {
             ..state
         };
         let before = Lines {
-            recovery_point: self.line(OffsetCheckpointFile::RecoveryPoint).unwrap_or(0),
-            log_start: self.line(OffsetCheckpointFile::LogStartOffset).unwrap_or(0),
+            recovery_point: self.line(log_dir, OffsetCheckpointFile::RecoveryPoint)?,
+            log_start: self.line(log_dir, OffsetCheckpointFile::LogStartOffset)?,
         };
         if before != state.lines() {
             // Until all is written both count as ours: a crash in between must not look like a broker's doing.
@@ -418,13 +426,19 @@ impl Place {
 }
 
 /// A folder that a broker keeps logs in, or that is prepared for one.
-pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
+pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
         .into_iter()
         .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));
-    marks
-        .into_iter()
-        .any(|name| disk.stat(&path.join(name)).is_ok())
+    for name in marks {
+        let mark = path.join(name);
+        match disk.stat(&mark) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("look at", &mark, error)),
+        }
+    }
+    Ok(false)
 }
 
 /// The settings stored with a partition, if any.

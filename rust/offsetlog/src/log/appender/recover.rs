@@ -100,7 +100,7 @@ pub fn recover(
 ) -> Result<RecoveryReport> {
     let (directory, topic, partition) = open::directory(path.as_ref(), options, !recover.dry_run)?;
     let mut warnings = Vec::new();
-    let mut place = super::place::Place::new(&directory, &topic, partition);
+    let mut place = super::place::Place::new(&directory, &topic, partition)?;
     let config =
         super::place::read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let locks = if recover.dry_run {

@@ -103,6 +103,7 @@ impl Appender {
         let last = std::mem::replace(&mut self.active, next);
         self.closed.push(last.base_offset);
         self.data_end = base_offset;
+        self.cut_inside = None;
         self.made_with.insert(last.base_offset, last.settings());
         self.ends.set_active(base_offset, 0);
         files.extend(last.files());

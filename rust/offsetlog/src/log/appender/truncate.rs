@@ -75,6 +75,7 @@ impl Appender {
         } else {
             self.reopen_cut(self.active.base_offset, offset, now)?;
         }
+        self.cut_inside = (self.data_end < offset).then_some((self.data_end, offset));
         let log_start = self.ends.log_start().min(offset);
         self.ends.set_log_start(log_start);
         let before = self.epochs.clone();
@@ -189,8 +190,10 @@ impl Appender {
     fn cut_index(&self, base: i64, suffix: &str, kept: impl FnOnce(&[u8]) -> usize) -> Result<()> {
         let path = segment_path(&self.directory.path, base, suffix);
         let disk = self.directory.disk.as_ref();
-        let Ok(mut bytes) = read_whole(disk, &path, 1 << 31) else {
-            return Ok(());
+        let mut bytes = match read_whole(disk, &path, 1 << 31) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("read", &path, error)),
         };
         let kept = kept(&bytes);
         let replaced = replace_file(disk, &path, front(&bytes, kept));
@@ -283,6 +286,7 @@ impl Appender {
         self.last_snapshot = log_start;
         self.take_snapshot(true)?;
         self.data_end = offset;
+        self.cut_inside = None;
         self.ends.set_log_start(log_start);
         self.publish(offset);
         self.sync_truncation()?;
@@ -368,10 +372,23 @@ impl Appender {
     }
 
     fn save_point_at(&self, recovery_point: i64) -> Result<()> {
-        // After a truncation inside a batch the log ends above its last record until it is opened again.
-        let state = State::new(recovery_point.min(self.data_end), self.ends.log_start());
-        self.place
-            .checkpoint(state, self.high_watermark(), self.first_base())
+        self.place.checkpoint(
+            self.state_at(recovery_point),
+            self.high_watermark(),
+            self.first_base(),
+        )
+    }
+
+    /// What is written down at a recovery point. Behind a truncation inside a batch that is where the records end: the log ends there when
+    /// it is opened again, and what is missing there later was behind the point.
+    pub(super) fn state_at(&self, recovery_point: i64) -> State {
+        let point = match self.cut_inside {
+            Some((records_end, log_end)) if recovery_point <= log_end => {
+                recovery_point.min(records_end)
+            }
+            _ => recovery_point,
+        };
+        State::new(point, self.ends.log_start())
     }
 }
 
