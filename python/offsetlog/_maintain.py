@@ -26,9 +26,7 @@ class Maintaining:
     def _writing(self) -> _offsetlog.Appender:
         raise NotImplementedError
 
-    def maintain(
-        self, *, now: When | None = None, dry_run: bool = False, only: Upkeep | Iterable[Upkeep] = _UPKEEP
-    ) -> MaintainReport:
+    def maintain(self, *, now: When | None = None, dry_run: bool = False, only: Upkeep | Iterable[Upkeep] = _UPKEEP) -> MaintainReport:
         """Do what is due now, once; appends and readers go on meanwhile.
 
         Parameters

@@ -1,0 +1,101 @@
+"""`Log.maintain` and `Log.compact`: what is asked, what is told, and what is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsetlog import ConfigError, Log, MaintainReport
+
+NOW = 1_700_000_000_000
+LATE = 4_000_000_000_000
+SMALL: dict[str, str | int] = {"internal.segment.bytes": 300, "segment.index.bytes": 600}
+
+
+def filled(path: Path, **settings: str | int) -> Log:
+    """A log of several segments in which each of four keys was written ten times."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    log = Log.open(path, "a", config=SMALL | given, clock=lambda: NOW)
+    for number in range(40):
+        log.append(b"%d" % number, key=b"key-%d" % (number % 4), timestamp=NOW + number)
+    log.roll()
+    return log
+
+
+def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0", cleanup_policy="compact") as log:
+        done = log.compact()
+        assert (done.first_dirty_offset, done.end_offset, done.first_uncleanable_offset) == (0, 40, 40)
+        assert (done.dirty_ratio, done.keys, done.records_before, done.records_after) == (1.0, 4, 40, 4)
+        assert done.segments_before >= done.segments_after > 0
+        assert done.bytes_before > done.bytes_after == log.size_bytes
+        assert [(one.offset, one.key) for one in log.scan()] == [(36 + n, b"key-%d" % n) for n in range(4)]
+        assert log.get(35) is None
+        assert log.compact().segments_before == 0
+
+
+@pytest.mark.parametrize("in_log_dir", [False, True])
+def test_where_a_pass_ended_is_remembered(tmp_path: Path, *, in_log_dir: bool) -> None:
+    if in_log_dir:
+        (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAQACAAAAAAAAAAA\n")
+    with filled(tmp_path / "t-0", cleanup_policy="compact") as log:
+        end = log.compact(map_bytes=24 * 3).end_offset
+        assert 0 < end < 40
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    assert checkpoint.exists() == in_log_dir
+    assert not in_log_dir or checkpoint.read_text() == f"0\n1\nt 0 {end}\n"
+    with Log.open(tmp_path / "t-0", "a") as log:
+        assert log.maintain(dry_run=True).compactions[0].first_dirty_offset == end
+        log.truncate_to(end - 1)
+        assert log.maintain(dry_run=True).compactions == ()
+        log.append(b"", key=b"")
+        log.roll()
+        assert log.compact().first_dirty_offset < end
+
+
+def test_maintain_does_what_is_due_and_only_that(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0", cleanup_policy="compact,delete", retention_ms=1000, file_delete_delay_ms=0) as log:
+        before = sorted(path.name for path in (tmp_path / "t-0").iterdir() if not path.name.startswith("."))
+        planned = log.maintain(dry_run=True, now=NOW + 100_000)
+        assert planned.dry_run
+        assert len(planned.compactions) == 1
+        assert {segment.reason for segment in planned.removed} == {"retention.ms"}
+        assert (planned.log_start_offset, planned.log_end_offset) == (0, 40)
+        assert sorted(path.name for path in (tmp_path / "t-0").iterdir() if not path.name.startswith(".")) == before
+        assert log.maintain(only=[]) == MaintainReport((), (), (), 0, 40)
+        assert log.maintain(only="retention").removed == ()
+        assert [one.end_offset for one in log.maintain(only="compaction").compactions] == [40]
+        # Segments without records are as old as their files.
+        removed = log.maintain(only="retention", now=LATE).removed
+        assert (removed[0].base_offset, removed[-1].end_offset) == (0, 40)
+        assert (log.log_start_offset, list(log.scan())) == (40, [])
+        deleted = log.maintain(only="deletes", now=LATE).deleted
+        assert deleted
+        assert all(path.endswith(".deleted") for path in deleted)
+        assert not list((tmp_path / "t-0").glob("*.deleted"))
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0") as log:
+        with pytest.raises(ConfigError, match="only: must be some of retention, compaction, deletes, found 'all'"):
+            log.maintain(only=["all"])  # type: ignore[list-item]
+        with pytest.raises(ConfigError, match="map_bytes"):
+            log.compact(map_bytes=24)
+        with pytest.raises(ConfigError, match="first_dirty"):
+            log.compact(first_dirty=-1)
+    with Log.open(tmp_path / "t-0") as log, pytest.raises(ConfigError, match="mode"):
+        log.maintain()
+
+
+def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0", cleanup_policy="compact") as log:
+        path = tmp_path / "t-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        data[70] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(Exception, match="checksum") as raised:
+            log.compact()
+        assert path.name in str(raised.value)
+        assert path.read_bytes() == data
+        assert not list((tmp_path / "t-0").glob("*.cleaned"))
