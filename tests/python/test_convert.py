@@ -129,6 +129,23 @@ def test_the_layout_of_0_7_gets_offsets(tmp_path: Path) -> None:
     assert (tree(old), times(old)) == before
 
 
+def test_a_partition_of_0_7_is_no_empty_log(tmp_path: Path) -> None:
+    """Opened as a log of today it is refused in both modes, and nothing is made; beside today's files it is told."""
+    old = partition(tmp_path / "clicks-7", [message(b"one")])
+    before = tree(old)
+    with pytest.raises(LogDirError, match="offsetlog convert"):
+        Log.open(old)
+    with pytest.raises(LogDirError, match="offsetlog convert"):
+        Log.open(old, "a")
+    assert tree(old) == before
+    with Log.open(filled(tmp_path / "t-0"), "a") as log:
+        (Path(log.path) / f"{0:020}.kafka").write_bytes(message(b"one"))
+    with Log.open(log.path) as log:
+        assert log.log_end_offset > 0
+    with pytest.raises(LogDirError, match=r"both \.log and \.kafka files found"):
+        convert(log.path, tmp_path / "new-0")
+
+
 @pytest.mark.parametrize("at", ["first file", "middle of the last file"])
 def test_damage_in_0_7_is_named_and_nothing_is_made(tmp_path: Path, at: str) -> None:
     """A bad checksum anywhere but at the very end; a broker of 0.7 would have cut there or read nonsense."""

@@ -30,6 +30,7 @@ pub(super) fn open_for_append(
         make_directory(disk, path)?;
     }
     let (directory, topic, partition) = self::directory(path, options, true)?;
+    super::view::refuse_old(disk, &directory.path)?;
     let appender = appender::open(&directory, &topic, partition, options, write)?;
     let warnings = appender.report().warnings.clone();
     let mut log = build(&directory, topic, partition, options, Some(appender))?;

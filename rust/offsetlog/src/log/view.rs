@@ -398,6 +398,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
         .list(path)
         .map_err(|error| Error::io("list", path, error))?;
     let mut listing = Listing::default();
+    let mut old = 0;
     for entry in entries {
         let is_file = entry.kind == EntryKind::File;
         match FileName::classify(&entry.name) {
@@ -420,6 +421,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
                 SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(name.offset),
                 _ => {}
             },
+            FileName::ByteOffsetSegment { .. } => old += 1,
             FileName::BadSegmentName(error) if is_file => {
                 return Err(Error::log_dir(
                     &path.join(&entry.name),
@@ -433,5 +435,37 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
         }
     }
     listing.base_offsets.sort_unstable();
+    match (old, listing.base_offsets.is_empty()) {
+        (0, _) => {}
+        (_, true) => return Err(old_layout(path)),
+        (_, false) => listing.warnings.push(format!(
+            "left out: {old} segments of Kafka 0.7 (.kafka) of {}, beside .log files",
+            path.display()
+        )),
+    }
     Ok(listing)
+}
+
+/// Refuses the directory of a partition of Kafka 0.7, which is no log of today's kind: it must neither look empty nor be written to.
+/// What else is wrong with a directory, others say.
+pub(super) fn refuse_old(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let names: Vec<FileName> = disk
+        .list(path)
+        .unwrap_or_default()
+        .iter()
+        .map(|entry| FileName::classify(&entry.name))
+        .collect();
+    let is_old = |name: &FileName| matches!(name, FileName::ByteOffsetSegment { .. });
+    let is_segment = |name: &FileName| matches!(name, FileName::Segment(_));
+    if names.iter().any(is_old) && !names.iter().any(is_segment) {
+        return Err(old_layout(path));
+    }
+    Ok(())
+}
+
+fn old_layout(path: &Path) -> Error {
+    Error::log_dir(
+        path,
+        "a partition of Kafka 0.7 (.kafka files); `offsetlog convert` makes a current directory of it",
+    )
 }
