@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from offsetlog import (
     LogDir,
     LogDirError,
     LogLockedError,
+    OffsetLogError,
     RecordBatchTooLargeError,
     convert,
 )
@@ -234,6 +236,51 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
     with pytest.raises(LogDirError, match="is not topic-partition"):
         convert(old, tmp_path / "new/t")
     assert not (tmp_path / "new").exists()
+
+
+def damaged(old: Path, choose: random.Random) -> None:
+    """Flips bits, changes bytes and cuts ends of segments, often in a header."""
+    logs = [path for path in sorted(old.glob("*.log")) if path.stat().st_size]
+    for _ in range(choose.randrange(1, 4) if logs else 0):
+        path = choose.choice(logs)
+        content = bytearray(path.read_bytes())
+        if not content:
+            continue
+        at = choose.randrange(min(len(content), choose.choice((80, len(content)))))
+        match choose.randrange(5):
+            case 0:
+                del content[at:]
+            case 1:
+                content[at] = choose.randrange(256)
+            case _:
+                content[at] ^= 1 << choose.randrange(8)
+        path.write_bytes(content)
+
+
+def test_damage_ends_in_an_error_that_names_the_old_file(tmp_path: Path) -> None:
+    """Whatever is wrong with the old directory: an error with its path and nothing made, or a log that holds what the report says."""
+    seed = os.environ.get("OFFSETLOG_SEED") or str(random.SystemRandom().randrange(10**9))
+    print(f"OFFSETLOG_SEED={seed}")
+    choose = random.Random(seed)
+    done = 0
+    places = []
+    for turn in range(60):
+        golden = choose.choice(PARTITIONS)
+        old = golden.copy(tmp_path / f"old-{turn}", checkpoints=choose.random() < 0.5)
+        damaged(old, choose)
+        folder = tmp_path / f"new-{turn}"
+        try:
+            report = convert(old, folder / golden.name, compression=choose.choice((None, *CODECS)))
+        except OffsetLogError as error:
+            places.append((old, str(error.path)))
+            assert not folder.exists() or list(folder.iterdir()) == []
+            continue
+        with Log.open(report.path) as log:
+            assert sum(1 for _ in log.scan()) == report.records
+        done += 1
+    assert len(places) > 20
+    assert all(path.startswith(str(old)) for old, path in places)
+    assert done > 0
 
 
 KILLED = """

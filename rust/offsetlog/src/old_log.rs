@@ -1,7 +1,7 @@
 //! A partition of Kafka 0.7, for reading: `.kafka` files named by the position of their first byte in the whole partition.
 //!
 //! Nothing here has offsets in today's sense: what 0.7 calls an offset is the position of an entry, and a compressed set has one for
-//! all of its messages. There are no indexes, no keys, no timestamps. [`convert`](crate::convert) makes a current directory of it.
+//! all of its messages. There are no indexes, no keys, no timestamps. [`convert`](fn@crate::convert) makes a current directory of it.
 
 mod entries;
 mod scan;
