@@ -28,7 +28,7 @@ pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) limits: Limits,
-    /// Whether indexes of closed segments may be mapped: nobody is there who could shrink them.
+    /// Whether indexes of closed segments may be mapped: the caller said that nobody writes them.
     pub(crate) map_indexes: bool,
     /// Whether `.log` files may be mapped: the caller said that nobody writes them.
     pub(crate) map_logs: bool,

@@ -2,9 +2,8 @@
 //!
 //! Policy. Mappings are private, read-only, and never stored through. A mapped file that somebody shrinks kills the process with
 //! SIGBUS on the next access, so a mapping is made only
-//! 1. for index files of closed segments in a log dir that no running broker or writer holds (`.lock` is free),
-//! 2. for `.log` files when the caller opened with `mapped`, having been told this, and
-//! 3. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the mapping is gone
+//! 1. for `.log` files and indexes when the caller opened with `mapped`, having been told this, and
+//! 2. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the mapping is gone
 //!    before the file is cut.
 //!
 //! Index entries are copied out by their readers; slices of a mapped `.log` live no longer than the scan that owns the map.
@@ -21,7 +20,7 @@ impl Map {
     /// Maps the first `size` bytes of `file`; `None` when that is impossible.
     pub(super) fn new(file: &File, size: usize) -> Option<Self> {
         // SAFETY: the mapping is read-only and private to this process; that nobody shrinks the file while it lives is the
-        // caller's promise under the policy above, kept by the lock probe in `log::open` or by the user's `mapped`.
+        // caller's promise under the policy above, kept by the lock or by the user's `mapped`.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map(file) };
         map.ok().map(Self)
     }

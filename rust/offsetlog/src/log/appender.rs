@@ -49,7 +49,7 @@ pub(super) use flush::Commit;
 pub(super) use leftovers::next_offset;
 pub(super) use load::open;
 pub(crate) use load::{lock_log_dir, lock_partition};
-pub(super) use place::{LOCK_FILE, Place, STATE_FILE, read_state};
+pub(super) use place::{Place, STATE_FILE, read_state};
 pub(crate) use place::{is_log_dir, read_config, write_config};
 pub(super) use rebuild::open as open_closed;
 

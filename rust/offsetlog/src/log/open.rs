@@ -86,18 +86,11 @@ pub(super) fn directory(
         )
     })?;
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
-    let owner = path
-        .parent()
-        .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
-    let has_writer = matches!(
-        options.disk.lock_holder(&path.join(appender::LOCK_FILE)),
-        Ok(Some(_))
-    );
     let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,
-        // Truncation shrinks indexes under a mapping, so a writer's own are read.
-        map_indexes: !owner && !writes && !has_writer,
+        // That nobody writes now says nothing of later: a broker may start, and cut an index under its mapping.
+        map_indexes: options.mapped && !writes,
         map_logs: options.mapped && !writes,
         ends: writes.then(|| Arc::new(Ends::default())),
         path,

@@ -6,6 +6,7 @@
 
 use super::OpenSegment;
 use crate::disk::{Access, Map};
+use crate::memory;
 use offsetlog_format::index_entry::{
     OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, offset_entry_count,
 };
@@ -41,7 +42,7 @@ pub(crate) struct OffsetIndex {
     pub(crate) state: IndexState,
 }
 
-/// Index bytes, mapped where nobody can shrink the file, owned elsewhere.
+/// Index bytes: mapped where the caller said that nobody can shrink the file, owned elsewhere.
 #[derive(Debug)]
 pub(crate) enum Entries {
     Mapped(Map),
@@ -70,7 +71,9 @@ impl Entries {
         {
             return Some(Self::Mapped(map));
         }
-        let mut bytes = vec![0; size as usize];
+        let mut bytes = Vec::new();
+        memory::reserve(&mut bytes, size as usize).ok()?;
+        bytes.resize(size as usize, 0);
         let read = file.read_at(&mut bytes, 0).ok()?;
         bytes.truncate(read);
         Some(Self::Owned(bytes))
