@@ -20,6 +20,17 @@ fn program(line: &str) -> Command {
     command
 }
 
+/// The same, also where these tests run in the background of a shell, which has what it starts ignore Ctrl-C.
+fn heeding_ctrl_c(line: &str) -> Command {
+    if !cfg!(target_os = "linux") {
+        return program(line);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_offsetlog")]);
+    command.args(arguments(line));
+    command
+}
+
 /// `offsetlog cat ... | head -1`: the reader goes while much more than a pipe holds is still to come.
 #[test]
 fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
@@ -102,7 +113,7 @@ fn a_closed_pipe_does_not_stop_an_append() {
 #[test]
 fn ctrl_c_ends_an_append_with_130_and_keeps_what_was_read() {
     let place = Place::new();
-    let mut child = program(&format!("append {}", place.path()))
+    let mut child = heeding_ctrl_c(&format!("append {}", place.path()))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
