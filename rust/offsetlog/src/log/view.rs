@@ -9,6 +9,7 @@ use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
 use crate::segment::{Directory, OpenSegment, Segment, segment_path, with_state};
 use offsetlog_format::name::{FileName, FileState, SegmentFile};
 use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -447,11 +448,13 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
 }
 
 /// Refuses the directory of a partition of Kafka 0.7, which is no log of today's kind: it must neither look empty nor be written to.
-/// What else is wrong with a directory, others say.
+/// That it is not there, others say.
 pub(super) fn refuse_old(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let names: Vec<FileName> = disk
-        .list(path)
-        .unwrap_or_default()
+    let entries = match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(|error| Error::io("list", path, error))?,
+    };
+    let names: Vec<FileName> = entries
         .iter()
         .map(|entry| FileName::classify(&entry.name))
         .collect();
