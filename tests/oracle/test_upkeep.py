@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,59 +16,48 @@ CHUNK = 50
 CHUNKS = 20
 
 
-def compacted(seed: int, oracle: Oracle, folder: Path, uses: Uses) -> str | None:
-    """What is wrong with one log."""
-    one = Upkeep(seed, oracle, folder, uses)
-    try:
-        for _ in range(one.random.choice((1, 2, 3))):
-            one.write(one.random.randint(3, 25))
-            one.open_both()
-            try:
-                for _ in range(one.random.choice((1, 1, 2))):
-                    one.compact()
-            finally:
-                one.close_both()
-    except KafkaError as error:
-        if "Attempt to append to a full" not in error.text:
-            raise
-        uses.count(FULL_INDEX)
-    except Apart as apart:
-        return f"seed {seed}: {apart}\nsettings {one.settings}\n" + "\n".join(one.rounds)
-    return None
+def compacted(one: Upkeep) -> None:
+    """A log is written and compacted, some times."""
+    for _ in range(one.random.choice((1, 2, 3))):
+        one.write(one.random.randint(3, 25))
+        one.open_both()
+        try:
+            for _ in range(one.random.choice((1, 1, 2))):
+                one.compact()
+        finally:
+            one.close_both()
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_compaction(chunk: int, oracle: Oracle, folder: Path) -> None:
-    uses = Uses()
-    seeds = range(chunk * CHUNK, (chunk + 1) * CHUNK)
-    failed = [found for seed in seeds if (found := compacted(seed, oracle, folder / "upkeep", uses))]
-    assert not failed, f"{len(failed)} of {CHUNK} logs differ\n" + "\n\n".join(failed[:3])
-
-
-def kept_up(seed: int, oracle: Oracle, folder: Path, uses: Uses) -> str | None:
-    """What is wrong with one log that is kept up as it becomes due."""
-    one = Upkeep(seed, oracle, folder, uses)
+def kept_up(one: Upkeep) -> None:
+    """A log is written and kept up as it becomes due, some times."""
     one.age()
+    for _ in range(one.random.choice((1, 2, 3))):
+        one.write(one.random.randint(3, 20))
+        one.open_both()
+        try:
+            one.maintain()
+        finally:
+            one.close_both()
+
+
+def difference(live: Callable[[Upkeep], None], one: Upkeep, uses: Uses) -> str | None:
+    """What is wrong with one log."""
     try:
-        for _ in range(one.random.choice((1, 2, 3))):
-            one.write(one.random.randint(3, 20))
-            one.open_both()
-            try:
-                one.maintain()
-            finally:
-                one.close_both()
+        live(one)
     except KafkaError as error:
         if "Attempt to append to a full" not in error.text:
             raise
         uses.count(FULL_INDEX)
     except Apart as apart:
-        return f"seed {seed}: {apart}\nsettings {one.settings}\n" + "\n".join(one.rounds)
+        return f"seed {one.seed}: {apart}\nsettings {one.settings}\n" + "\n".join(one.rounds)
     return None
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_retention(chunk: int, oracle: Oracle, folder: Path) -> None:
+@pytest.mark.parametrize("live", [compacted, kept_up])
+def test_upkeep(live: Callable[[Upkeep], None], chunk: int, oracle: Oracle, folder: Path) -> None:
     uses = Uses()
     seeds = range(chunk * CHUNK, (chunk + 1) * CHUNK)
-    failed = [found for seed in seeds if (found := kept_up(seed, oracle, folder / "upkeep", uses))]
+    logs = (Upkeep(seed, oracle, folder / "upkeep", uses) for seed in seeds)
+    failed = [found for one in logs if (found := difference(live, one, uses))]
     assert not failed, f"{len(failed)} of {CHUNK} logs differ\n" + "\n\n".join(failed[:3])

@@ -115,6 +115,7 @@ class Upkeep:
     """One random log, and both sides keeping it up."""
 
     def __init__(self, seed: int, oracle: Oracle, folder: Path, uses: Uses) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.oracle = oracle
         self.uses = uses

@@ -6,12 +6,11 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::table::human;
-use crate::topics::{open_with, shown};
+use crate::topics::{broker_defaults, open_with, shown};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::disk::RealDisk;
 use offsetlog::{
-    BrokerSettings, Compaction, Error, ErrorKind, LogConfig, LogDir, LogDirMaintainReport,
-    MaintainOptions, MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
+    Compaction, Error, ErrorKind, LogConfig, LogDir, LogDirMaintainReport, MaintainOptions,
+    MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -60,14 +59,7 @@ struct RemovedLine<'a> {
 }
 
 pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
-    let defaults = match &args.broker {
-        Some(path) => {
-            BrokerSettings::read(&RealDisk, path)
-                .map_err(Failure::Writing)?
-                .topic_defaults
-        }
-        None => LogConfig::default(),
-    };
+    let defaults = broker_defaults(args.broker.as_deref())?;
     loop {
         let code = once(args, &defaults, console)?;
         let Some(every) = args.every else {

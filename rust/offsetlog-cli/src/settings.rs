@@ -6,10 +6,9 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::write_json;
 use crate::table::{Align, Table};
-use crate::topics::{open, unique};
+use crate::topics::{broker_defaults, open, unique};
 use crate::{EXIT_FINE, EXIT_NOTHING};
-use offsetlog::disk::RealDisk;
-use offsetlog::{BrokerSettings, LogConfig, LogDir, OpenOptions, settings};
+use offsetlog::{LogConfig, LogDir, OpenOptions, settings};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -38,14 +37,7 @@ struct ValueLine<'a> {
 }
 
 pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Failure> {
-    let broker = match &args.broker {
-        Some(path) => {
-            BrokerSettings::read(&RealDisk, path)
-                .map_err(Failure::Writing)?
-                .topic_defaults
-        }
-        None => LogConfig::default(),
-    };
+    let broker = broker_defaults(args.broker.as_deref())?;
     if args.paths.is_empty() {
         if args.broker.is_some() {
             let mut values = Values::new(args, &broker);

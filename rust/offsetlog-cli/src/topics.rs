@@ -6,7 +6,8 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
-use offsetlog::{LogConfig, LogDir, LogDirOptions, NewTopic, OpenOptions};
+use offsetlog::disk::RealDisk;
+use offsetlog::{BrokerSettings, LogConfig, LogDir, LogDirOptions, NewTopic, OpenOptions};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -87,6 +88,15 @@ pub(crate) fn delete(args: &Delete, console: &mut Console<'_>) -> Result<i32, Fa
         }
     }
     Ok(EXIT_FINE)
+}
+
+/// What a broker's `server.properties` has hold for topics that were given nothing.
+pub(crate) fn broker_defaults(path: Option<&Path>) -> Result<LogConfig, Failure> {
+    let Some(path) = path else {
+        return Ok(LogConfig::default());
+    };
+    let settings = BrokerSettings::read(&RealDisk, path).map_err(Failure::Writing)?;
+    Ok(settings.topic_defaults)
 }
 
 /// Log dirs for appending, with what was odd told.
