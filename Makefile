@@ -21,7 +21,7 @@ rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml C
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo test lint bench soak mutants fuzz docs wheel clean
-.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes brokers lock
+.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes spark-and-brokers brokers lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,7 @@ demo: .venv-demo/installed ## read a real broker's directories with Spark (under
 	@mkdir -p build/demo
 	@.venv-demo/bin/python examples/demo.py
 
-test: need-test test-rust test-python test-oracle lanes test-broker test-spark test-spark40 ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
+test: need-test test-rust test-python test-oracle lanes spark-and-brokers ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
 	@$(bin)/python .ci/rows
 	@.ci/summary "make test"
 
@@ -42,7 +42,7 @@ bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-soak: need-test .venv/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images ## the random tests at length: DURATION=30m
+soak: need-test .venv/installed .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
 
 mutants: need-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)
@@ -105,6 +105,10 @@ target/release/examples/crash_images: $(rust_sources)
 test-reliability: lanes
 	@$(bin)/python .ci/rows A B
 
+# They wait more than they compute: two at a time, each one's words when it is done.
+spark-and-brokers: need-test .venv/installed .venv-spark40/installed build/spark-jars/.complete brokers
+	@$(MAKE) --no-print-directory -j2 --output-sync=target -o need-test test-spark test-spark40 test-broker
+
 test-broker: need-test .venv/installed brokers
 	$(say) "pytest tests/broker: real brokers, $(broker_versions)"
 	@OFFSETLOG_SKIPS=$(skips)/test-broker $(bin)/python -m pytest -q tests/broker
@@ -113,15 +117,17 @@ test-spark: need-test .venv/installed
 	$(say) "pytest tests/spark, PySpark $$($(bin)/python -c 'import pyspark; print(pyspark.__version__)')"
 	@OFFSETLOG_SKIPS=$(skips)/test-spark $(bin)/python -m pytest -q tests/spark
 
-test-spark40: need-test .venv-spark40/installed
+test-spark40: need-test .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete
 	$(say) "pytest tests/spark, PySpark $$(.venv-spark40/bin/python -c 'import pyspark; print(pyspark.__version__)')"
 	@OFFSETLOG_SKIPS=$(skips)/test-spark40 .venv-spark40/bin/python -m pytest -q tests/spark
 
-environments := .venv .venv-spark40 .venv-demo .venv-build .venv-docs
+environments := .venv .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
 .venv-spark40/ready: requirements/spark40.txt
+.venv-spark41/ready: requirements/spark41.txt
+.venv-spark42/ready: requirements/spark42.txt
 .venv-demo/ready: requirements/demo.txt
 .venv-build/ready: requirements/build.txt
 .venv-docs/ready: requirements/docs.txt
@@ -157,6 +163,13 @@ build/brokers/%/.complete: tests/broker/java/pom.xml
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -Dkafka.version=$* -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
+build/spark-jars/.complete: benches/peers/spark/pom.xml
+	@.ci/need java maven
+	$(say) "Spark's Kafka connector, by Maven"
+	@rm -rf $(@D)
+	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
 build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 	@.ci/need java maven
 	$(say) "the oracle: Kafka's storage layer behind a line protocol"
@@ -165,7 +178,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in build dev spark40 demo docs; do \
+	@for name in build dev spark40 spark41 spark42 demo docs; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \

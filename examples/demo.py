@@ -1,9 +1,9 @@
-"""Watch a partition be written, then Spark read it beside directories of a real Kafka broker. Run by ``make demo``.
+"""Watch a partition be written, then Spark read directories of a real Kafka broker and write new ones. Run by ``make demo``.
 
     python examples/demo.py [--log-dirs DIR ...] [--out DIR]
 
-It appends to a new partition first, and reads it again. Then it reads a broker's two log dirs that lie in this repository. Nothing
-in them is changed.
+It appends to a new partition first, and reads it again. Then it reads a broker's two log dirs that lie in this repository, writes a
+topic out of them and streams that on into another. Nothing in them is changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from offsetlog import Log, LogDir
 
 HERE = Path(__file__).resolve().parent.parent
 CLEAN = HERE / "tests" / "data" / "kafka-4.3.0" / "clean"
-STEPS = 6
+STEPS = 8
 NAME_WIDTH = 32
 
 
@@ -119,6 +119,31 @@ def aggregate(records: DataFrame, into: Path) -> DataFrame:
     return records.sparkSession.read.parquet(str(into))
 
 
+def write_a_topic(records: DataFrame, log_dirs: list[Path], into: Path) -> str:
+    """Transform the broker's largest topic into a new one whose records keep their offsets and times; return its name."""
+    shutil.rmtree(into, ignore_errors=True)
+    with LogDir.open(log_dirs) as log_dir:
+        topics = {name: numbers for name, numbers in log_dir.topics().items() if not name.startswith("__")}
+        largest = max(topics, key=lambda name: sum(log_dir.log(name, number).log_end_offset for number in topics[name]))
+    told = records.where((fn.col("topic") == largest) & fn.col("value").isNotNull())
+    told = told.select("key", fn.sha2("value", 256).alias("value"), "partition", "offset", "timestamp")
+    done = offsetlog.spark.write(told, into, topic="hashes", partitions=len(topics[largest]), preserve_offsets=True)
+    print(f"    {largest}: {done.records:,} records hashed, {done.size_bytes:,} bytes")
+    for each in done.partitions[:4]:
+        print(f"    hashes-{each.partition}: {each.records:,} records, up to offset {each.end_offset - 1:,}")
+    return "hashes"
+
+
+def stream_on(spark: SparkSession, topic: str, place: Path) -> None:
+    """Stream a topic into another one, what there is of it; called again it would go on from its checkpoint."""
+    source = spark.readStream.format("offsetlog").option("subscribe", topic).option("startingOffsets", "earliest").load(str(place))
+    short = source.select("key", fn.substring("value", 1, 8).alias("value"), "timestamp")
+    sink = short.writeStream.format("offsetlog").options(topic="short", checkpointLocation=str(place.parent / "checkpoint"))
+    sink.trigger(availableNow=True).start(str(place)).awaitTermination()
+    with LogDir.open(place) as written, written.log("short", 0) as log:
+        print(f"    {log!r}")
+
+
 def look_up(spark: SparkSession, log_dir: LogDir, paths: list[str]) -> None:
     """Fetch single records by offset in a UDF; each worker opens a partition once and keeps it open."""
     partitions = [partition for partition in log_dir.partitions() if not partition.topic.startswith("__")]
@@ -147,11 +172,12 @@ def main() -> None:
     """Run all steps."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--log-dirs", nargs="+", type=Path, default=[CLEAN / "log-dir-1", CLEAN / "log-dir-2"], metavar="DIR")
-    parser.add_argument("--out", type=Path, default=HERE / "build" / "demo", metavar="DIR", help="where the Parquet goes")
+    parser.add_argument("--out", type=Path, default=HERE / "build" / "demo", metavar="DIR", help="where all goes that is written")
     arguments = parser.parse_args()
     written = arguments.out / "log-dir"
     paths = [str(path) for path in (*arguments.log_dirs, written)]
-    parquet = arguments.out / "records-by-hour.parquet"
+    parquet, copied = arguments.out / "records-by-hour.parquet", arguments.out / "copied"
+    shutil.rmtree(arguments.out / "checkpoint", ignore_errors=True)
     begin = time.perf_counter()
     print(f"offsetlog {offsetlog.__version__} writes and reads, without a broker:")
     for path in paths:
@@ -175,8 +201,13 @@ def main() -> None:
             records = read_with_spark(spark, paths)
         with step(5, "records by topic and hour, into Parquet"):
             hours = aggregate(records, parquet)
-        with step(6, "a few records by their offsets, in a UDF"):
-            look_up(spark, log_dir, paths)
+        with step(6, "transformed, into a new topic with offsets and times kept"):
+            topic = write_a_topic(records, arguments.log_dirs, copied)
+        with step(7, "and streamed on into another"):
+            stream_on(spark, topic, copied)
+    paths.append(str(copied))
+    with LogDir.open(paths) as log_dir, step(8, "a few records by their offsets, in a UDF"):
+        look_up(spark, log_dir, paths)
 
     print("\nThe busiest hours:\n")
     hours.orderBy(fn.desc("records"), "topic").show(12, truncate=32)

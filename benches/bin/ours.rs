@@ -3,12 +3,13 @@
 //!
 //! `WORK DIRECTORY [REPEATS | QUERIES SEED]` runs one round and prints `cpu= wall= count= sum= [p50= p99=] peak_rss=`: seconds,
 //! things met, a checksum over them (wrapping, as the peer's), microseconds of a look-up, bytes. `mapped-` before a work opens the
-//! log with `mapped`. Works that write are in `writing`.
+//! log with `mapped`. Works that write are in `writing`, those on whole log dirs and compaction in `upkeep`.
 #![allow(
     clippy::print_stdout,
     reason = "the answers of the protocol are this program's purpose"
 )]
 
+mod upkeep;
 mod writing;
 
 use offsetlog::format::checksum::crc32c;
@@ -45,8 +46,11 @@ fn main() -> Outcome<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
-        let written = writing::round(&words, &mut sources).transpose();
-        match written.unwrap_or_else(|| round(&words, &mut logs)) {
+        let answered = writing::round(&words, &mut sources)
+            .transpose()
+            .or_else(|| upkeep::round(&words, &mut sources).transpose())
+            .unwrap_or_else(|| round(&words, &mut logs));
+        match answered {
             Ok(answer) => println!("{answer} peak_rss={}", peak_rss_bytes()),
             Err(error) => println!("error {}", error.to_string().replace('\n', " ")),
         }

@@ -42,7 +42,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    fn records(&mut self, source: &str) -> Outcome<&[(Vec<u8>, Vec<u8>)]> {
+    pub(crate) fn records(&mut self, source: &str) -> Outcome<&[(Vec<u8>, Vec<u8>)]> {
         if !self.records.contains_key(source) {
             let records = first_records(Path::new(source), RECORDS)?;
             self.records.insert(source.to_owned(), records);
@@ -114,7 +114,7 @@ fn new_log(directory: &str, settings: &[(&str, &str)]) -> Outcome<Log> {
     Ok(log)
 }
 
-fn remove(directory: &str) -> Outcome<()> {
+pub(crate) fn remove(directory: &str) -> Outcome<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
@@ -129,18 +129,26 @@ fn end(log: &Log, directory: &str, how: &[&str]) -> Outcome<Met> {
         [] => {}
         _ => return Err("close or nothing expected".into()),
     }
-    let mut met = Met { count, sum: 0 };
+    Ok(Met {
+        count,
+        sum: log_checksum(Path::new(directory))?,
+    })
+}
+
+/// A checksum over the bytes of all `.log` files of a directory, as the peer's.
+pub(crate) fn log_checksum(directory: &Path) -> Outcome<u64> {
     let mut paths: Vec<_> = fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
     paths.sort();
+    let mut sum = 0_u64;
     for path in paths {
         let bytes = fs::read(path)?;
         let part = u64::from(crc32c(&bytes)).wrapping_add((bytes.len() as u64) << 32);
-        met.sum = met.sum.wrapping_mul(31).wrapping_add(part);
+        sum = sum.wrapping_mul(31).wrapping_add(part);
     }
-    Ok(met)
+    Ok(sum)
 }
 
 fn append(

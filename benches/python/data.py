@@ -129,6 +129,10 @@ class Kafka:
         heap = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"]
         return ["java", *heap, "-cp", f"{self._classes}:{self.jars}/*", "KafkaPeer", *arguments]
 
+    def run(self, *arguments: str) -> None:
+        """Runs the peer once, to make data."""
+        run(self.command(*arguments))
+
     def log(self, spec: LogSpec) -> LogPair:
         """The log of a specification, made if it is not there."""
         pair = LogPair(BUILD / "kafka" / f"{spec.name}-0", BUILD / "ours" / f"{spec.name}-0")
@@ -138,11 +142,9 @@ class Kafka:
             for directory in (pair.kafka, pair.ours):
                 shutil.rmtree(directory, ignore_errors=True)
                 directory.parent.mkdir(parents=True, exist_ok=True)
-            run(
-                self.command(
-                    "make-log", str(pair.kafka), spec.codec, str(spec.value_bytes), str(spec.mib), str(spec.batch_bytes),
-                    str(spec.segment_bytes),
-                )
+            self.run(
+                "make-log", str(pair.kafka), spec.codec, str(spec.value_bytes), str(spec.mib), str(spec.batch_bytes),
+                str(spec.segment_bytes),
             )  # fmt: skip
             twin(pair.kafka, pair.ours)
             marker.write_text(repr(spec))
@@ -156,7 +158,7 @@ class Kafka:
             say(f"making {count} partitions of one record")
             shutil.rmtree(log_dir, ignore_errors=True)
             log_dir.mkdir(parents=True)
-            run(self.command("make-tiny", str(log_dir), str(count)))
+            self.run("make-tiny", str(log_dir), str(count))
             marker.touch()
         return log_dir
 
@@ -165,7 +167,9 @@ def twin(source: Path, target: Path) -> None:
     """A second directory with the same files: `.log` files linked, all others copied."""
     target.mkdir()
     for path in source.iterdir():
-        if path.suffix == ".log":
+        if path.is_dir():
+            twin(path, target / path.name)
+        elif path.suffix == ".log":
             os.link(path, target / path.name)
         else:
             shutil.copy2(path, target / path.name)

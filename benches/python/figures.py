@@ -19,7 +19,9 @@ def per_second(count: int, unit: str) -> Callable[[float], str]:
 
     def shown(seconds: float) -> str:
         rate = count / seconds
-        return f"{rate / 1e6:.2f} M {unit}/s" if rate >= 1e6 else f"{rate / 1e3:.0f} k {unit}/s"
+        if rate >= 1e6:
+            return f"{rate / 1e6:.2f} M {unit}/s"
+        return f"{rate / 1e3:.0f} k {unit}/s" if rate >= 1e4 else f"{rate:.0f} {unit}/s"
 
     return shown
 

@@ -26,14 +26,15 @@ from engine import ROWS as ENGINE_ROWS, Engine, scan_memory
 from figures import Row, gigabytes, per_second, table, wall_seconds
 from processes import BenchError
 from safety_rows import ROWS as SAFETY_ROWS, Safety
+from upkeep_rows import ROWS as UPKEEP_ROWS, Upkeep
 from write_rows import ROWS as WRITING_ROWS, Writing, source_spec, written_directory
 
 sys.path.insert(0, str(BENCHES / "peers"))
 from broker import Broker
 
 PYTHON_ROWS = frozenset({11, 12})
-SPARK_ROWS = frozenset({29, 30, 31, 32, 34})
-ALL_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | PYTHON_ROWS | SPARK_ROWS
+SPARK_ROWS = frozenset({29, 30, 31, 32, 34, 35})
+ALL_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | UPKEEP_ROWS | PYTHON_ROWS | SPARK_ROWS
 SPARK_SECONDS = 1500
 KEY_BYTES = len("user-00000000")
 
@@ -170,6 +171,8 @@ SPARK_GOALS: dict[tuple[int, str], tuple[float | None, float | None]] = {
     (30, "constants"): (None, None),
     (31, "constants"): (None, None),
     (32, "constants"): (0.75, 0.9),
+    (35, "Spark's Kafka sink, a broker"): (2, 3),
+    (35, "a copy, synced"): (None, None),
     (30, "Parquet"): (None, None),
     (31, "Parquet"): (None, None),
 }
@@ -181,16 +184,17 @@ def spark_row(found: dict[str, Any]) -> Row:
     if row == 34:
         return Row(34, found["work"], peer, found["peer"], found["ours"], wall_seconds, "share", 2, 1.15)
     floor, target = SPARK_GOALS[row, peer]
-    return Row(row, found["work"], peer, found["peer"], found["ours"], per_second(found["rows"], "rows"), "times", floor, target)
+    show = gigabytes(0, found["rows"]) if peer == "a copy, synced" else per_second(found["rows"], "rows")
+    return Row(row, found["work"], peer, found["peer"], found["ours"], show, "times", floor, target)
 
 
 def spark_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int], memory: list[str]) -> Iterator[Row]:
-    """Rows 29 to 34: once under the PySpark of the Kafka connector, once under this environment's."""
+    """Rows 29 to 35: once under the PySpark of the Kafka connector, once under this environment's."""
     home = BUILD / f"broker-{sizes.spark}"
     script = [str(BENCHES / "python" / "spark_rows.py"), "--logs", str(home / "logs"), "--scratch", str(home)]
     script += ["--tiny", str(kafka.tiny_partitions(200)), "--rounds", str(rounds), "--rows", *map(str, sorted(wanted))]
-    with_connector = wanted & {29, 30, 31}
-    if wanted & {29, 30, 31, 32}:
+    with_connector = wanted & {29, 30, 31, 35}
+    if wanted & {29, 30, 31, 32, 35}:
         say("starting a broker")
         with Broker(home, kafka.jars) as broker:
             fill_broker(broker, kafka, sizes)
@@ -214,7 +218,7 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
     """All wanted rows, one after another."""
     sizes = Sizes.from_environment()
     kafka = Kafka()
-    if wanted & (ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS):
+    if wanted & (ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | UPKEEP_ROWS):
         ours = build_ours()
     if wanted & ENGINE_ROWS:
         yield from Engine(kafka, ours, sizes, rounds).rows(wanted)
@@ -225,6 +229,8 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
         yield from python_appends(kafka, sizes, rounds, wanted)
     if wanted & DURABLE_ROWS:
         yield from Durable(kafka, ours, sizes, rounds).rows(wanted)
+    if wanted & UPKEEP_ROWS:
+        yield from Upkeep(kafka, ours, sizes, rounds).rows(wanted, memory)
     if wanted & SAFETY_ROWS:
         yield from Safety(kafka, ours, sizes, rounds).rows(wanted)
     if wanted & PYTHON_ROWS:
@@ -253,7 +259,7 @@ def main() -> int:
         machine = f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
         print(f"\n{machine}; median of {len(rows[0].ours)} rounds in turn, ± worst deviation of a round.")
         print(
-            "CPU seconds decide rows 1 to 9, 11 to 17, 36 and 37, wall time all others. Limit here: the ratio of a program that does"
+            "CPU seconds decide rows 1 to 9, 11 to 17, 27, 28, 36 and 37, wall time all others. Limit here: the ratio of a program that does"
         )
         print("nothing but read (rows 13 to 16: write) the bytes and compute their CRC.\n")
         print(table(rows))

@@ -1,4 +1,4 @@
-"""Rows 29 to 34, in a process of its own: one Spark session in which the peers and offsetlog read the same rows in turn.
+"""Rows 29 to 35, in a process of its own: one Spark session in which the peers and offsetlog read the same rows in turn.
 
 With `--broker`, the peer is Spark's Kafka connector (the interpreter must hold the PySpark that the connector was built for).
 Without, the peers are a Python DataSource of constants and the same rows as Parquet. Prints one line of JSON per figure.
@@ -21,6 +21,11 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
+
+import offsetlog.spark
+from offsetlog import LogConfig, LogDir
+from offsetlog.spark.publishing import commit
+from offsetlog.spark.staging import Stage
 
 # A log dir's Kafka jars that PySpark brings itself; a second copy on the class path would shadow it.
 IN_PYSPARK = ("scala-", "slf4j-", "hadoop-client", "lz4-java", "snappy-java", "jsr305", "spark-tags")
@@ -208,6 +213,73 @@ class SparkRows:
             if 31 in self._rows:
                 compare(31, f"all columns to noop, {codec} 1 KB", to_noop, self._ours(topic), peer, rows, self._rounds)
 
+    def writing(self) -> None:
+        """Row 35: the same rows through Spark's Kafka sink and a broker, and into a log dir; then what a commit costs."""
+        rows = (64 << 20) // 1000
+        frame = self._spark.range(0, rows, 1, 4).selectExpr(
+            "concat('user-', id % 1000) key", "rpad(cast(id as string), 1000, 'x') value"
+        )
+        jvm = self._spark._jvm  # the way to Kafka's admin client
+        properties = jvm.java.util.Properties()
+        properties.setProperty("bootstrap.servers", self._arguments.broker)
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+        to_kafka = (
+            frame.write.format("kafka").option("kafka.bootstrap.servers", self._arguments.broker).option("topic", "bench-written")
+        )
+        place = self._arguments.scratch / "written"
+        costs: dict[str, list[float]] = {"peer": [], "ours": []}
+        for turn in range(self._rounds + 1):
+            topic = jvm.org.apache.kafka.clients.admin.NewTopic("bench-written", 2, 1)
+            admin.createTopics(jvm.java.util.List.of(topic)).all().get()
+            start = time.perf_counter()
+            to_kafka.save()
+            between = time.perf_counter()
+            done = offsetlog.spark.write(frame, place, topic="written", partitions=2)
+            end = time.perf_counter()
+            if done.records != rows:
+                raise SystemExit(f"row 35: {done.records} written instead of {rows}")
+            shutil.rmtree(place)
+            admin.deleteTopics(jvm.java.util.List.of("bench-written")).all().get()
+            time.sleep(2)
+            if turn > 0:
+                costs["peer"].append(between - start)
+                costs["ours"].append(end - between)
+        admin.close()
+        figure = {"row": 35, "work": "write, 2 partitions, none 1 KB", "peer_name": "Spark's Kafka sink, a broker", "rows": rows}
+        print(json.dumps({**figure, **costs}), flush=True)
+
+    def committing(self) -> None:
+        """Row 35: what a commit takes for the bytes that it publishes, beside a copy of them that is as durable."""
+        values = pa.array([bytes([number % 251]) * 1000 for number in range(1000)], pa.binary())
+        batch = pa.RecordBatch.from_arrays([values], names=["value"])
+        place = self._arguments.scratch / "committed"
+        costs: dict[str, list[float]] = {"peer": [], "ours": []}
+        for turn in range(self._rounds + 1):
+            shutil.rmtree(place, ignore_errors=True)
+            with LogDir.open(place, "a") as log_dir:
+                log_dir.create_topic("t", 1)
+            stage = Stage("job", "attempt")
+            for _ in range(128):
+                stage.append("t", 0, str(place / "t-0"), LogConfig(), batch, preserve_offsets=False)
+            staged = stage.close()
+            (source,) = (Path(each.directory, each.path) for each in staged)
+            start = time.perf_counter()
+            for path in source.glob("*.log"):
+                with path.open("rb") as read, (place / "copy").open("wb") as copy:
+                    shutil.copyfileobj(read, copy, 1 << 20)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+            between = time.perf_counter()
+            commit(str(place), "bench", turn, staged)
+            end = time.perf_counter()
+            if turn > 0:
+                costs["peer"].append(between - start)
+                costs["ours"].append(end - between)
+        size = staged[0].size_bytes
+        shutil.rmtree(place)
+        figure = {"row": 35, "work": f"commit of {size >> 20} MiB", "peer_name": "a copy, synced", "rows": size}
+        print(json.dumps({**figure, **costs}), flush=True)
+
     def against_constants(self) -> None:
         """Rows 30 to 32 against constants and Parquet."""
         self._spark.dataSource.register(Constants)
@@ -259,6 +331,9 @@ class SparkRows:
         try:
             if self._arguments.broker:
                 self.against_connector()
+                if 35 in self._rows:
+                    self.writing()
+                    self.committing()
                 return
             if {30, 31, 32} & set(self._rows):
                 self.memory()

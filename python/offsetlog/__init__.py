@@ -13,9 +13,12 @@ from offsetlog._append import Writer
 from offsetlog._cached import open_cached
 from offsetlog._config import LogConfig
 from offsetlog._convert import convert
+from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
+from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
 from offsetlog._offsetlog import Record, __version__
+from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
 from offsetlog._scan import Scan
 from offsetlog._topics import BrokerSettings, partition_for
@@ -33,6 +36,7 @@ from offsetlog._values import (
     LogDirMaintainReport,
     MaintainReport,
     OffsetAndTimestamp,
+    OldRecord,
     RecordMetadata,
     RecoveryReport,
     RemovedSegment,
@@ -97,11 +101,17 @@ __all__ = [
     "CorruptTxnIndexError",
     "CorruptionError",
     "Cut",
+    "DamageReport",
     "DecompressionError",
     "DecompressionLimitError",
     "FetchResult",
+    "Finding",
     "ForkedLogError",
+    "Group",
+    "GroupMember",
+    "GroupOffset",
     "Header",
+    "Hole",
     "IndexEntry",
     "InvalidRecordError",
     "InvalidTimestampError",
@@ -124,6 +134,8 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
     "OffsetsOutOfOrderError",
+    "OldLog",
+    "OldRecord",
     "OutOfOrderSequenceError",
     "ProducerFencedError",
     "Record",
@@ -133,6 +145,7 @@ __all__ = [
     "RecoveryReport",
     "RemovedSegment",
     "Scan",
+    "ScanReport",
     "Segment",
     "SegmentTooLargeError",
     "Split",
@@ -149,4 +162,5 @@ __all__ = [
     "open_cached",
     "partition_for",
     "recover",
+    "verify",
 ]

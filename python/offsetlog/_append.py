@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from offsetlog import _offsetlog
+from offsetlog._append_many import AppendingMany, Compression, checked_compression, checked_epoch
 from offsetlog._config import LogConfig, to_log_config
-from offsetlog._maintain import Maintaining
 from offsetlog._options import (
     bounded,
     integer,
@@ -17,7 +17,7 @@ from offsetlog._options import (
 from offsetlog._recover import report_of
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, RecoveryReport
-from offsetlog.errors import ConfigError, ForkedLogError, LogClosedError
+from offsetlog.errors import ForkedLogError, LogClosedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,28 +32,10 @@ __all__ = ["Writer"]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 NewRecord: TypeAlias = "bytes | tuple[bytes | None, bytes | None] | Record | None"
-Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Origin: TypeAlias = Literal["client", "coordinator"]
 
 
-class ArrowStreamable(Protocol):
-    """Data that comes as an Arrow stream."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a capsule of the Arrow PyCapsule interface."""
-
-
-class ArrowArrayable(Protocol):
-    """Data that comes as one Arrow array of structs."""
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        """Return two capsules of the Arrow PyCapsule interface."""
-
-
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-class Appending(Maintaining):
+class Appending(AppendingMany):
     """What writes. :class:`Log` is this and all that reads."""
 
     __slots__ = ()
@@ -192,94 +174,6 @@ class Appending(Maintaining):
                 producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
                 base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
                 transactional=bool(transactional),
-            )
-        )
-
-    def append_arrow(
-        self,
-        data: ArrowStreamable | ArrowArrayable,
-        *,
-        compression: Compression | None = None,
-        leader_epoch: int | None = None,
-        flush: bool = False,
-        batch_bytes: int = 1 << 20,
-    ) -> AppendInfo:
-        """Append the rows of Arrow data as records, encoded column by column without a Python object a row.
-
-        Parameters
-        ----------
-        data
-            Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a ``pyarrow`` table, record batch or reader, a
-            ``polars.DataFrame``, a DuckDB relation, a :class:`Scan`. Its columns are found by name:
-
-            ==============  ================================================  =============================================
-            ``value``       binary or string in any layout; required          null is a tombstone
-            ``key``         the same                                          null or no column: no key
-            ``timestamp``   timestamp of any unit, or int64 ms since 1970     null or no column: the time of the call
-            ``headers``     list of struct<key: string, value: binary>, map   null or no column: none
-            ==============  ================================================  =============================================
-
-            Finer parts of a timestamp than ms are cut off, the zone does not matter, and -1 ms is Kafka's «no timestamp». The other
-            columns of a scan (``topic``, ``partition``, ``offset``, ``timestampType``, ``leaderEpoch``, ``producerId``,
-            ``producerEpoch``, ``sequence``) are left out: the log gives its own. Any other name is refused.
-        compression
-            Codec of the batches where the setting ``compression.type`` is ``producer``; that setting wins otherwise.
-        leader_epoch, flush
-            As for :meth:`append`; with `flush`, all rows are on the disk when this returns.
-        batch_bytes
-            The rows become batches of at most so many bytes before compression, and of what ``max.message.bytes`` and
-            ``segment.bytes`` allow. A larger record is a batch of its own.
-
-        Returns
-        -------
-        AppendInfo
-            First and last offset of all rows (-1 without rows, when nothing is appended), the greatest timestamp, the last append
-            time.
-
-        Raises
-        ------
-        ConfigError
-            A column has a name or type that cannot be used, or is missing; the buffers are not what their type says.
-        InvalidRecordError
-            A negative timestamp, a header without a key, no key in a compacted topic, a row that is null as a whole.
-        InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError
-            As for :meth:`append`.
-        RuntimeError
-            The maker of `data` failed to give it; the text is its own. A :class:`Scan` raises its own errors instead.
-        LogPoisonedError, OSError
-            As for :meth:`append`.
-
-        Notes
-        -----
-        All rows are read and checked before the first one is appended, so whatever the data can have wrong leaves the log as it
-        was. A stream is held in memory meanwhile (a table's buffers are used where they are): append one that is too large for
-        that piece by piece, ``for batch in reader: log.append_arrow(batch)``.
-
-        Each batch is appended whole or not at all. Between two of them only the disk, Ctrl-C, or another thread that closes
-        the log or changes its settings can end the work; the batches before then stay, and a note of the exception says how
-        many rows those are and at which offsets. Batches that other threads append meanwhile may stand between those of this
-        call. The interpreter is free while rows are read, encoded and written.
-
-        Examples
-        --------
-        >>> import tempfile, pyarrow
-        >>> orders = pyarrow.table({"key": ["order-7", "order-8"], "value": [b"paid", None]})
-        >>> with tempfile.TemporaryDirectory() as folder, Log.open(f"{folder}/orders-0", "a") as log:
-        ...     log.append_arrow(orders).last_offset
-        1
-        """
-        from offsetlog._scan import Scan  # noqa: PLC0415  # only those who append Arrow data need it
-
-        appender = self._writing()
-        return AppendInfo._make(
-            _offsetlog.append_arrow(
-                appender,
-                # Read by ourselves a scan's errors keep their classes.
-                data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
-                compression=checked_compression(compression),
-                leader_epoch=checked_epoch(leader_epoch),
-                flush=bool(flush),
-                batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
             )
         )
 
@@ -548,17 +442,3 @@ def checked_headers(headers: object) -> list[tuple[bytes, bytes | None]]:
         # Names that are not UTF-8 come out of a record with lone surrogates, and go back as they were.
         checked.append((pair[0].encode("utf-8", "surrogateescape"), checked_bytes("a header's value", pair[1])))
     return checked
-
-
-def checked_epoch(leader_epoch: int | None) -> int | None:
-    if leader_epoch is None:
-        return None
-    return bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
-
-
-def checked_compression(compression: str | None) -> str | None:
-    """Return `compression` if it names a codec."""
-    if compression is not None and compression not in _COMPRESSIONS:
-        message = f"compression: must be one of {', '.join(_COMPRESSIONS)}, found {compression!r}"
-        raise ConfigError(message, key="compression", value=str(compression))
-    return compression

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsetlog import _offsetlog
-from offsetlog._append import checked_compression, config_pairs
+from offsetlog._append import config_pairs
+from offsetlog._append_many import checked_compression
 from offsetlog._options import (
     MAX_BATCH_BYTES,
     MAX_DECOMPRESSED_BYTES,
@@ -18,7 +19,7 @@ from offsetlog._values import ConvertReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offsetlog._append import Compression
+    from offsetlog._append_many import Compression
     from offsetlog._config import LogConfig, SettingValue
     from offsetlog._options import PathLike
 
@@ -87,7 +88,7 @@ def convert(  # noqa: PLR0913  # one parameter an option
 
     The new directory is on the disk when this returns, and not there at all after an error or a crash: it is built in a folder
     beside it and renamed. A crash leaves that folder, whose name ends in ``-delete``: brokers and :class:`LogDir` remove such folders
-    from a log dir, elsewhere it may be removed by hand.
+    from a log dir, elsewhere it may be removed by hand. As long as the conversion runs it is locked, and left alone.
 
     Source: FORMAT.md, "Record batch, magic 2", "Message, magic 0 and 1", "Message of Kafka 0.7".
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from offsetlog import _offsetlog
 from offsetlog._append import config_pairs
 from offsetlog._config import LogConfig
+from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
 from offsetlog._options import (
     MAX_BATCH_BYTES,
@@ -262,6 +263,26 @@ class LogDir(Topics):
         for warning in native.warnings():
             logger.warning("%s", warning)
         return Log._of(native, native.path, self._options)  # noqa: SLF001  # same package
+
+    def groups(self) -> list[Group]:
+        """Return the groups of consumers whose coordinators kept them here, by name: what they committed, and how far behind it is.
+
+        Reads ``__consumer_offsets`` from front to back, and of each partition that was committed where its log ends. A commit within
+        a transaction counts when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken.
+
+        Raises
+        ------
+        CorruptionError, UnsupportedVersionError
+            The topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+        ...     group = log_dir.groups()[0]
+        ...     group.group_id, group.kind, [(each.topic, each.partition, each.offset, each.lag) for each in group.offsets[:2]]
+        ('g-group-1', 'classic', [('g-codec-lz4', 0, 798, 0), ('g-plain', 0, 18, 182)])
+        """
+        return groups_of(self._engine())
 
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.

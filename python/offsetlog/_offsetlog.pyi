@@ -9,9 +9,12 @@ __all__ = [
     "Appender",
     "BatchIterator",
     "Batches",
+    "Follow",
     "Log",
     "LogDir",
     "LogDirAppender",
+    "OldLog",
+    "OldMessages",
     "Record",
     "RecordIterator",
     "Scan",
@@ -27,6 +30,7 @@ __all__ = [
     "recover",
     "run_cli",
     "settings",
+    "verify",
 ]
 
 __version__: Final[str]
@@ -37,6 +41,11 @@ COLUMNS: Final[tuple[str, ...]]
 _Batch = tuple[int, int, int, int, int, str, int, int, int, int, int, int, int, int | None, bool, bool, int]
 _Place = tuple[str, int, int, int, str, int, int, str]
 _Entry = tuple[int, int, int]
+_Finding = tuple[str, str, str, int | None, int | None, str, str | None, str | None, str, str, str]
+_Member = tuple[str, str | None, str, str, list[tuple[str, list[int]]]]
+_GroupOffset = tuple[str, int, int, int | None, str, int, int | None, int | None]
+_Group = tuple[str, str, str | None, str | None, int | None, str | None, list[_Member], list[_GroupOffset]]
+_Hole = tuple[str, int, str, int, int, int | None, int | None, str, str]
 
 @final
 class Record:
@@ -214,6 +223,7 @@ class Appender:
     ) -> _Info: ...
     def append_batches(self, data: bytes, leader_epoch: int | None, origin: str, flush: bool) -> _Info: ...
     def append_as_follower(self, data: bytes, leader_epoch: int, flush: bool) -> _Info: ...
+    def append_log(self, source: Log, *, start: int | None, keep_offsets: bool, leader_epoch: int | None, flush: bool) -> _Info: ...
     def append_marker(
         self,
         producer_id: int,
@@ -253,6 +263,14 @@ class Writer:
     def close(self) -> None: ...
 
 def close_inherited_locks() -> None: ...
+def verify(
+    paths: Sequence[str],
+    *,
+    progress: Callable[[int], object] | None,
+    max_batch_bytes: int,
+    max_decompressed_bytes: int,
+    max_open_files: int,
+) -> tuple[list[_Finding], tuple[int, int, int], tuple[int, int, int, int, int]]: ...
 def recover(
     path: str,
     *,
@@ -287,7 +305,35 @@ class LogDir:
     def warnings(self) -> list[str]: ...
     def partitions(self) -> list[tuple[str, int]]: ...
     def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
+    def groups(self) -> list[_Group]: ...
     def log(self, topic: str, partition: int) -> Log: ...
+
+@final
+class OldLog:
+    """A partition of Kafka 0.7."""
+
+    @staticmethod
+    def open(path: str, *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> OldLog: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def scan(self, start: int | None) -> OldMessages: ...
+
+@final
+class OldMessages:
+    """Iterates over lists of offset, next offset and value, the first of one entry."""
+
+    def __iter__(self) -> OldMessages: ...
+    def __next__(self) -> list[tuple[int, int, bytes]]: ...
 
 @final
 class LogDirAppender:
@@ -338,6 +384,10 @@ class LogDirAppender:
     def close(self) -> None: ...
 
 @final
+class Follow:
+    def next(self, at_most_ms: int | None) -> RecordIterator | None: ...
+
+@final
 class Scan:
     """What is to be read; each method begins a reading of its own."""
 
@@ -355,9 +405,12 @@ class Scan:
         batch_bytes: int | None,
         verify_checksums: bool,
         threads: int,
+        on_corrupt: str,
         offsets: Sequence[int] | None,
     ) -> Scan: ...
+    def report(self) -> tuple[list[_Hole], int, int, list[_Hole], tuple[int, int, int, int]]: ...
     def records(self) -> RecordIterator: ...
+    def follow(self, look_every_ms: int) -> Follow: ...
     def count(self) -> int: ...
     def arrow_stream(self, requested_schema: object | None = None) -> object: ...
     def read_all(self) -> Batches: ...
@@ -391,6 +444,7 @@ def append_arrow(
     leader_epoch: int | None,
     flush: bool,
     batch_bytes: int,
+    keep_offsets: bool,
 ) -> _Info:
     """Append the rows of Arrow data."""
 

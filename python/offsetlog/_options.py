@@ -15,6 +15,7 @@ from offsetlog.errors import ConfigError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+OnCorrupt: TypeAlias = Literal["raise", "skip", "stop"]
 Clock: TypeAlias = Callable[[], int]
 When: TypeAlias = int | datetime
 
@@ -24,6 +25,7 @@ MAX_DECOMPRESSED_BYTES = 256 * MIB
 MAX_OPEN_FILES = 256
 
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+_ON_CORRUPT = ("raise", "skip", "stop")
 _TEXT_MAX = 200
 
 
@@ -49,6 +51,7 @@ class ScanOptions(TypedDict, total=False):
     batch_bytes: int | None
     verify_checksums: bool
     threads: int
+    on_corrupt: OnCorrupt
 
 
 class CheckedScan(NamedTuple):
@@ -64,6 +67,7 @@ class CheckedScan(NamedTuple):
     batch_bytes: int | None = None
     verify_checksums: bool = True
     threads: int = 1
+    on_corrupt: OnCorrupt = "raise"
     offsets: tuple[int, ...] | None = None
 
 
@@ -153,6 +157,13 @@ def isolation_level(level: str) -> IsolationLevel:
     return level  # type: ignore[return-value]  # the check above is the narrowing
 
 
+def on_corrupt(choice: str) -> OnCorrupt:
+    """Return `choice` if it is one of the three words for what to do with damage."""
+    if choice not in _ON_CORRUPT:
+        refuse("on_corrupt", choice, f"must be 'raise', 'skip' or 'stop', found {choice!r}{nearest(str(choice), _ON_CORRUPT)}")
+    return choice  # type: ignore[return-value]  # the check above is the narrowing
+
+
 def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return `columns` as a tuple of known names."""
     if columns is None:
@@ -198,6 +209,7 @@ def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list 
     batch_bytes: int | None = None,
     verify_checksums: bool = True,
     threads: int = 1,
+    on_corrupt: OnCorrupt = "raise",
     offsets: Iterable[int] | None = None,
 ) -> CheckedScan:
     """Check the options of a scan when it is made, so that a wrong one fails there and not at the first record."""
@@ -212,9 +224,11 @@ def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list 
         batch_bytes=None if batch_bytes is None else integer("batch_bytes", batch_bytes, minimum=1),
         verify_checksums=bool(verify_checksums),
         threads=integer("threads", threads, minimum=1),
+        on_corrupt=_on_corrupt(on_corrupt),
         offsets=None if offsets is None else tuple(integer("offsets", offset, minimum=0) for offset in offsets),
     )
 
 
-# `checked_scan` has a parameter of the same name.
+# `checked_scan` has parameters of the same names.
 _isolation_level = isolation_level
+_on_corrupt = on_corrupt

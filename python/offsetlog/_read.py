@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from offsetlog import _offsetlog
+from offsetlog._damage import DamageReport, verify
 from offsetlog._options import (
     CheckedScan,
     IsolationLevel,
+    OnCorrupt,
     When,
     checked_scan,
     integer,
@@ -151,6 +153,7 @@ class Reading:
         batch_bytes: int | None = None,
         verify_checksums: bool = True,
         threads: int = 1,
+        on_corrupt: OnCorrupt = "raise",
         durable: bool = False,
     ) -> Scan:
         """Return a scan of the records from `start` to `stop`, in offset order. Nothing is read yet.
@@ -184,6 +187,11 @@ class Reading:
             ``False`` trusts the bytes: frames and bounds are still checked.
         threads
             How many threads decompress and decode; the order of the records does not depend on it.
+        on_corrupt
+            What happens at damaged bytes. ``"raise"``: the records before them are given, then their :class:`CorruptionError` is
+            raised. ``"skip"``: the scan goes on at the next whole batch whose offsets fit, and :attr:`Scan.report` lists what was
+            left out. ``"stop"``: the log ends there in silence, and the report says so. An unfinished end of the active segment
+            is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
         durable
             Stop at the durable end offset of now, so that nothing is returned that power loss could still take away. Only the
             log's writer knows that offset.
@@ -214,6 +222,7 @@ class Reading:
             batch_bytes=batch_bytes,
             verify_checksums=verify_checksums,
             threads=threads,
+            on_corrupt=on_corrupt,
         )
         end = None if stop is None else integer("stop", stop, minimum=0)
         if durable:
@@ -244,6 +253,24 @@ class Reading:
         ['gzip', 'lz4', 'none', 'snappy', 'zstd']
         """
         return map(BatchInfo._make, self._engine().batches(start, stop))
+
+    def verify(self, *, progress: Callable[[int], object] | None = None) -> DamageReport:
+        """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory.
+
+        Parameters
+        ----------
+        progress
+            Called every few MiB with the bytes read since it was called last.
+
+        Examples
+        --------
+        >>> from offsetlog import Log
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     log.verify().damaged
+        False
+        """
+        self._engine()
+        return verify(self._absolute, progress=progress)
 
     def fetch(self, offset: int, *, max_bytes: int = 1 << 20, isolation_level: IsolationLevel = "read_uncommitted") -> FetchResult:
         """Return encoded batches from `offset` on, as a broker would answer a fetch.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from offsetlog import _offsetlog
+from offsetlog._damage import ScanReport, scan_report
 from offsetlog._explain import explained
 from offsetlog._options import (
     MAX_BATCH_BYTES,
@@ -17,6 +19,7 @@ from offsetlog._options import (
     ScanOptions,
     checked_scan,
     open_options,
+    refuse,
 )
 
 if TYPE_CHECKING:
@@ -68,10 +71,11 @@ class Scan:
     Control records (commit and abort markers) never appear in the Arrow stream.
     """
 
-    __slots__ = ("__weakref__", "_options", "_ranges")
+    __slots__ = ("__weakref__", "_last", "_options", "_ranges")
 
     _ranges: Ranges
     _options: CheckedScan
+    _last: _offsetlog.Scan | None
 
     def __init__(self) -> None:
         message = "a Scan is made by Log.scan(), Log.take(), LogDir.scan() or Scan.over()"
@@ -82,6 +86,7 @@ class Scan:
         scan = object.__new__(cls)
         scan._ranges = ranges
         scan._options = options
+        scan._last = None
         return scan
 
     @classmethod
@@ -143,7 +148,26 @@ class Scan:
 
     def _native(self) -> _offsetlog.Scan:
         ranges = [(log._engine(), start, stop) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
-        return _offsetlog.Scan(ranges, **self._options._asdict())
+        self._last = _offsetlog.Scan(ranges, **self._options._asdict())
+        return self._last
+
+    @property
+    def report(self) -> ScanReport:
+        """What the reading that was begun last has left out so far, with ``on_corrupt`` ``"skip"`` or ``"stop"``.
+
+        May be asked while that reading runs (it reads a little ahead) and after it, however it was read: iterated, as Arrow,
+        counted. Each reading reports anew. Empty before the first one, and in a scan that was unpickled.
+
+        Examples
+        --------
+        >>> from offsetlog import Log
+        >>> with Log.open("tests/data/kafka-4.3.0/torn/log-dir-1/g-torn-flip-old-0") as log:
+        ...     scan = log.scan(on_corrupt="skip")
+        ...     count = scan.count()
+        ...     [(hole.start, hole.stop, hole.error) for hole in scan.report.holes]
+        [(36, 40, 'CorruptBatchError')]
+        """
+        return scan_report(self._last)
 
     def __iter__(self) -> Iterator[Record]:
         """Return an iterator over whole :class:`Record` objects, in the order of the ranges and then of offsets.
@@ -153,9 +177,60 @@ class Scan:
         Raises
         ------
         CorruptionError
-            On the first damaged batch, after all records before it were given.
+            On the first damaged batch, after all records before it were given, unless ``on_corrupt`` says otherwise.
         """
         return self._native().records()
+
+    def follow(self, *, timeout_ms: int | None = None, poll_interval_ms: int = 1000) -> Iterator[Record]:
+        """Return an iterator over the records that are there, and then over those that come, each once, in the order of their offsets.
+
+        For programs that tail logs which others write: a broker, another process, another thread. Between records it sleeps until
+        the system tells of a change (inotify on Linux), and looks by itself every `poll_interval_ms`, which is all there is on file
+        systems and systems that tell nothing. The interpreter is free meanwhile, and Ctrl-C wakes it. Of several partitions those that
+        have something are read in their order.
+
+        The filters of the scan hold; ``stop`` and ``limit`` end it. With ``read_committed`` records come when their transaction has
+        ended. What cannot be read goes by ``on_corrupt``, and :attr:`report` lists it for all that was read.
+
+        Parameters
+        ----------
+        timeout_ms
+            End when nothing was appended for so long; ``None`` waits for ever.
+        poll_interval_ms
+            How often to look without being told.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            A log was cut below what was read, or has lost what comes next to retention; start again from ``log_start_offset``, or from
+            a place that still holds.
+        FileNotFoundError
+            A partition is gone.
+        ConfigError
+            For a scan of single offsets, and for times that are no times.
+
+        Examples
+        --------
+        >>> from offsetlog import Log
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     [record.offset for record in log.scan(197).follow(timeout_ms=10)]
+        [197, 198, 199]
+        """
+        if self._options.offsets is not None:
+            refuse("offsets", "", "are all there is to a take: only a scan can be followed")
+        for name, value in (("timeout_ms", timeout_ms), ("poll_interval_ms", poll_interval_ms)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                message = f"{name} must be an int, found {type(value).__name__}"
+                raise TypeError(message)
+            if value is not None and not 0 <= value < 1 << 63:
+                refuse(name, value, f"must be 0 or more, found {value}")
+        records = self._followed(self._native().follow(poll_interval_ms), timeout_ms)
+        return records if self._options.limit is None else islice(records, self._options.limit)
+
+    @staticmethod
+    def _followed(follow: _offsetlog.Follow, timeout_ms: int | None) -> Iterator[Record]:
+        while (records := follow.next(timeout_ms)) is not None:
+            yield from records
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a new Arrow stream of this scan as a PyCapsule.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from offsetlog import _offsetlog
-from offsetlog._append import checked_bytes, checked_epoch, checked_headers, config_pairs
+from offsetlog._append import checked_bytes, checked_headers, config_pairs
+from offsetlog._append_many import checked_epoch
 from offsetlog._config import LogConfig
 from offsetlog._maintain import checked_upkeep, report_of
 from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse
@@ -184,7 +185,10 @@ class Topics:
         self._appending().delete_topic(_name(name))
 
     def remove_deleted(self: _Appends, *, dry_run: bool = False) -> list[str]:
-        """Remove the directories of deleted topics whose time has come; return them, and with `dry_run` do only that."""
+        """Remove the directories of deleted topics whose time has come; return them, and with `dry_run` do only that.
+
+        A folder in which a conversion of another program builds, which has such a name too, stays until that is over.
+        """
         return self._appending().remove_deleted(bool(dry_run))
 
     def set_topic_config(self: _Appends, name: str, config: Config) -> None:

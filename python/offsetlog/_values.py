@@ -87,6 +87,17 @@ class Segment(NamedTuple):
     """Whether it is the last one, to which a broker appends."""
 
 
+class OldRecord(NamedTuple):
+    """A message of Kafka 0.7, which has neither key nor timestamp."""
+
+    offset: int
+    """Position of its entry in the partition, in bytes; the messages of a compressed set share one."""
+    next_offset: int
+    """From where a consumer that has it goes on: behind the entry; within a compressed set, at its beginning again."""
+    value: bytes
+    """The payload."""
+
+
 class Split(NamedTuple):
     """A range of offsets of one partition: what one task reads. Plain values, so it can be sent anywhere that sees the files."""
 

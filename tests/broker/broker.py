@@ -129,6 +129,8 @@ class Broker:
             "auto.create.topics.enable": "false",
             # What a test wrote stays as long as the test wants it, however old its timestamps are.
             "log.retention.ms": -1,
+            # The cleaner looks often whether a compacted topic has something for it.
+            "log.cleaner.backoff.ms": 100,
         }
         path = self.directory / "server.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
@@ -310,3 +312,18 @@ def sane_indexes(version: str, files: Sequence[Path]) -> list[Path]:
     printed, _ = run(java(version, DUMP, "--index-sanity-check", "--files", ",".join(resolved)))
     passed = " passed sanity check."
     return [resolved[line.removesuffix(passed)] for line in printed.splitlines() if line.endswith(passed)]
+
+
+def adopt(made: Path, log_dir: Path, topic_id_of: Path) -> Path:
+    """Put a directory made elsewhere where a stopped broker has its own of that name, with the broker's topic id."""
+    place = log_dir / made.name
+    metadata = topic_id_of / "partition.metadata"
+    # Brokers of 2.8 do not always write one, and take a directory without it for theirs.
+    topic_id = metadata.read_bytes() if metadata.exists() else None
+    shutil.rmtree(place)
+    shutil.copytree(made, place)
+    metadata = place / "partition.metadata"
+    metadata.unlink(missing_ok=True)
+    if topic_id is not None:
+        metadata.write_bytes(topic_id)
+    return place

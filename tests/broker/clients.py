@@ -23,8 +23,8 @@ with warnings.catch_warnings():
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 READING_SECONDS = 30
-IDLE_MS = 1500
-"""How long the console consumer waits for more before it ends."""
+IDLE_MS = 60_000
+"""How long the console consumer waits for a record that it was promised: a broker on a busy machine answers late."""
 NULL = "(null)"
 """How the console consumer prints what is null; no record of these tests holds it."""
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
@@ -172,8 +172,10 @@ class Writer:
             self._producer.abort_transaction()
 
 
-def console_rows(broker: Broker, topic: str, isolation: Isolation) -> dict[int, list[Row]]:
-    """What Kafka's own console consumer prints of a topic from its beginning; it does not print leader epochs (-1 here).
+def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int) -> dict[int, list[Row]]:
+    """The first `count` records that Kafka's own console consumer prints of a topic; it does not print leader epochs (-1 here).
+
+    It ends after that many. One that it should not print takes the place of another, or is the last of all: `Reader` sees that one.
 
     Its deserializer for bytes escapes all but printable characters and the backslash, so tabs and line ends are only separators.
     """
@@ -188,7 +190,8 @@ def console_rows(broker: Broker, topic: str, isolation: Isolation) -> dict[int, 
     version = max(broker.version, "3.9.2")  # before, it was another program with other options
     level = ["--command-property" if version >= "4.2" else "--consumer-property", f"isolation.level={isolation}"]
     program = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address]
-    printed, said = run(java(version, *program, "--topic", topic, "--from-beginning", "--timeout-ms", str(IDLE_MS), *form, *level))
+    until = ["--max-messages", str(count), "--timeout-ms", str(IDLE_MS)]
+    printed, said = run(java(version, *program, "--topic", topic, "--from-beginning", *until, *form, *level))
     seen: dict[int, list[Row]] = {}
     for partition, row in _console_lines(printed):
         seen.setdefault(partition, []).append(row)

@@ -1,4 +1,4 @@
-"""One story a version of the broker; every test looks at a part of it."""
+"""One life a version of the broker and kind of story; every test looks at a part of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from cleaners import Cleaners
 from story import Story
 
 from broker import ROOT  # the path comes first
@@ -21,7 +23,7 @@ VERSIONS = ("4.3.0", "3.9.2", "2.8.2")
 KEPT = ROOT / "build" / "broker-failures"
 """Where the files and words of a broker stay when a story or a test of it fails."""
 
-_failed = pytest.StashKey[bool]()
+_failed = pytest.StashKey[set[str]]()
 _seconds = pytest.StashKey[dict[str, dict[str, float]]]()
 
 
@@ -34,36 +36,62 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember that something failed, so that the brokers' directories are kept."""
+    """Remember whose test failed, so that its broker's directories are kept."""
     report = yield
-    if report.failed:
-        item.session.stash[_failed] = True
+    if report.failed and isinstance(item, pytest.Function):
+        item.session.stash.setdefault(_failed, set()).update(item.fixturenames)
     return report
+
+
+T = TypeVar("T", Story, Cleaners)
+
+
+def _lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kind: type[T]) -> Iterator[T]:
+    """One cluster from its beginning to its end, or to where it failed."""
+    version = str(request.param)
+    directory = tmp_path_factory.mktemp(f"kafka-{version}")
+    kept = KEPT / f"{kind.__name__.lower()}-{version}"
+    one = kind(version, directory)
+    failed = request.session.stash.setdefault(_failed, set())
+    failed.discard(str(request.fixturename))
+    shutil.rmtree(kept, ignore_errors=True)
+    try:
+        one.live()
+        request.config.stash.setdefault(_seconds, {})[f"{version}, {kind.__name__.lower()}"] = one.seconds
+        yield one
+    finally:
+        one.broker.kill()
+        if request.fixturename in failed:
+            shutil.copytree(directory, kept)
+        shutil.rmtree(directory)
+
+
+def _ended(one: T) -> T:
+    """One that came to its end. Why another one did not is told once, by the test that fails for it, not by every test."""
+    if one.failure is not None:
+        pytest.skip(f"Kafka {one.version}: {one.failure.__notes__[-1]} failed")
+    return one
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """The whole life of one cluster, whether it came to its end or not."""
-    version = str(request.param)
-    directory = tmp_path_factory.mktemp(f"kafka-{version}")
-    story = Story(version, directory)
-    session = request.session
-    session.stash[_failed] = False
-    shutil.rmtree(KEPT / version, ignore_errors=True)
-    try:
-        story.live()
-        request.config.stash.setdefault(_seconds, {})[version] = story.seconds
-        yield story
-    finally:
-        story.broker.kill()
-        if session.stash[_failed]:
-            shutil.copytree(directory, KEPT / version)
-        shutil.rmtree(directory)
+    yield from _lived(request, tmp_path_factory, Story)
 
 
 @pytest.fixture
 def story(told: Story) -> Story:
-    """A story that came to its end. Why another one did not is told once, by the test that fails for it, not by every test."""
-    if told.failure is not None:
-        pytest.skip(f"Kafka {told.version}: {told.failure.__notes__[-1]} failed")
-    return told
+    """A story that came to its end."""
+    return _ended(told)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def cleaners_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cleaners]:
+    """Two cleaners by turns, whether they came to the end or not."""
+    yield from _lived(request, tmp_path_factory, Cleaners)
+
+
+@pytest.fixture
+def cleaners(cleaners_told: Cleaners) -> Cleaners:
+    """Two cleaners that came to the end."""
+    return _ended(cleaners_told)

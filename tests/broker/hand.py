@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -152,18 +151,3 @@ def columns(entries: Sequence[Appended]) -> pa.Table:
             "headers": pa.array([[{"key": name, "value": value} for name, value in entry.headers] for entry in entries], headers),
         }
     )
-
-
-def adopt(made: Path, log_dir: Path, topic_id_of: Path) -> Path:
-    """Put a directory made elsewhere where a stopped broker has its own of that name, with the broker's topic id."""
-    place = log_dir / made.name
-    metadata = topic_id_of / "partition.metadata"
-    # Brokers of 2.8 do not always write one, and take a directory without it for theirs.
-    topic_id = metadata.read_bytes() if metadata.exists() else None
-    shutil.rmtree(place)
-    shutil.copytree(made, place)
-    metadata = place / "partition.metadata"
-    metadata.unlink(missing_ok=True)
-    if topic_id is not None:
-        metadata.write_bytes(topic_id)
-    return place

@@ -16,12 +16,12 @@ from pathlib import Path
 from book import Book
 from clients import Admin, Isolation, Reader, Writer, console_rows
 from golden import Row
-from hand import Hand, adopt
+from hand import Hand
 from partitions import NUMBERS, PARTITIONS, entries
 from peers import Appended, encoded
 from wire import Fetched, Produced, Wire
 
-from broker import CLEAN_MARK, broker_of, dump_files, sane_indexes
+from broker import CLEAN_MARK, adopt, broker_of, dump_files, sane_indexes
 
 TOPIC = "made"
 ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
@@ -288,7 +288,7 @@ class Story:
                     for number in self._all:
                         for timestamp in _queries(self.books[number]):
                             seen.times[number, timestamp] = reader.offset_for_timestamp(number, timestamp)
-            seen.console[isolation] = console_rows(self.broker, TOPIC, isolation)
+            seen.console[isolation] = console_rows(self.broker, TOPIC, isolation, sum(map(len, seen.rows[isolation].values())))
         with Wire(address) as wire:
             for number in self._all:
                 for epoch in range(seen.leader_epochs[number]):

@@ -79,6 +79,11 @@ FULL_INDEX = Difference(
     "a cleaner that would write more index entries than fit fails, and does not clean the partition any more",
     "what does not fit gets no entry, as in a rebuilt index",
 )
+DOUBTFUL = Difference(
+    "transaction index and markers",
+    "a cleaner believes `.txnindex`: of what that wrongly calls aborted, nothing is left",
+    "what markers and index disagree about is kept",
+)
 KAFKA_FAILS = Difference(
     "failures of Kafka",
     "an append whose offsets do not fit a segment leaves one behind that no append can reach; a coordinator's compressed batch with a "

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
-import log_files
 import pytest
-from differences import Uses
-from kafka_log import ROOT, KafkaLog, Oracle
-from sides import Clock, Read
+from kafka_log import ROOT, Oracle
+from opening import LATER, check
+from sides import Read
 
 from offsetlog import Log, convert
-from offsetlog._append import Compression
+from offsetlog._append_many import Compression
 
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 
@@ -23,31 +21,7 @@ from old_layout import gzipped, message, partition, snappied
 
 pytestmark = pytest.mark.interop
 
-# All of their producers have expired by then, for both sides.
-LATER = 1_900_000_000_000
 CODECS: tuple[Compression, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-def check(oracle: Oracle, directory: Path, start: int, expected: list[Read]) -> None:
-    """Kafka opens copies, once as closed in order and once as after a crash."""
-    for clean in (True, False):
-        copy = directory.parent / f"{directory.name}-{clean}" / directory.name
-        shutil.copytree(directory, copy)
-        kafka = KafkaLog(oracle, copy, "converted")
-        kafka.follow(Clock(LATER))
-        with Log.open(directory) as log:
-            ends = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
-        fields: dict[str, Any] = {"config": {}, "clean": clean, "recoveryPoint": 0, "logStartOffset": start, "useCheckpoints": False}
-        theirs = kafka.ask("open", dir=str(copy), **fields)
-        assert (theirs["start"], theirs["leo"], theirs["lso"]) == ends
-        assert kafka.records() == expected
-        kafka.close(clean=True)
-        differences = log_files.unlike(log_files.stored(directory), log_files.stored(copy), Uses())
-        # A log that never had a batch needs no snapshot; Kafka writes one without a producer all the same.
-        empty = (
-            [] if any(path.stat().st_size for path in directory.glob("*.log")) else [f"{start:020}.snapshot: missing, Kafka: (1, [])"]
-        )
-        assert not set(differences) - set(empty), f"clean: {clean}"
 
 
 @pytest.mark.parametrize("golden", PARTITIONS, ids=lambda golden: golden.id)

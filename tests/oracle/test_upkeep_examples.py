@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import log_files
 import pytest
-from differences import FULL_INDEX, Uses
+from differences import DOUBTFUL, FULL_INDEX, Uses
 from kafka_log import KafkaError, KafkaLog, Oracle
 from our_log import OurLog
 from reports import shows
@@ -32,7 +33,7 @@ class Pair:
     clock: Clock
 
     def write(self, settings: dict[str, str], steps: list[Any]) -> None:
-        """Batches as lists of (key, value), markers as they are; an empty list rolls."""
+        """Batches as lists of (key, value), markers and a leader's bytes as they are; an empty list rolls."""
         self.ours.open(Opening(settings))
         for step in steps:
             self.append(self.ours, step)
@@ -46,6 +47,8 @@ class Pair:
             side.append_marker(step, 0)
         elif isinstance(step, Batch):
             side.append_rows(step, "records", 0)
+        elif isinstance(step, bytes):
+            side.append_as_follower(step, 0)
         elif step:
             side.append_rows(Batch(rows(step, self.clock.now)), "records", 0)
         else:
@@ -82,10 +85,14 @@ class Pair:
         self.same()
         return [segment.base_offset for segment in removed]
 
-    def batches(self) -> list[tuple[int, int, int]]:
-        """First offset, last offset and size of each batch of the closed segments."""
+    def headers(self) -> list[log_files.Header]:
+        """The batches of the closed segments."""
         logs = sorted(self.ours.directory.glob("*.log"))[:-1]
-        return [(one.base_offset, one.last_offset, one.size) for log in logs for one in log_files.headers(log.read_bytes())]
+        return [one for log in logs for one in log_files.headers(log.read_bytes())]
+
+    def batches(self) -> list[tuple[int, int, int]]:
+        """First offset, last offset and size of each of them."""
+        return [(one.base_offset, one.last_offset, one.size) for one in self.headers()]
 
     def bases(self) -> list[int]:
         return log_files.bases(self.ours.directory)
@@ -185,6 +192,60 @@ def test_retention_by_policy(pair: Pair, policy: str, gone: list[int]) -> None:
     three(pair, {"retention.ms": "5000", "cleanup.policy": policy})
     pair.at(5_500)
     assert pair.maintain() == gone
+
+
+def test_retention_ends_at_the_high_watermark(pair: Pair) -> None:
+    """A leader that waits for its followers keeps what they have not got. Ours is the only replica: all that it holds counts as
+    replicated, as in a broker whose followers have everything."""
+    three(pair, {"retention.ms": "0"})
+    pair.at(2500)
+    pair.kafka.ask("hw", offset=1)
+    assert pair.kafka.ask("retention")["deleted"] == 1
+    assert log_files.bases(pair.kafka.directory) == [1, 2]
+    pair.kafka.ask("hw", offset=3)
+    assert pair.kafka.ask("retention")["deleted"] == 2
+    assert pair.ours.ends().high_watermark == pair.ours.ends().log_end_offset == 3
+    assert [segment.base_offset for segment in pair.ours.log.maintain(only="retention").removed] == [0, 1, 2]
+    pair.same()
+    assert pair.bases() == [3]
+    assert pair.maintain() == []
+
+
+def test_segments_roll_by_the_time_of_records(pair: Pair) -> None:
+    """By the wall clock only where the first batch has no time."""
+    pair.write({"segment.ms": "10000"}, [Batch((Row(T0, b"k", b"v"),))])
+    pair.at(60_000)
+    for after, rolled in ((5_000, []), (10_000, []), (10_001, [3])):
+        pair.also(Batch((Row(T0 + after, b"k", b"v"),)))
+        assert pair.bases() == [0, *rolled], after
+        pair.same()
+
+
+def test_segments_without_times_roll_by_the_clock(pair: Pair) -> None:
+    pair.write({"segment.ms": "10000"}, [Batch((Row(-1, b"k", b"v"),))])
+    for after, rolled in ((10_000, []), (10_001, [2])):
+        pair.at(after)
+        pair.also(Batch((Row(-1, b"k", b"v"),)))
+        assert pair.bases() == [0, *rolled], after
+        pair.same()
+
+
+def test_records_without_times_are_as_old_as_their_file(pair: Pair) -> None:
+    pair.write(
+        {"internal.segment.bytes": "100", "cleanup.policy": "delete", "retention.ms": "1000"},
+        [Batch((Row(-1, b"k", b"v"),)), Batch((Row(-1, b"k", b"v"),))],
+    )
+    for side in (pair.ours, pair.kafka):
+        for number, path in enumerate(sorted(side.directory.glob("*.log"))):
+            os.utime(path, ns=((T0 + number * 5000) * 1_000_000,) * 2)
+    pair.at(1000)
+    assert pair.maintain() == []
+    pair.at(1001)
+    assert pair.maintain() == [0]
+    pair.at(6000)
+    assert pair.maintain() == []
+    pair.at(6001)
+    assert pair.maintain() == [1]
 
 
 def test_files_of_removed_segments_go_after_their_delay(pair: Pair) -> None:
@@ -306,6 +367,116 @@ def test_compression_is_kept(pair: Pair, codec: str) -> None:
     pair.write(SETTINGS, [Batch(rows([("a", "1"), ("b", "1"), ("a", "2")], T0), codec), []])
     pair.compact(0)
     assert pair.records() == [(1, "b", "1"), (2, "a", "2")]
+
+
+HORIZON = 64
+"""Attribute of a batch whose first timestamp says when its tombstones go."""
+
+
+def test_compaction_drops_records_without_keys(pair: Pair) -> None:
+    """The last batch of the round stays, emptied, until there is a later one."""
+    plain = SETTINGS | {"cleanup.policy": "delete"}
+    pair.write(plain, [[("a", "1")], *[Batch((Row(T0, None, b"1"),))] * 2, []])
+    pair.configure(SETTINGS)
+    assert pair.compact(0) == 3
+    assert pair.records() == [(0, "a", "1")]
+    assert pair.batches()[1:] == [(2, 2, 61)]
+    for step in ([("a", "2")], [("a", "3")], []):
+        pair.also(step)
+    assert pair.compact(3) == 5
+    assert [one[:2] for one in pair.batches()] == [(4, 4)]
+    assert pair.bases() == [0, 5]
+
+
+def test_compaction_keeps_the_time_of_the_append(pair: Pair) -> None:
+    pair.write(SETTINGS | {"message.timestamp.type": "LogAppendTime"}, [[("a", "1"), ("b", "1"), ("a", "2"), ("c", None)], []])
+    assert pair.batches() == [(0, 3, 96)]
+    pair.at(100)
+    pair.compact(0)
+    (header,) = pair.headers()
+    assert (header.base_offset, header.last_offset, header.size) == (0, 3, 90)
+    assert (header.attributes & HORIZON, header.base_timestamp, header.max_timestamp) == (HORIZON, T0 + 1100, T0)
+    assert [(one.offset, one.timestamp) for one in pair.ours.log.scan()] == [(1, T0), (2, T0), (3, T0)]
+
+
+def test_compaction_makes_old_messages_new(pair: Pair) -> None:
+    """Of magic 1: a batch for each message, or for each wrapper; a tombstone has its horizon at once."""
+    batch = Batch(rows([("a", "1"), ("b", "1"), ("a", "2"), ("c", None)], T0))
+    old = pair.kafka.oracle.encode(batch, magic=1, baseOffset=0)
+    assert len(old) == 36 + 36 + 36 + 35
+    pair.write(SETTINGS, [old, []])
+    pair.compact(0)
+    assert pair.batches() == [(1, 1, 70), (2, 2, 70), (3, 3, 70)]
+    assert {(one.magic, one.leader_epoch) for one in pair.headers()} == {(2, -1)}
+    assert [one.attributes & HORIZON for one in pair.headers()] == [0, 0, HORIZON]
+    assert pair.headers()[2].base_timestamp == T0 + 1000
+    assert pair.records() == [(1, "b", "1"), (2, "a", "2"), (3, "c", None)]
+
+
+def test_compaction_makes_an_old_wrapper_one_batch(pair: Pair) -> None:
+    batch = Batch(rows([("a", "1"), ("b", "1"), ("a", "2"), ("c", None)], T0), "gzip")
+    pair.write(SETTINGS, [pair.kafka.oracle.encode(batch, magic=1, baseOffset=0), []])
+    pair.compact(0)
+    (header,) = pair.headers()
+    assert (header.base_offset, header.last_offset, header.record_count) == (1, 3, 3)
+    assert (header.magic, header.attributes) == (2, 1 | HORIZON)
+
+
+def test_compaction_leaves_a_producer_its_last_batch(pair: Pair) -> None:
+    """As a 4.3.0 broker cleaned it: sections of one batch, and of two at once; where it ended stands in the log dir."""
+    (pair.ours.directory.parent / "meta.properties").write_text("version=1\ncluster.id=oracle\nnode.id=1\n")
+
+    def of(number: int) -> Batch:
+        return Batch(rows([(f"k{n % 4}", str(number)) for n in range(20)], T0), "none", 9, 0, 20 * number)
+
+    pair.write(SETTINGS, [of(0), []])
+    sections = [(0, 20)]
+    assert pair.compact(0) == 20
+    for following in ((1,), (2,), (3, 4)):
+        for number in following:
+            pair.also(of(number))
+            pair.also([])
+        begin = sections[-1][1]
+        sections.append((begin, pair.compact(begin)))
+    pair.also(of(5))
+    assert sections == [(0, 20), (20, 40), (40, 60), (60, 100)]
+    (header,) = pair.headers()
+    assert (header.base_offset, header.last_offset, header.record_count, header.base_sequence) == (80, 99, 4, 80)
+    assert [offset for offset, _, _ in pair.records()] == [96, 97, 98, 99]
+    assert pair.bases() == [0, 100]
+    log_dir = pair.ours.directory.parent
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 100\n"
+    assert pair.ours.ends().log_start_offset == 0
+    starts = log_dir / "log-start-offset-checkpoint"
+    assert not starts.exists() or starts.read_text() == "0\n0\n"
+
+
+@shows(DOUBTFUL)
+def test_data_is_kept_where_markers_and_the_transaction_index_disagree(pair: Pair) -> None:
+    """The index says that the wrong one of two transactions was aborted."""
+
+    def of(producer: int, key: str) -> Batch:
+        return Batch(rows([(key, "1")], T0), "none", producer, 0, 0, transactional=True)
+
+    def end(producer: int, *, commit: bool) -> Marker:
+        return Marker(producer, 0, commit, 0, T0)
+
+    pair.write(
+        SETTINGS,
+        [of(20, "aborted"), of(21, "committed"), end(20, commit=False), end(21, commit=True), [("x", "1")], []],
+    )
+    for side in (pair.ours, pair.kafka):
+        path = side.directory / f"{0:020}.txnindex"
+        (entry,) = log_files.TXN_ENTRY.iter_unpack(path.read_bytes())
+        assert entry[:4] == (0, 20, 0, 2)
+        with path.open("r+b") as file:
+            file.write(log_files.TXN_ENTRY.pack(0, 21, 1, 3, entry[4]))
+    assert pair.ours.log.compact(0).end_offset == 5
+    pair.kafka.ask("compact", firstDirty=0)
+    assert [key for _, key, _ in pair.records()] == ["aborted", "committed", "x"]
+    assert [one.key for one in pair.ours.log.scan(isolation_level="read_committed")] == [b"committed", b"x"]
+    # Kafka believes the index: what was committed is gone, what was aborted stays.
+    assert [one.key for one in pair.kafka.records()] == [b"aborted", b"x"]
 
 
 @shows(FULL_INDEX)

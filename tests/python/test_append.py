@@ -18,6 +18,7 @@ from writing import FIRST, LOCK, NOW, SMALL, STATE, Clock, coded, filled, offset
 import offsetlog
 from offsetlog import AppendInfo, Log, LogConfig, Record
 from offsetlog._append import Appending, Writer
+from offsetlog._append_many import AppendingMany
 
 # What this and the other files of appending call; a new method fails the test at the end until somebody tests it.
 TESTED = {
@@ -25,6 +26,7 @@ TESTED = {
     "append_arrow",
     "append_as_follower",
     "append_batches",
+    "append_log",
     "append_marker",
     "append_records",
     "config",
@@ -516,7 +518,8 @@ def test_what_was_appended_is_what_others_read(log: Log) -> None:
 
 
 def test_every_public_call_is_tested_somewhere() -> None:
-    assert {name for name in vars(Appending) if not name.startswith("_")} == TESTED
+    public = {name for part in (Appending, AppendingMany) for name in vars(part) if not name.startswith("_")}
+    assert public == TESTED
     assert {name for name in vars(Writer) if not name.startswith("_")} == {"append", "flush", "close"}
     parameters = inspect.signature(Log.open).parameters
     assert set(parameters) == {

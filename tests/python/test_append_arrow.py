@@ -26,7 +26,7 @@ from writing import NOW, Clock, state, tree
 
 import offsetlog
 from offsetlog import AppendInfo, Log, LogDir, Record
-from offsetlog._append import Compression
+from offsetlog._append_many import Compression
 
 CODECS = get_args(Compression)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -563,6 +563,23 @@ def test_hostile_offsets_inside_lists_are_refused(log: Log) -> None:
     names.spoil()
     refused(log, offsetlog.ConfigError, "not valid Arrow data", batch)
     refused(log, offsetlog.ConfigError, "not valid Arrow data", pa.Table.from_batches([batch]))
+
+
+@pytest.mark.parametrize("first", [-189153672, 7, 1 << 30])
+def test_empty_arrays_may_hold_anything(log: Log, first: int) -> None:
+    """Arrow's Java library leaves the first offset of an empty array unset: Spark hands over such header names."""
+    names, values = binary([first], b"", pa.string()), binary([first], b"", pa.binary())
+    entries = pa.StructArray.from_arrays([names.array, values.array], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), entries)
+    batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers})
+    empty = binary([first], b"", pa.binary())
+    nothing = pa.record_batch({"value": empty.array})
+    for each in (names, values, empty):
+        each.spoil()
+    log.append_arrow(batch)
+    log.append_arrow(pa.Table.from_batches([batch]))
+    log.append_arrow(nothing)
+    assert [(record.value, record.headers) for record in log.scan()] == [(b"a", ()), (b"b", ())] * 2
 
 
 def test_a_wrong_count_of_nulls_is_refused(log: Log) -> None:

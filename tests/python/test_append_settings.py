@@ -12,7 +12,7 @@ from make_log import batch
 from writing import CONFIG, FIRST, NOW, SMALL, Clock, abandon, coded, filled, tree, values
 
 from offsetlog import ConfigError, Log, LogConfig
-from offsetlog._append import Compression
+from offsetlog._append_many import Compression
 from offsetlog._config import CompressionType, Settings
 
 HOUR = 3_600_000

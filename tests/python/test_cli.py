@@ -273,3 +273,20 @@ def test_the_documentation_names_every_verb_and_option() -> None:
         for option in options:
             letters = [letter for letter, name in short if name == option]
             assert any(f"`{name}" in text or f" {name}" in text for name in [option, *letters]), (verb, option)
+
+
+def test_cat_goes_on_behind_damage_or_ends_there_when_asked() -> None:
+    """What is left out goes to standard error; without the option damage is an error."""
+    torn = "tests/data/kafka-4.3.0/torn"
+    for name, first, behind in (("g-torn-flip-old-0", 36, 40), ("g-torn-flip-active-0", 84, 88)):
+        (path,) = (str(path) for path in Path(ROOT, torn).glob(f"*/{name}"))
+        skip = offsetlog("cat", path, "-f", r"%o\n", "--on-corrupt", "skip")
+        assert skip.stdout.split() == [str(offset) for offset in (*range(first), *range(behind, 96))]
+        assert re.search(
+            rf"left out \d+ bytes of \d+\.log at position \d+ \(offsets {first} to {behind - 1}\): .*checksum", skip.stderr
+        )
+        stop = offsetlog("cat", path, "-f", r"%o\n", "--on-corrupt", "stop")
+        assert stop.stdout.split() == [str(offset) for offset in range(first)]
+        assert (skip.returncode, stop.returncode) == (0, 0)
+        assert stop.stderr == skip.stderr
+        assert offsetlog("cat", path).returncode == 2

@@ -28,7 +28,7 @@ from offsetlog import (
     RecordBatchTooLargeError,
     convert,
 )
-from offsetlog._append import Compression
+from offsetlog._append_many import Compression
 
 CODECS: tuple[Compression, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 MESSAGES = [b"one", b"", b"\x00\xff" * 40_000, b"four"]

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from frames import all_frames
 from golden import CLEAN
+from old_layout import message, partition
 from writing import CUT, FIRST, LOCK, NOW, SMALL, STATE, Clock, abandon, coded, filled, offsets, python, running, times, tree, values
 
-from offsetlog import Cut, Log, OffsetLogError, RecoveryReport, errors, recover
+from offsetlog import Cut, Log, LogDirError, OffsetLogError, RecoveryReport, errors, recover
 
 
 def killed(path: Path, count: int = 3) -> Path:
@@ -538,3 +539,13 @@ def test_a_gap_that_was_acknowledged_is_no_hole(tmp_path: Path) -> None:
     with Log.open(path, "a", clock=Clock()) as log:
         assert log.recovery_report.cut == ()
         assert [(record.offset, record.value) for record in log.scan()] == [(0, b"0"), (3, b"new")]
+
+
+def test_a_partition_of_0_7_is_left_alone(tmp_path: Path) -> None:
+    """A log of today in it would hide what is there."""
+    path = partition(tmp_path / "clicks-7", [message(b"one")])
+    before = tree(tmp_path)
+    for dry_run in (True, False):
+        with pytest.raises(LogDirError, match="offsetlog convert"):
+            recover(path, dry_run=dry_run)
+    assert tree(tmp_path) == before

@@ -372,3 +372,29 @@ def test_upkeep_in_the_background(tmp_path: Path, caplog: pytest.LogCaptureFixtu
             LogDir.open(tmp_path, "a", maintain_every=wrong)
     with pytest.raises(TypeError, match="seconds or a timedelta"):
         LogDir.open(tmp_path, "a", maintain_every="5m")  # type: ignore[arg-type]  # the point of the test
+
+
+def test_two_programs_make_one_topic_once(tmp_path: Path) -> None:
+    """Neither writes over what the other one made, also where it had not looked since."""
+    with LogDir.open(tmp_path, "a") as one, LogDir.open(tmp_path, "a") as other:
+        topic_id = one.create_topic("orders", 2)
+        for partitions in (1, 2, 3):
+            with pytest.raises(LogDirError, match="made by another program"):
+                other.create_topic("orders", partitions)
+        assert one.append("orders", b"one", partition=1).offset == 0
+        assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["orders-0", "orders-1"]
+    with Log.open(tmp_path / "orders-1") as log:
+        assert log.topic_id == topic_id
+
+
+def test_a_new_topic_has_nothing_of_an_older_one(tmp_path: Path) -> None:
+    """Somebody removed the directories by hand; the lines in the checkpoints stayed."""
+    (tmp_path / ".lock").touch()
+    for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        (tmp_path / name).write_text("0\n2\norders 1 5\nother 0 7\n")
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("orders", 2)
+        for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+            assert (tmp_path / name).read_text() == "0\n1\nother 0 7\n"
+        assert log_dir.append("orders", b"one", partition=1).offset == 0
+        assert [record.value for record in log_dir.log("orders", 1).scan()] == [b"one"]

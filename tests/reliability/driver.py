@@ -87,11 +87,17 @@ def listen(history: History, lines: Sequence[Line], *, until: int | None = None,
             history.feed(line.text)
 
 
+def broken_folder(name: str) -> Path:
+    """Where what shows a broken promise is kept."""
+    broken = ROOT / "build/broken" / name
+    broken.mkdir(parents=True, exist_ok=True)
+    return broken
+
+
 @contextmanager
 def keeping_evidence(directory: Path, name: str, history: History) -> Iterator[None]:
     """Copy a directory before it is checked; the copy stays, with the history, when the check fails."""
-    broken = ROOT / "build/broken" / name
-    broken.mkdir(parents=True, exist_ok=True)
+    broken = broken_folder(name)
     # A crash may come before there is any.
     if directory.exists():
         shutil.copytree(directory, broken, dirs_exist_ok=True)

@@ -150,7 +150,9 @@ class History:
 
     def _opened(self, end: int) -> None:
         """An opening that nobody checked: its end must be one that may be."""
-        lowest = min(self.durable, self.end if self.cutting is None else self.cutting)
+        floor = min(self.durable, self.end if self.cutting is None else self.cutting)
+        # A truncation inside a batch sets an end behind the last record, where the log ends only until it is opened again.
+        lowest = min(max((batch.last + 1 for batch in branch if batch.last < floor), default=0) for branch in self.branches)
         owe(end >= lowest, f"opened with end {end}, but {lowest} was durable")
         kept = []
         for branch in self.branches:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from disks import copy_image, cut_power, folder, fresh_image, mounted_image, need_disk, needed, write_out
-from driver import Driver, command, keeping_evidence, listen
-from promises import History, check_all
+from driver import Driver, Line, broken_folder, command, keeping_evidence, listen
+from promises import BrokenPromiseError, History, check_all
 from rows import Row, row
 
 # Cycles before the file system is made anew.
@@ -37,7 +39,9 @@ class Cycles:
     def __init__(self, kind: str, mount_options: str, part: Row) -> None:
         self.kind, self.mount_options, self.part = kind, mount_options, part
         self.image, self.kept = folder() / f"power-{kind}", folder() / f"power-{kind}-kept"
+        self.found = folder() / f"power-{kind}-found"
         self.name, self.history = "", History()
+        self.said: list[str] = []
         self.run = self.batches = self.recovered = 0
 
     def go(self) -> None:
@@ -45,10 +49,11 @@ class Cycles:
         while self.part.cases < self.part.floor:
             copy_image(fresh_image(self.kind), self.image)
             for cycle in range(CYCLES_OF_AN_IMAGE):
+                copy_image(self.image, self.found)
                 with mounted_image(self.kind, self.image, self.mount_options) as mounted:
                     looked = self.look(mounted)
                     if not self.name or (looked and self.part.random.random() < 0.6):
-                        self.name, self.history = f"topic{cycle}-0", History()
+                        self.name, self.history, self.said = f"topic{cycle}-0", History(), []
                     self.lose_power(mounted)
                 self.kept.replace(self.image)
             with mounted_image(self.kind, self.image, self.mount_options) as mounted:
@@ -75,7 +80,21 @@ class Cycles:
             driver.kill()
             lines = driver.lines()
         # What failed, failed because the disk was gone.
-        listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
+        with self.told(lines, switched):
+            listen(self.history, [line for line in lines if not line.text.startswith("failed")], power_until=switched)
+
+    @contextmanager
+    def told(self, lines: list[Line], switched: int) -> Iterator[None]:
+        """Keep what the drivers said, and the disk that the last one found, when an opening that nobody looked at went wrong."""
+        self.said += [f"run {self.run}", *(f"{line.time - switched} {line.text}" for line in lines)]
+        try:
+            yield
+        except BrokenPromiseError as error:
+            broken = broken_folder(f"power-{self.kind}-{self.part.seed}-{self.part.cases}")
+            copy_image(self.found, broken / "found.image")
+            (broken / "history.txt").write_text("\n".join([str(self.history), *self.said, ""]), encoding="utf-8")
+            msg = f"{error} (the disk that it found, and what was said: {broken})"
+            raise AssertionError(msg) from error
 
     def look(self, mounted: Path) -> bool:
         """Check what the last power loss left. Now and then nobody looks, and the next driver recovers: says so."""

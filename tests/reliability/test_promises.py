@@ -159,3 +159,25 @@ def test_what_may_not_be(told_before: History, found: list[Batch], power: bool) 
     """Lost, out of order, invented, mixed of two pasts."""
     with pytest.raises(BrokenPromiseError):
         told_before.check(found, power=power)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_opening_that_nobody_looked_at(lost: int, tmp_path: Path) -> None:
+    """Behind a truncation inside a batch the log ends, once it is opened again, where its records end; what was flushed before is there."""
+    told = History()
+    told.start(1)
+    telling = Telling(tmp_path / "topic-0", 1, told.feed)
+    while len(told.acked) < 3 or told.acked[-1].last == told.acked[-1].base:
+        telling.append(flush=True)
+    telling.truncate(1)
+    telling.log._abandon()  # noqa: SLF001  # as a killed process would
+    assert told.durable > told.acked[-1].last + 1, "the truncation was not inside a batch"
+    lines: list[str] = []
+    opened = Telling(tmp_path / "topic-0", 2, lines.append)
+    opened.close()
+    assert lines[0] == f"opened {told.acked[-1].last + 1}"
+    if not lost:
+        told.feed(lines[0])
+    else:
+        with pytest.raises(BrokenPromiseError, match="was durable"):
+            told.feed(f"opened {told.acked[-1 - lost].last + 1}")

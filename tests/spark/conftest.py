@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 # `golden` (what a real broker and consumer said of the directories in tests/data) lies beside the tests of the Python API.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# A real broker is started as in the tests of brokers.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "broker"))
 
 pytest.importorskip("pyspark")
 
@@ -43,3 +46,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def lock_holder() -> Iterator[Callable[[Path], None]]:
+    """Holds a log dir's ``.lock`` as a broker does, in a process of its own: a process does not see its own locks."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def hold(log_dir: Path) -> None:
+        code = (
+            "import fcntl, sys, time\n"
+            "file = open(sys.argv[1], 'w')\n"
+            "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+            "print('held', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code, str(log_dir / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+
+    yield hold
+    for process in started:
+        process.communicate(b"")

@@ -26,8 +26,8 @@ def test_demo_counts_what_a_consumer_saw(tmp_path: Path) -> None:
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    for number in range(1, 7):
-        assert f"[{number}/6]" in done.stdout
+    for number in range(1, 9):
+        assert f"[{number}/8]" in done.stdout
     assert "1. segment: " in done.stdout
     parquet = tmp_path / "records-by-hour.parquet"
     assert f"Parquet: {parquet}" in done.stdout

@@ -6,8 +6,6 @@ import logging
 import os
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -20,7 +18,8 @@ from pyspark.sql.datasource import InputPartition
 
 import offsetlog.spark
 from offsetlog import Log, LogDir, OffsetOutOfRangeError, Split
-from offsetlog.spark import OffsetLogSource, planning, splits
+from offsetlog.spark import OffsetLogSource, planning, splits, tasks
+from offsetlog.spark.options import Settings
 from offsetlog.spark.reader import OffsetLogReader
 from spark_rows import load
 
@@ -360,29 +359,6 @@ def test_a_query_that_needs_no_more_rows_is_not_checked_at_its_end(tmp_path: Pat
 # Committed readers.
 
 
-@pytest.fixture
-def lock_holder() -> Iterator[Callable[[Path], None]]:
-    """Holds a log dir's ``.lock`` as a broker does, in a process of its own: a process does not see its own locks."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def hold(log_dir: Path) -> None:
-        code = (
-            "import fcntl, sys, time\n"
-            "file = open(sys.argv[1], 'w')\n"
-            "fcntl.lockf(file, fcntl.LOCK_EX)\n"
-            "print('held', flush=True)\n"
-            "sys.stdin.read()\n"
-        )
-        process = subprocess.Popen([sys.executable, "-c", code, str(log_dir / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-
-    yield hold
-    for process in started:
-        process.communicate(b"")
-
-
 def test_a_last_stable_offset_that_goes_back_is_no_silent_loss(
     tmp_path: Path, lock_holder: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -443,3 +419,31 @@ def test_a_cut_log_fails_a_direct_scan(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(PythonException, match=f"offsets {end} to 199 of g-plain-0 are gone"):
         strict.count()
     assert lenient.count() == end
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_retention_that_is_quicker_than_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, strict: bool
+) -> None:
+    """Segments that go between the look at what is there and the beginning of the scan."""
+    (golden,) = named(SEVERAL_SEGMENTS)
+    directory = tmp_path / golden.name
+    shutil.copytree(golden.directory, directory)
+    reader = planned(directory, failOnDataLoss=str(strict).lower())
+    partitions = reader.partitions()
+    looked = tasks._still_there  # noqa: SLF001  # the look that retention follows
+    starts: list[int] = []
+
+    def then_it_goes(splits: list[Split], settings: Settings) -> list[Split]:
+        left = looked(splits, settings)
+        if not starts:
+            starts.append(drop_first_segment(directory))
+        return left
+
+    monkeypatch.setattr(tasks, "_still_there", then_it_goes)
+    if strict:
+        with pytest.raises(OffsetOutOfRangeError, match=r"offsets 0 to \d+ of g-plain-0 are gone"):
+            read(reader, partitions)
+        return
+    assert read(reader, partitions) == [row.offset for row in golden.rows if row.offset >= starts[0]]
+    assert any("are gone" in record.getMessage() for record in caplog.records)

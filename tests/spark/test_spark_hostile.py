@@ -297,7 +297,7 @@ def test_client_options_that_spark_refuses_are_refused(option: str, words: str) 
 def test_client_options_that_spark_takes_are_taken(caplog: pytest.LogCaptureFixture) -> None:
     """Of the group, Spark only warns; any other client option goes to the client."""
     names = ["kafka.group.id", "kafka.max.poll.records", "kafka.key.serializer", "kafka.security.protocol", "kafka.group.instance.id"]
-    settings = settings_from({**PLAIN, **dict.fromkeys(names, "x"), "groupIdPrefix": "y"})
+    settings = settings_from({**PLAIN, **dict.fromkeys(names, "x"), "groupIdPrefix": "y"}, "either")
     (warning,) = settings.warnings
     assert all(name in warning for name in [*names, "groupIdPrefix"])
     assert not caplog.records
@@ -309,7 +309,7 @@ def test_numbers_for_clients_must_be_numbers(option: str) -> None:
         with pytest.raises(ConfigError, match=f"option {option}: must be a whole number"):
             settings_from({**PLAIN, option: text})
     for text in ("0", "-1", "+5"):
-        assert len(settings_from({**PLAIN, option: text}).warnings) == 1
+        assert len(settings_from({**PLAIN, option: text}, "either").warnings) == 1
 
 
 def test_trigger_limits_that_contradict_each_other_are_refused() -> None:

@@ -20,6 +20,7 @@ from offsetlog.spark import OffsetLogSource, spark_schema
 from offsetlog.spark.options import OPTIONS, Limit, settings_from
 from offsetlog.spark.reader import OffsetLogReader, PushdownReader
 from offsetlog.spark.schema import COLUMNS
+from offsetlog.spark.sink_options import SINK_OPTIONS
 from spark_rows import CLEAN_PATH, load, offsets, reader
 
 PLAIN = {"path": "/logs", "subscribe": "t"}
@@ -196,7 +197,8 @@ def test_every_option_has_a_text_and_a_default_that_passes_its_own_check() -> No
     ("options", "words"),
     [
         ({"subscribe": "g-plain", "startingOfsets": "earliest"}, "did you mean 'startingOffsets'?"),
-        ({"subscribe": "g-plain", "startingOffsets": "latest"}, "option startingOffsets: latest gives no records"),
+        ({"subscribe": "g-plain", "startingOffsets": "latset"}, "option startingOffsets: must be 'earliest', 'latest' or JSON"),
+        ({"subscribe": "g-plain", "endingOffsets": "earliest"}, "option endingOffsets: earliest gives no records"),
         ({"subscribe": "g-plain", "assign": '{"g-plain":[0]}'}, "exactly one of assign, subscribe and subscribePattern"),
         ({}, "exactly one of assign, subscribe and subscribePattern must be given"),
     ],
@@ -205,6 +207,13 @@ def test_a_wrong_option_fails_at_load(spark: SparkSession, options: dict[str, st
     with pytest.raises(AnalysisException) as caught:
         reader(spark, **options).load(CLEAN_PATH)
     assert words in str(caught.value)
+
+
+def test_what_only_a_batch_query_refuses_fails_when_it_is_planned(spark: SparkSession) -> None:
+    """PySpark does not tell a source at ``load()`` whether a batch or a stream is loaded; a stream may start at the latest."""
+    frame = load(spark, subscribe="g-plain", startingOffsets="latest")
+    with pytest.raises(AnalysisException, match="option startingOffsets: latest gives no records"):
+        frame.count()
 
 
 def test_a_path_that_is_not_there_fails_at_load(spark: SparkSession, tmp_path: Path) -> None:
@@ -379,5 +388,5 @@ def test_records_removed_since_planning_are_an_error_or_left_out(tmp_path: Path)
 def test_the_documentation_lists_every_option_as_it_is() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `") and line.count("|") == 5]
-    shown = [option for option in OPTIONS if option.name != "paths"]
+    shown = [option for option in (*OPTIONS, *SINK_OPTIONS) if option.name != "paths"]
     assert rows == [f"| `{option.name}` | {option.kind} | {option.default} | {option.doc} |" for option in shown]

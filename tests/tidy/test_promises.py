@@ -53,3 +53,15 @@ def test_every_row_finds_a_planted_bug() -> None:
         files = re.findall(r"^\+\+\+ b/(\S+)$", text, re.MULTILINE)
         assert files, path
         assert not [name for name in files if not (ROOT / name).is_file()], path
+
+
+def test_every_planted_bug_fits() -> None:
+    """What a patch takes away, and stands in, is in its file; else `make mutants` would be the first to say so."""
+    for path in (ROOT / "tests/mutants").glob("*.patch"):
+        name = ""
+        for hunk in re.split(r"^(?=@@|--- )", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            if hunk.startswith("--- a/"):
+                name = hunk.splitlines()[0].removeprefix("--- a/")
+            elif hunk.startswith("@@"):
+                before = "".join(line[1:] for line in hunk.splitlines(keepends=True)[1:] if line[:1] in {" ", "-"})
+                assert before in (ROOT / name).read_text(encoding="utf-8"), path.name

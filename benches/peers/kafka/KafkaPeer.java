@@ -47,8 +47,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  */
 public final class KafkaPeer {
     static final long FIRST_TIMESTAMP = 1_700_000_000_000L;
-    private static final KafkaScheduler SCHEDULER = new KafkaScheduler(1, true, "bench-");
-    private static final BrokerTopicStats STATS = new BrokerTopicStats();
+    static final KafkaScheduler SCHEDULER = new KafkaScheduler(1, true, "bench-");
+    static final BrokerTopicStats STATS = new BrokerTopicStats();
     private static final BufferSupplier BUFFERS = BufferSupplier.create();
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final Map<String, UnifiedLog> OPEN = new HashMap<>();
@@ -65,6 +65,8 @@ public final class KafkaPeer {
         switch (args[0]) {
             case "make-log" -> makeLog(new File(args[1]), args[2], Integer.parseInt(args[3]), Long.parseLong(args[4]),
                 Integer.parseInt(args[5]), args[6]);
+            case "make-compactable" -> Upkeep.makeCompactable(new File(args[1]), args[2], args[3].equals("mixed"), Long.parseLong(args[4]));
+            case "make-many" -> Upkeep.create(new File(args[1]), args[2], Integer.parseInt(args[3]));
             case "make-tiny" -> makeTiny(new File(args[1]), Integer.parseInt(args[2]));
             case "produce" -> produce(args[1], args[2], args[3], Integer.parseInt(args[4]), Long.parseLong(args[5]));
             case "serve" -> serve();
@@ -193,6 +195,9 @@ public final class KafkaPeer {
             case "follow" -> Writing.follow(directory, request);
             case "durable" -> Writing.durable(directory, request);
             case "recover" -> Writing.recover(directory, request);
+            case "compact" -> Upkeep.compact(directory);
+            case "open-all" -> Upkeep.openAll(directory);
+            case "create" -> Upkeep.create(directory, request[2], Integer.parseInt(request[3]));
             default -> throw new IllegalArgumentException(request[0]);
         };
     }

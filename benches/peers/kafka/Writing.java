@@ -98,7 +98,7 @@ final class Writing {
     }
 
     /** A batch as a producer builds it, in a buffer that is used again. */
-    private static MemoryRecordsBuilder builder(ByteBuffer buffer, Compression compression) {
+    static MemoryRecordsBuilder builder(ByteBuffer buffer, Compression compression) {
         buffer.clear();
         return MemoryRecords.builder(buffer, RecordBatch.CURRENT_MAGIC_VALUE, compression, TimestampType.CREATE_TIME, 0L,
             RecordBatch.NO_TIMESTAMP, RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE, false,
@@ -127,6 +127,11 @@ final class Writing {
         } else {
             log.closeHandlers();
         }
+        return KafkaPeer.answer(seconds, end, checksum(directory));
+    }
+
+    /** Over the bytes of all `.log` files. */
+    static long checksum(File directory) throws IOException {
         File[] files = directory.listFiles((dir, name) -> name.endsWith(".log"));
         Arrays.sort(files);
         long sum = 0;
@@ -136,7 +141,7 @@ final class Writing {
             crc.update(bytes, 0, bytes.length);
             sum = sum * 31 + crc.getValue() + ((long) bytes.length << 32);
         }
-        return KafkaPeer.answer(seconds, end, sum);
+        return sum;
     }
 
     private static List<ByteBuffer> batches(String source) throws IOException {
@@ -156,7 +161,7 @@ final class Writing {
         return ready;
     }
 
-    private static byte[][][] records(String source) throws IOException {
+    static byte[][][] records(String source) throws IOException {
         byte[][][] found = SOURCES.get(source);
         if (found == null) {
             List<byte[]> keys = new ArrayList<>();

@@ -8,32 +8,41 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from offsetlog import Split
 from offsetlog.spark.filters import Pushed, millis
 from offsetlog.spark.options import LONG_MAX, Paths, Settings, folders, settings_from
 from offsetlog.spark.planning import plan
-from offsetlog.spark.reader import batches
 from offsetlog.spark.refusal import refuse, refusing, shown
+from offsetlog.spark.report import ReadReport, SplitRead
 from offsetlog.spark.schema import spark_schema
+from offsetlog.spark.tasks import batches, told_batches
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["scan", "splits"]
+__all__ = ["TaskResult", "map_splits", "scan", "splits"]
 
 
-def scan(
+def scan(  # one parameter an option
     spark: SparkSession,
     paths: Paths,
     *,
     keys: Iterable[bytes] | bytes | None = None,
     start_timestamp: int | datetime | None = None,
     stop_timestamp: int | datetime | None = None,
+    transform: Callable[[Iterator[pyarrow.RecordBatch]], Iterable[pyarrow.RecordBatch]] | None = None,
+    schema: StructType | str | None = None,
+    report: ReadReport | None = None,
     **options: object,
 ) -> DataFrame:
     """Return a DataFrame over log dirs, planned now and read through ``mapInArrow``.
@@ -50,7 +59,15 @@ def scan(
         Only records with one of these keys; a single ``bytes`` is one key.
     start_timestamp, stop_timestamp
         Only records with ``start_timestamp <= timestamp < stop_timestamp``: ``int`` ms or an aware ``datetime``. Unlike
-        ``startingTimestamp``, which finds one offset, this looks at every record (and steps over batches that are too old).
+        ``startingTimestamp``, which finds one offset, this looks at every record. What lies before the first one that is late enough
+        is not opened, and batches that are too old are stepped over.
+    transform
+        Takes the Arrow batches of one task inside the worker and gives those that become rows: records decoded, filtered or
+        aggregated before Spark sees them. Called once for each task, and for each retry.
+    schema
+        What `transform` gives, as ``mapInArrow`` takes it; not without it.
+    report
+        Is told what the workers read, and calls back while they do. Not with Spark Connect.
     **options
         Options of the data source by their names, in any case, with or without underscores: ``subscribe="orders"``,
         ``columns=["key", "value"]``, ``starting_offsets={"orders": {"0": 7}}``. Python values or Spark's texts.
@@ -66,19 +83,17 @@ def scan(
     >>> frame.count()
     262
     """
-    settings = _settings(paths, options)
-    pushed = Pushed(
-        keys=settings.keys if keys is None else _keys(keys),
-        start_timestamp=_millis("start_timestamp", start_timestamp),
-        stop_timestamp=_millis("stop_timestamp", stop_timestamp),
-    )
+    settings, pushed = _asked(paths, options, keys, start_timestamp, stop_timestamp)
     tasks = plan(settings, pushed, _slots(spark))
-    read = functools.partial(_read, [tuple(map(tuple, task)) for task in tasks], settings, pushed)
+    if (transform is None) != (schema is None):
+        refuse("transform", "", "and schema belong together: give both, or neither")
     count = len(tasks)
-    return spark.range(0, count, 1, max(count, 1)).mapInArrow(read, spark_schema(settings.columns))
+    told = None if report is None else report._of(spark, count)  # noqa: SLF001  # same package
+    read = functools.partial(_read, [tuple(map(tuple, task)) for task in tasks], settings, pushed, transform, told)
+    return spark.range(0, count, 1, max(count, 1)).mapInArrow(read, schema or spark_schema(settings.columns))
 
 
-def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list[Split]:
+def splits(paths: Paths, *, slots: int | None = None, start_timestamp: int | datetime | None = None, **options: object) -> list[Split]:
     """Return the ranges of offsets to be read, for work that is done inside the workers.
 
     Parameters
@@ -88,6 +103,9 @@ def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list
     slots
         How many tasks run at once, as ``spark.sparkContext.defaultParallelism``: large partitions are cut so that each gets its
         share. ``None`` takes the CPUs of this machine.
+    start_timestamp
+        Leave out what lies before the first record at or after this time: those segments are not opened. What lies behind it is all
+        there, records of earlier times among them.
     **options
         As for :func:`scan`. Options that say how records are read (``columns``, ``isolationLevel``, ...) decide nothing here but the
         ends of the ranges: give them to ``Scan.over`` too.
@@ -113,16 +131,145 @@ def splits(paths: Paths, *, slots: int | None = None, **options: object) -> list
     """
     if slots is not None and slots < 1:
         refuse("slots", slots, f"must be at least 1, found {shown(slots)}")
-    return sorted(split for task in plan(_settings(paths, options), slots=slots) for split in task)
+    pushed = Pushed(start_timestamp=_millis("start_timestamp", start_timestamp))
+    return sorted(split for task in plan(_settings(paths, options), pushed, slots) for split in task)
+
+
+T = TypeVar("T")
+
+
+class TaskResult(NamedTuple, Generic[T]):
+    """What one task of :func:`map_splits` did."""
+
+    splits: tuple[Split, ...]
+    """The ranges that it was given."""
+    result: T
+    """What the function gave."""
+    reads: tuple[SplitRead, ...]
+    """What was read of each range, as far as the function took it."""
+    seconds: float
+    """Wall time, reading and the function together."""
+    host: str
+    """The machine that did it."""
+
+    @property
+    def records(self) -> int:
+        """Records that the function took."""
+        return sum(each.records for each in self.reads)
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the columns that it took of them."""
+        return sum(each.record_bytes for each in self.reads)
+
+
+def map_splits(  # one parameter an option
+    spark: SparkSession,
+    paths: Paths,
+    function: Callable[[Iterator[pyarrow.RecordBatch]], T],
+    *,
+    keys: Iterable[bytes] | bytes | None = None,
+    start_timestamp: int | datetime | None = None,
+    stop_timestamp: int | datetime | None = None,
+    report: ReadReport | None = None,
+    **options: object,
+) -> list[TaskResult[T]]:
+    """Run a function over the records of each task inside the workers, and return its results with what each task read.
+
+    For work that returns little: counts, sums, sketches, or files that the function writes itself. Nothing becomes a row of Spark.
+
+    Parameters
+    ----------
+    spark
+        The session; a classic one, as Spark Connect has no RDDs.
+    paths, keys, start_timestamp, stop_timestamp
+        As for :func:`scan`.
+    function
+        Takes the Arrow batches of one task, in order of topic, partition and offset, and returns anything that pickles. A task that is
+        tried again calls it again.
+    report
+        Is told the same as the result while the tasks end, and calls back.
+    **options
+        As for :func:`scan`.
+
+    Returns
+    -------
+    list[TaskResult]
+        One for each task, in order of directories and offsets.
+
+    Raises
+    ------
+    ConfigError, OSError, OffsetLogError
+        As for :func:`scan`; what fails in a worker comes as Spark's error.
+
+    Examples
+    --------
+    >>> done = map_splits(spark, "tests/data/kafka-4.3.0/clean/log-dir-1", lambda batches: max(
+    ...     (batch.column("offset")[-1].as_py() for batch in batches), default=None), subscribe="g-plain", columns=["offset"])
+    >>> sum(task.records for task in done)
+    262
+    """
+    settings, pushed = _asked(paths, options, keys, start_timestamp, stop_timestamp)
+    tasks = plan(settings, pushed, _slots(spark))
+    told = None if report is None else report._of(spark, len(tasks))  # noqa: SLF001  # same package
+    work = functools.partial(_mapped, function, settings, pushed, told)
+    done: list[TaskResult[T]] = spark.sparkContext.parallelize(list(enumerate(tasks)), max(len(tasks), 1)).map(work).collect()
+    return done
+
+
+Told = dict[int, tuple[SplitRead, ...]]
+
+
+def _mapped(
+    function: Callable[[Iterator[pyarrow.RecordBatch]], T],
+    settings: Settings,
+    pushed: Pushed,
+    told: Accumulator[Told] | None,
+    task: tuple[int, tuple[Split, ...]],
+) -> TaskResult[T]:
+    """Run the function over one task. Runs on the executors."""
+    began = time.perf_counter()
+    number, ranges = task
+    reads: list[SplitRead] = []
+    with closing(told_batches(ranges, settings, pushed, reads)) as found:
+        result = function(found)
+    if told is not None:
+        told.add({number: tuple(reads)})
+    return TaskResult(ranges, result, tuple(reads), time.perf_counter() - began, socket.gethostname())
 
 
 def _read(
-    tasks: list[tuple[tuple[Any, ...], ...]], settings: Settings, pushed: Pushed, rows: Iterable[pyarrow.RecordBatch]
+    tasks: list[tuple[tuple[Any, ...], ...]],
+    settings: Settings,
+    pushed: Pushed,
+    transform: Callable[[Iterator[pyarrow.RecordBatch]], Iterable[pyarrow.RecordBatch]] | None,
+    told: Accumulator[Told] | None,
+    rows: Iterable[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
     """Read the tasks whose numbers stand in `rows`. Runs on the executors."""
     for numbers in rows:
         for number in numbers.column(0).to_pylist():
-            yield from batches([Split(*entry) for entry in tasks[number]], settings, pushed)
+            task = [Split(*entry) for entry in tasks[number]]
+            reads: list[SplitRead] = []
+            found = batches(task, settings, pushed) if told is None else told_batches(task, settings, pushed, reads)
+            yield from found if transform is None else transform(found)
+            if told is not None:
+                told.add({number: tuple(reads)})
+
+
+def _asked(
+    paths: Paths,
+    options: Mapping[str, object],
+    keys: Iterable[bytes] | bytes | None,
+    start_timestamp: int | datetime | None,
+    stop_timestamp: int | datetime | None,
+) -> tuple[Settings, Pushed]:
+    settings = _settings(paths, options)
+    return settings, Pushed(
+        keys=settings.keys if keys is None else _keys(keys),
+        start_timestamp=_millis("start_timestamp", start_timestamp),
+        stop_timestamp=_millis("stop_timestamp", stop_timestamp),
+    )
 
 
 def _settings(paths: Paths, options: Mapping[str, object]) -> Settings:

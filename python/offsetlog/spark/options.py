@@ -1,8 +1,10 @@
 """Every option of the format ``offsetlog``: name, kind, default, check, meaning.
 
 Names, defaults, JSON forms and precedence are those of Spark's Kafka source; ``path`` stands in place of the brokers. All that can
-be checked without looking at a file is checked by :func:`settings_from`, which runs at ``load()``. What needs the files (which
-topics there are, which offsets) is in :mod:`offsetlog.spark.planning`.
+be checked without looking at a file is checked by :func:`settings_from`, which runs at ``load()``. PySpark does not say there whether
+a batch or a stream is loaded, so what one of them takes and the other refuses is checked once more when that is known.
+What only streams have is in :mod:`offsetlog.spark.stream_options`; what needs the files (which topics there are, which offsets) in
+:mod:`offsetlog.spark.planning`.
 """
 
 from __future__ import annotations
@@ -31,11 +33,15 @@ __all__ = [
     "Limit",
     "Option",
     "Paths",
+    "Query",
     "Settings",
     "Topics",
+    "boolean",
     "folders",
     "partition_names",
+    "positive",
     "settings_from",
+    "word",
 ]
 
 EARLIEST = -2
@@ -45,6 +51,9 @@ LONG_MAX = (1 << 63) - 1
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+OnCorrupt = Literal["raise", "skip", "stop"]
+Query = Literal["batch", "stream", "either"]
+"""What is read; ``either`` while that is not known."""
 
 
 class Topics(NamedTuple):
@@ -85,6 +94,7 @@ class Settings(NamedTuple):
     task_slots: int | None = None
     pushdown: bool = False
     verify_checksums: bool = True  # verifyCrc
+    on_corrupt: OnCorrupt = "raise"
     mapped: bool = False
     max_batch_bytes: int | None = None
     max_decompressed_bytes: int | None = None
@@ -112,13 +122,16 @@ class Option(NamedTuple):
     doc: str
 
 
-def settings_from(options: Mapping[str, str]) -> Settings:
+def settings_from(options: Mapping[str, str], query: Query = "batch") -> Settings:
     """Return the settings that these options ask for.
 
     Parameters
     ----------
     options
         Names in any case. Values as text, as Spark hands them over.
+    query
+        What is read: a stream starts at the latest unless told, and has no end. For ``either``, what only one of the two refuses
+        passes, and the warnings are those that hold for both; those of a ``batch`` or a ``stream`` come in addition.
 
     Raises
     ------
@@ -132,9 +145,12 @@ def settings_from(options: Mapping[str, str]) -> Settings:
             message = f"unknown option {shown(name)}{_nearest(name)}"
             raise ConfigError(writable(message), key=writable(name, 100), value=writable(text, 200))
     # In Spark's order: start, end, the rest.
-    start = _limit(given, ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"), "earliest")
-    end = _limit(given, ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"), "latest")
-    _check_limits(start, end)
+    start = _limit(given, ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"), query)
+    if query == "stream":
+        end = _no_end(given)
+    else:
+        end = _limit(given, ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"), query)
+        _check_limits(start, end)
     paths = _paths(given)
     values = {option.name: option.check(option.name, given[option.name.lower()]) for option in OPTIONS if option.name.lower() in given}
     for name, reason in _NOT_SUPPORTED.items():
@@ -161,10 +177,11 @@ def settings_from(options: Mapping[str, str]) -> Settings:
         task_slots=values.get("taskSlots"),
         pushdown=values.get("pushdown", False),
         verify_checksums=values.get("verifyCrc", True),
+        on_corrupt=values.get("onCorrupt", "raise"),
         mapped=values.get("mapped", False),
         max_batch_bytes=values.get("maxBatchBytes"),
         max_decompressed_bytes=values.get("maxDecompressedBytes"),
-        warnings=tuple(_warnings(given)),
+        warnings=tuple(_WARNINGS[query](given)),
     )
 
 
@@ -176,7 +193,7 @@ def _nearest(name: str) -> str:
     return f" (known: {', '.join(option.name for option in OPTIONS)})"
 
 
-def _limit(given: Mapping[str, str], names: tuple[str, str, str], default: Literal["earliest", "latest"]) -> Limit:
+def _limit(given: Mapping[str, str], names: tuple[str, str, str], query: Query) -> Limit:
     """Return the limit of the first of these options that is given: one time, times by partition, offsets."""
     timestamp, timestamps, offsets = names
     if timestamp.lower() in given:
@@ -184,8 +201,20 @@ def _limit(given: Mapping[str, str], names: tuple[str, str, str], default: Liter
     if timestamps.lower() in given:
         return Limit(timestamps, "timestamps", _by_partition(timestamps, given[timestamps.lower()]))
     if offsets.lower() in given:
-        return _offsets(offsets, given[offsets.lower()])
-    return Limit(offsets, default)
+        return _offsets(offsets, given[offsets.lower()], query)
+    return Limit(offsets, "earliest" if offsets.startswith("starting") and query != "stream" else "latest")
+
+
+def _no_end(given: Mapping[str, str]) -> Limit:
+    """Refuse an end of a stream, which has none; a time to end at is accepted and ignored, as Spark's Kafka source does."""
+    for name in ("endingOffsets", "endingOffsetsByTimestamp"):
+        if name.lower() in given:
+            refuse(
+                name,
+                given[name.lower()],
+                "is for batch queries, a stream has no end (Trigger.AvailableNow ends at the latest of its start)",
+            )
+    return Limit("endingOffsets", "latest")
 
 
 def _check_limits(start: Limit, end: Limit) -> None:
@@ -210,11 +239,12 @@ def partition_names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
     return (names if len(ordered) <= most else f"{names} and {len(ordered) - most} more") or "none"
 
 
-def _offsets(name: str, text: str) -> Limit:
+def _offsets(name: str, text: str, query: Query) -> Limit:
     starts = name.startswith("starting")
     wrong_word, wrong_offset = ("latest", LATEST) if starts else ("earliest", EARLIEST)
+    refused = query == "batch" or not starts
     word = text.strip().lower()
-    if word == wrong_word:
+    if refused and word == wrong_word:
         refuse(name, text, f"{wrong_word} gives no records in a batch query: {'earliest' if starts else 'latest'} or offsets expected")
     if word in ("earliest", "latest"):
         return Limit(name, word)  # type: ignore[arg-type]  # one of the two words
@@ -222,7 +252,7 @@ def _offsets(name: str, text: str) -> Limit:
         refuse(name, text, f'must be \'earliest\', \'latest\' or JSON as {{"topic":{{"0":23,"1":-2}}}}, found {shown(text)}')
     offsets = _by_partition(name, text)
     for (topic, partition), offset in offsets.items():
-        if offset == wrong_offset:
+        if refused and offset == wrong_offset:
             refuse(name, text, f"{topic}-{partition} has {wrong_offset} ({wrong_word}), which gives no records in a batch query")
         if offset < EARLIEST:
             refuse(name, text, f"{topic}-{partition} must be an offset, -2 (earliest) or -1 (latest), found {offset}")
@@ -355,16 +385,20 @@ def _check_triggers(given: Mapping[str, str]) -> None:
             refuse(names[0], least, f"is {least}, higher than {names[1]}, which is {most}")
 
 
-def _warnings(given: Mapping[str, str]) -> list[str]:
-    warnings = []
+def _client_warnings(given: Mapping[str, str]) -> list[str]:
     clients = sorted(name for name in given if name not in _BY_NAME or _BY_NAME[name].check in _CLIENT)
-    if clients:
-        names = ", ".join(_BY_NAME[name].name if name in _BY_NAME else writable(name, 100) for name in clients)
-        warnings.append(writable(f"options for a Kafka client are ignored, there is no broker: {names}"))
+    names = ", ".join(_BY_NAME[name].name if name in _BY_NAME else writable(name, 100) for name in clients)
+    return [writable(f"options for a Kafka client are ignored, there is no broker: {names}")] if clients else []
+
+
+def _batch_warnings(given: Mapping[str, str]) -> list[str]:
     streams = [option.name for option in OPTIONS if option.check is _stream and option.name.lower() in given]
-    if streams:
-        warnings.append(f"options for streams are ignored in a batch query: {', '.join(streams)}")
-    return warnings
+    return [f"options for streams are ignored in a batch query: {', '.join(streams)}"] if streams else []
+
+
+def _stream_warnings(given: Mapping[str, str]) -> list[str]:
+    batches = [name for name in ("endingTimestamp", "pushdown") if name.lower() in given]
+    return [f"options for batch queries are ignored in a stream: {', '.join(batches)}"] if batches else []
 
 
 def _checked_limit(name: str, text: str) -> None:
@@ -376,7 +410,7 @@ def _path(name: str, text: str) -> None:
 
 
 def _client(name: str, text: str) -> None:
-    """Let pass: of no use without a broker; :func:`_warnings` names it."""
+    """Let pass: of no use without a broker; :func:`_client_warnings` names it."""
 
 
 def _client_int(name: str, text: str) -> None:
@@ -390,17 +424,19 @@ def _client_long(name: str, text: str) -> None:
 
 
 def _stream(name: str, text: str) -> None:
-    """Let pass: of no use in a batch query; :func:`_warnings` names it."""
+    """Let pass: of no use in a batch query; :mod:`offsetlog.spark.stream_options` looks at it for a stream."""
 
 
-def _boolean(name: str, text: str) -> bool:
+def boolean(name: str, text: str) -> bool:
+    """Return a truth value, in any case."""
     word = text.strip().lower()
     if word not in ("true", "false"):
         refuse(name, text, f"must be true or false, found {shown(text)}")
     return word == "true"
 
 
-def _number(name: str, text: str, maximum: int) -> int:
+def positive(name: str, text: str, maximum: int) -> int:
+    """Return the whole number from 1 to `maximum` that `text` must be."""
     number = _whole(text)
     if number is None or not 0 < number <= maximum:
         refuse(name, text, f"must be a whole number from 1 to {maximum}, found {shown(text)}")
@@ -415,14 +451,16 @@ def _any_number(name: str, text: str, maximum: int) -> int:
 
 
 def _int(name: str, text: str) -> int:
-    return _number(name, text, INT_MAX)
+    return positive(name, text, INT_MAX)
 
 
 def _long(name: str, text: str) -> int:
-    return _number(name, text, LONG_MAX)
+    return positive(name, text, LONG_MAX)
 
 
-def _word(*words: str) -> Callable[[str, str], str]:
+def word(*words: str) -> Callable[[str, str], str]:
+    """Return a check for one of some words, in any case."""
+
     def check(name: str, text: str) -> str:
         word = text.strip().lower()
         if word not in words:
@@ -491,7 +529,7 @@ def _utf8(name: str, text: str) -> bytes:
         refuse(name, text, f"must be text that UTF-8 can hold, found {shown(text)}")
 
 
-_LEVELS = _word("read_uncommitted", "read_committed")
+_LEVELS = word("read_uncommitted", "read_committed")
 _PARTITIONED = '`{"topic":{"0":23,"1":-2}}`'
 
 _NOT_SUPPORTED = {
@@ -511,29 +549,30 @@ OPTIONS = (
     Option("assign", "JSON", "", _assign, '`{"topic":[0,1]}`. Partitions that are not there are left out.'),
     Option("startingTimestamp", "ms", "", _checked_limit, "Start of every partition: its first record at or after this time. Wins over the next two."),
     Option("startingOffsetsByTimestamp", "JSON", "", _checked_limit, 'A time for each partition, `{"topic":{"0":1700000000000}}`. Wins over `startingOffsets`.'),
-    Option("startingOffsets", "earliest or JSON", "earliest", _checked_limit, f"{_PARTITIONED}, inclusive; -2 is the earliest. Names all partitions that are read."),
-    Option("startingOffsetsByTimestampStrategy", "error or latest", "error", _word("error", "latest"), "What to do for a partition without a record at or after the starting time: fail, or read nothing of it."),
-    Option("endingTimestamp", "ms", "", _checked_limit, "End of every partition: its first record at or after this time, exclusive; the latest where there is none. Wins over the next two."),
+    Option("startingOffsets", "word or JSON", "earliest; of a stream latest", _checked_limit, f"`earliest`, in a stream also `latest`, or {_PARTITIONED}, inclusive; -2 is the earliest, in a stream -1 the latest. Names all partitions that are read."),
+    Option("startingOffsetsByTimestampStrategy", "error or latest", "error", word("error", "latest"), "What to do for a partition without a record at or after the starting time: fail, or read nothing of it."),
+    Option("endingTimestamp", "ms", "", _checked_limit, "End of every partition: its first record at or after this time, exclusive; the latest where there is none. Wins over the next two. A stream ignores it and refuses those."),
     Option("endingOffsetsByTimestamp", "JSON", "", _checked_limit, "As `startingOffsetsByTimestamp`, exclusive. Wins over `endingOffsets`."),
     Option("endingOffsets", "latest or JSON", "latest", _checked_limit, "As `startingOffsets`, exclusive; -1 is the latest."),
-    Option("failOnDataLoss", "boolean", "true", _boolean, "Fail when a topic or a range of offsets that was asked for is gone, also if it went after the query was planned; `false` warns and reads what is left."),
+    Option("failOnDataLoss", "boolean", "true", boolean, "Fail when a topic or a range of offsets that was asked for is gone, also if it went after the query was planned; `false` warns and reads what is left."),
     Option("isolationLevel", "word", "read_uncommitted", _LEVELS, "`read_committed` leaves out aborted records and ends at the last stable offset."),
     Option("kafka.isolation.level", "word", "", _LEVELS, "The same by Kafka's name."),
-    Option("includeHeaders", "boolean", "false", _boolean, "Adds the column `headers`; null where a record has none."),
+    Option("includeHeaders", "boolean", "false", boolean, "Adds the column `headers`; null where a record has none."),
     Option("columns", "names", "", _columns, "Columns to read, in this order, with commas between them. Spark cannot tell a Python source which columns a query uses: this can, and so can `.schema(...)`."),
     Option("keyEquals", "text", "", _keys, 'Only records with this key (UTF-8); several keys as a JSON list, `["a","b"]`.'),
     Option("minPartitions", "int", "", _int, "At least about so many tasks, as in Spark's Kafka source: larger ranges are cut."),
     Option("maxRecordsPerPartition", "long", "", _long, "At most so many offsets in a task, as in Spark's Kafka source."),
     Option("maxBytesPerPartition", "bytes", "", _long, "At most about so many bytes on disk in a task; a single batch may be larger."),
     Option("taskSlots", "int", "CPUs of the driver", _int, "How many tasks the cluster runs at once. Without the options above, a query gets at most twice as many tasks, and more only so that none reads over 512 MiB."),
-    Option("pushdown", "boolean", "false", _boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records. Only for a frame that is used in one place: see [Filters](#filters)."),
-    Option("verifyCrc", "boolean", "true", _boolean, "Check the checksum of every batch."),
-    Option("mapped", "boolean", "false", _boolean, "Read through memory maps: faster, only for copies that nobody writes to."),
+    Option("pushdown", "boolean", "false", boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records. Only for a frame that is used in one place: see [Filters](#filters)."),
+    Option("verifyCrc", "boolean", "true", boolean, "Check the checksum of every batch."),
+    Option("onCorrupt", "word", "raise", word("raise", "skip", "stop"), "What damage does: `raise` fails the task, `skip` goes on at the next place that holds a valid batch, `stop` ends the partition's range there. What is left out is logged by the worker; `ReadReport` lists it."),
+    Option("mapped", "boolean", "false", boolean, "Read through memory maps: faster, only for copies that nobody writes to."),
     Option("maxBatchBytes", "bytes", "64 MiB", _long, "Largest batch on disk that is accepted."),
     Option("maxDecompressedBytes", "bytes", "256 MiB", _long, "Largest batch after decompression that is accepted."),
-    Option("maxOffsetsPerTrigger", "long", "", _stream, "For streams; ignored in a batch query, with a warning."),
-    Option("minOffsetsPerTrigger", "long", "", _stream, "For streams; ignored in a batch query, with a warning."),
-    Option("maxTriggerDelay", "time", "", _stream, "For streams; ignored in a batch query, with a warning."),
+    Option("maxOffsetsPerTrigger", "long", "", _stream, "Streams: at most so many offsets in a micro-batch, shared out among the partitions by what waits in each. Ignored in a batch query, with a warning, as the next two."),
+    Option("minOffsetsPerTrigger", "long", "", _stream, "Streams: no micro-batch before so many offsets wait, or `maxTriggerDelay` has passed."),
+    Option("maxTriggerDelay", "time", "15m", _stream, "Streams: how long `minOffsetsPerTrigger` may hold back what there is, as Spark writes times: `90s`, `15m`, `2h`."),
     Option("groupIdPrefix", "text", "", _client, "For a Kafka client; ignored with a warning, as every other option that begins with `kafka.`."),
     Option("fetchOffset.numRetries", "int", "", _client_int, "For a Kafka client; ignored with a warning."),
     Option("fetchOffset.retryIntervalMs", "long", "", _client_long, "For a Kafka client; ignored with a warning."),
@@ -541,5 +580,10 @@ OPTIONS = (
 )  # fmt: skip
 """All options, in the order of the documentation."""
 
+_WARNINGS: dict[Query, Callable[[Mapping[str, str]], list[str]]] = {
+    "either": _client_warnings,
+    "batch": _batch_warnings,
+    "stream": _stream_warnings,
+}
 _CLIENT = (_client, _client_int, _client_long)
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}

@@ -11,18 +11,29 @@ import heapq
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from offsetlog import Log, LogDir, Split, TopicPartition
 from offsetlog.errors import OffsetOutOfRangeError
 from offsetlog.spark.filters import Pushed
-from offsetlog.spark.options import EARLIEST, INT_MAX, LATEST, LONG_MAX, Limit, Settings, partition_names
+from offsetlog.spark.options import EARLIEST, INT_MAX, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.refusal import refuse, shown
 
-__all__ = ["check_paths", "is_partition_directory", "plan", "ranges"]
+__all__ = [
+    "Listing",
+    "Range",
+    "check_names",
+    "check_paths",
+    "is_partition_directory",
+    "limit_offset",
+    "plan",
+    "ranges",
+    "readable_range",
+    "tasks",
+]
 
 logger = logging.getLogger("offsetlog")
 
@@ -115,24 +126,29 @@ def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = N
     OSError, OffsetLogError
         A folder or a file cannot be read.
     """
+    return tasks(list(ranges(settings, pushed or Pushed())), settings, slots)
+
+
+def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Split, ...]]:
+    """Cut ranges as the options ask, and put them into tasks; `slots` as for :func:`plan`."""
     slots = settings.task_slots or slots or _cpus()
-    pieces = _pieces(list(ranges(settings, pushed or Pushed())), settings, slots)
-    return _packed(pieces, settings, slots)
+    return _packed(_pieces(found, settings, slots), settings, slots)
 
 
 def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:
     """Yield what is to be read of each partition, without the empty ones."""
     check_paths(settings)
-    source = _Source(settings)
-    chosen = _chosen(settings, source.topics())
+    listing = Listing(settings)
+    chosen = listing.chosen()
     for limit in (settings.start, settings.end):
-        _check_names(limit, chosen)
+        check_names(limit, chosen)
     for partition in chosen:
         if not pushed.admits(*partition):
             continue
         try:
-            log = source.log(partition)
+            log = listing.log(partition)
             start, stop = _bounds(settings, partition, log)
+            start = max(start, _first_at(log, pushed.start_timestamp, stop))
         except FileNotFoundError:
             if settings.fail_on_data_loss:
                 raise
@@ -143,10 +159,20 @@ def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:
             yield Range(log, start, stop)
 
 
-class _Source:
-    """The partitions below the paths: of one or several log dirs as one, or partition directories named one by one."""
+class Listing:
+    """The partitions below the paths: of one or several log dirs as one, or partition directories named one by one.
 
-    def __init__(self, settings: Settings) -> None:
+    Parameters
+    ----------
+    settings
+        Which paths, and which of their partitions.
+    warn
+        What is called with (format, *arguments) about what is asked for and not there.
+    """
+
+    def __init__(self, settings: Settings, warn: Callable[..., None] = logger.warning) -> None:
+        self._settings = settings
+        self._warn = warn
         paths = [os.path.abspath(path) for path in settings.paths]
         for path in paths:
             if is_partition_directory(path) and not _can_be_named(path):
@@ -154,50 +180,58 @@ class _Source:
                 Log.open(path, **settings.limits)
         self._log_dir = LogDir.open(paths, **settings.limits)
 
-    def topics(self) -> dict[str, list[int]]:
-        return self._log_dir.topics()
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition, asked for or not."""
+        return partition.partition in self._log_dir.topics().get(partition.topic, ())
 
     def log(self, partition: TopicPartition) -> Log:
+        """Return the log of a partition: its longest valid replica."""
         return self._log_dir.log(*partition)
 
+    def chosen(self) -> list[TopicPartition]:
+        """Return the partitions that are asked for and there, in order.
 
-def _chosen(settings: Settings, there: Mapping[str, list[int]]) -> list[TopicPartition]:
-    if settings.topics is None:
-        wanted = dict(there)
-    elif settings.topics.option == "subscribePattern":
-        found = java_pattern(settings.topics.value).search
-        wanted = {topic: numbers for topic, numbers in there.items() if topic not in INTERNAL_TOPICS and found(topic)}
-    else:
-        wanted = {}
-        for topic in settings.topics.value:
-            if topic in there:
-                wanted[topic] = there[topic]
-            else:
-                _missing_topic(settings, topic, there)
-        if settings.topics.option == "assign":
-            wanted = {topic: _assigned(topic, settings.topics.value[topic], numbers) for topic, numbers in wanted.items()}
-    return [TopicPartition(topic, number) for topic in sorted(wanted) for number in wanted[topic]]
+        Raises
+        ------
+        ConfigError
+            A topic is not there, and ``failOnDataLoss`` is on.
+        """
+        there = self._log_dir.topics()
+        topics = self._settings.topics
+        if topics is None:
+            wanted = dict(there)
+        elif topics.option == "subscribePattern":
+            found = java_pattern(topics.value).search
+            wanted = {topic: numbers for topic, numbers in there.items() if topic not in INTERNAL_TOPICS and found(topic)}
+        else:
+            wanted = {}
+            for topic in topics.value:
+                if topic in there:
+                    wanted[topic] = there[topic]
+                else:
+                    self._missing_topic(topics, topic, there)
+            if topics.option == "assign":
+                wanted = {topic: self._assigned(topic, topics.value[topic], numbers) for topic, numbers in wanted.items()}
+        return [TopicPartition(topic, number) for topic in sorted(wanted) for number in wanted[topic]]
+
+    def _missing_topic(self, topics: Topics, topic: str, there: Iterable[str]) -> None:
+        near = get_close_matches(topic, list(there), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        reason = f"topic {shown(topic)} is not in {', '.join(self._settings.paths)}{hint}"
+        if self._settings.fail_on_data_loss:
+            refuse(topics.option, topic, f"{reason} (failOnDataLoss = false reads what is there)")
+        self._warn("option %s: %s; left out, as failOnDataLoss is false", topics.option, reason)
+
+    def _assigned(self, topic: str, wanted: Iterable[int], there: Iterable[int]) -> list[int]:
+        present = sorted(set(wanted) & set(there))
+        missing = sorted(set(wanted) - set(there))
+        if missing:
+            self._warn("option assign: topic %r has no partition %s; left out", topic, ", ".join(map(str, missing)))
+        return present
 
 
-def _missing_topic(settings: Settings, topic: str, there: Iterable[str]) -> None:
-    option = settings.topics.option if settings.topics else "subscribe"
-    near = get_close_matches(topic, list(there), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    reason = f"topic {shown(topic)} is not in {', '.join(settings.paths)}{hint}"
-    if settings.fail_on_data_loss:
-        refuse(option, topic, f"{reason} (failOnDataLoss = false reads what is there)")
-    logger.warning("option %s: %s; left out, as failOnDataLoss is false", option, reason)
-
-
-def _assigned(topic: str, wanted: Iterable[int], there: Iterable[int]) -> list[int]:
-    present = sorted(set(wanted) & set(there))
-    missing = sorted(set(wanted) - set(there))
-    if missing:
-        logger.warning("option assign: topic %r has no partition %s; left out", topic, ", ".join(map(str, missing)))
-    return present
-
-
-def _check_names(limit: Limit, chosen: Iterable[TopicPartition]) -> None:
+def check_names(limit: Limit, chosen: Iterable[TopicPartition]) -> None:
+    """Refuse offsets or times that do not name exactly the partitions that are read."""
     if limit.kind not in ("offsets", "timestamps"):
         return
     assigned, named = set(chosen), set(limit.value)
@@ -220,14 +254,30 @@ def _behind(settings: Settings, partition: TopicPartition, start: int, stop: int
     )
 
 
-def _bounds(settings: Settings, partition: TopicPartition, log: Log) -> tuple[int, int]:
-    """Return start and stop of one partition, within what the log holds."""
+def _first_at(log: Log, when: int | None, stop: int) -> int:
+    """Return the first offset that a record at or after a time can have; `stop` where there is none, and 0 without a time.
+
+    Times are not in order, so behind it there may be earlier ones; before it there is none that is late enough.
+    """
+    if when is None:
+        return 0
+    found = log.offset_for_timestamp(when)
+    return stop if found is None else found.offset
+
+
+def readable_range(settings: Settings, log: Log) -> tuple[int, int, int]:
+    """Return where a log starts, where reading ends for now, and where the log ends."""
     first, behind_last = log.log_start_offset, log.log_end_offset
     # What a reader may see ends here: earlier than the log does when a transaction is open.
     end = min(log.last_stable_offset, behind_last) if settings.isolation_level == "read_committed" else behind_last
-    end = max(end, first)
-    start = _resolved(settings, settings.start, partition, log, first, end)
-    stop = _resolved(settings, settings.end, partition, log, first, end)
+    return first, max(end, first), behind_last
+
+
+def _bounds(settings: Settings, partition: TopicPartition, log: Log) -> tuple[int, int]:
+    """Return start and stop of one partition, within what the log holds."""
+    first, end, behind_last = readable_range(settings, log)
+    start = limit_offset(settings, settings.start, partition, log, (first, end))
+    stop = limit_offset(settings, settings.end, partition, log, (first, end))
     if start > stop and settings.start.kind != "earliest":
         _behind(settings, partition, start, stop)
     _check_there(settings, partition, log, (start, stop), (first, behind_last))
@@ -238,7 +288,9 @@ def _bounds(settings: Settings, partition: TopicPartition, log: Log) -> tuple[in
     return start, stop
 
 
-def _resolved(settings: Settings, limit: Limit, partition: TopicPartition, log: Log, first: int, end: int) -> int:
+def limit_offset(settings: Settings, limit: Limit, partition: TopicPartition, log: Log, there: tuple[int, int]) -> int:
+    """Return the offset that a start or an end means in a partition that can be read within `there`."""
+    first, end = there
     if limit.kind == "earliest":
         return first
     if limit.kind == "latest":
@@ -360,7 +412,11 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[Split, ...]]:
-    """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full."""
+    """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full.
+
+    Tasks are in order, and so are the pieces of each partition from task to task: who reads them one after the other, or writes what
+    they give one behind the other, has the order of the log.
+    """
     size_bytes = sum(piece.size_bytes for piece in pieces)
     by_size = max(min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES))
     count = max(slots, by_size, settings.min_partitions or 1)
@@ -375,7 +431,22 @@ def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[S
             tasks.append(_Task())
             heapq.heappush(queue, (piece.size_bytes + OPEN_COST_BYTES, slot))
         tasks[slot].add(piece)
-    return sorted(tuple(_joined(sorted(task.pieces))) for task in tasks)
+    return list(_ordered([task.pieces for task in tasks], settings))
+
+
+def _ordered(packed: list[list[Split]], settings: Settings) -> Iterator[tuple[Split, ...]]:
+    """Sort the tasks, and let pieces of one partition, which are about equal, change places until they are in order too."""
+    in_order: dict[str, list[Split]] = {}
+    for piece in sorted((piece for task in packed for piece in task), reverse=True):
+        in_order.setdefault(piece.path, []).append(piece)
+    for places in sorted(sorted(task) for task in packed):
+        task = _Task()
+        for piece in [in_order[place.path].pop() for place in places]:
+            if not task.has_room(piece, settings):
+                yield tuple(_joined(task.pieces))
+                task = _Task()
+            task.add(piece)
+        yield tuple(_joined(task.pieces))
 
 
 class _Task:

@@ -1,4 +1,4 @@
-"""The data source ``offsetlog`` for batch queries: PySpark's classes over :mod:`offsetlog.spark.planning` and ``offsetlog.Scan``.
+"""The data source ``offsetlog``: PySpark's classes over :mod:`offsetlog.spark.planning` and ``offsetlog.Scan``.
 
 Where things run: :class:`OffsetLogSource` is made and asked for its schema in a Python process of the driver, pickled, and asked for
 its reader in a second one, which also plans; the reader is pickled once more and reads in Python workers of the executors. So source
@@ -7,30 +7,35 @@ and reader hold plain values only, and every process opens the files for itself.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
 
-from offsetlog import Log, OffsetOutOfRangeError, Scan, Split, open_cached
-from offsetlog.errors import ConfigError, OffsetLogError
+from offsetlog.errors import ConfigError
 from offsetlog.spark.filters import Pushed, push
 from offsetlog.spark.options import Settings, settings_from
 from offsetlog.spark.planning import check_paths, plan
 from offsetlog.spark.schema import checked_schema, spark_schema
+from offsetlog.spark.sink import OffsetLogWriter, prepare, stream_writer
+from offsetlog.spark.sink_options import SinkSettings, sink_columns, sink_settings_from
+from offsetlog.spark.stream import stream_reader
+from offsetlog.spark.stream_options import stream_settings_from
+from offsetlog.spark.tasks import input_partitions, read_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow
     from pyspark.sql.types import StructType
 
-# Spark turns batches into rows one by one and pays for each batch: 1 to 10 MB is where it is fastest.
-SPARK_BATCH_BYTES = 2 << 20
-
-__all__ = ["OffsetLogReader", "OffsetLogSource", "PushdownReader", "batches", "register"]
+__all__ = ["OffsetLogReader", "OffsetLogSource", "PushdownReader"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -99,17 +104,86 @@ class OffsetLogSource(DataSource):
         OSError
             A path is not there.
         """
-        settings = self._checked()
-        columns = checked_schema(schema)
-        if settings.columns_named and columns != settings.columns:
-            message = f"option columns: names {', '.join(settings.columns)}, but the schema {', '.join(columns)}: give one of them"
-            raise ConfigError(message, key="columns", value=",".join(settings.columns))
+        self._checked()
+        settings = settings_from(self.options)
+        columns, not_null = _columns(schema, settings)
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
         kind = PushdownReader if settings.pushdown else OffsetLogReader
-        not_null = tuple(field.name for field in schema.fields if not field.nullable)
         return kind(settings._replace(columns=columns), not_null)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
+        """Return the reader of a stream with this schema. Called when the stream starts: on the driver, and for its tasks.
+
+        Parameters
+        ----------
+        schema
+            As for :meth:`reader`.
+
+        Raises
+        ------
+        ConfigError
+            As for :meth:`reader`; or an option is not for streams.
+        OSError
+            A path is not there.
+        """
+        self._checked()
+        settings = stream_settings_from(self.options)
+        columns, not_null = _columns(schema, settings.reading)
+        return stream_reader(settings._replace(reading=settings.reading._replace(columns=columns)), not_null)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # PySpark's signature
+        """Return the writer of a batch job. Called on the driver; makes what is missing of log dirs and topic.
+
+        Parameters
+        ----------
+        schema
+            Of the frame: columns as for Spark's Kafka sink, and ``timestamp``; with ``preserveOffsets`` also ``offset`` and
+            ``leaderEpoch``. Others are ignored.
+        overwrite
+            Whether the mode is ``overwrite``, which is refused: a log is appended to.
+
+        Raises
+        ------
+        ConfigError
+            An option or a column is unknown, missing or wrong.
+        LogLockedError
+            A broker runs on the log dir.
+        """
+        if overwrite:
+            message = 'mode "overwrite" is not supported: a log is appended to, use .mode("append")'
+            raise ConfigError(message, key="mode", value="overwrite")
+        settings, columns = self._sink(schema, is_stream=False)
+        return OffsetLogWriter(settings, columns)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # as above; all output modes append
+        """Return the writer of a stream. Called on the driver when the stream starts.
+
+        Parameters
+        ----------
+        schema
+            As for :meth:`writer`.
+        overwrite
+            Whether the output mode is ``complete``; every row of a micro-batch is appended in all modes, as by Spark's Kafka sink.
+
+        Raises
+        ------
+        ConfigError, LogLockedError
+            As for :meth:`writer`.
+        """
+        settings, columns = self._sink(schema, is_stream=True)
+        return stream_writer(settings, columns, schema)
+
+    def _sink(self, schema: StructType, *, is_stream: bool) -> tuple[SinkSettings, tuple[str, ...]]:
+        settings = sink_settings_from(self.options, is_stream=is_stream)
+        columns = sink_columns(schema, settings)
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
+        prepare(settings)
+        return settings, columns
+
     def _checked(self) -> Settings:
-        settings = settings_from(self.options)
+        settings = settings_from(self.options, "either")
         check_paths(settings)
         if not self._warned:
             # Kept when the source is pickled: one warning a load, not one a query.
@@ -117,6 +191,15 @@ class OffsetLogSource(DataSource):
             for warning in settings.warnings:
                 logger.warning("%s", warning)
         return settings
+
+
+def _columns(schema: StructType, settings: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns that the schema names, and those among them that it declares NOT NULL."""
+    columns = checked_schema(schema)
+    if settings.columns_named and columns != settings.columns:
+        message = f"option columns: names {', '.join(settings.columns)}, but the schema {', '.join(columns)}: give one of them"
+        raise ConfigError(message, key="columns", value=",".join(settings.columns))
+    return columns, tuple(field.name for field in schema.fields if not field.nullable)
 
 
 class OffsetLogReader(DataSourceReader):
@@ -134,7 +217,7 @@ class OffsetLogReader(DataSourceReader):
         """
         tasks = plan(self._settings, self._pushed)
         logger.debug("%d tasks for %d ranges", len(tasks), sum(map(len, tasks)))
-        return [InputPartition(tuple(tuple(split) for split in task)) for task in tasks]
+        return input_partitions(tasks)
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         """Return the record batches of one task. Called on an executor, once for each task and retry.
@@ -144,17 +227,7 @@ class OffsetLogReader(DataSourceReader):
         partition
             One of :meth:`partitions`. Without any, Spark runs one task with ``None``, or with a partition of ``None``.
         """
-        ranges = None if partition is None else partition.value
-        return self._batches([Split(*entry) for entry in ranges or ()])
-
-    def _batches(self, splits: list[Split]) -> Iterator[pyarrow.RecordBatch]:
-        for batch in batches(splits, self._settings, self._pushed):
-            yield self._as_declared(batch) if self._not_null else batch
-
-    def _as_declared(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Mark the columns that the user's schema declares NOT NULL: Spark compares schemas for equality."""
-        fields = [field.with_nullable(field.name not in self._not_null) for field in batch.schema]
-        return pyarrow.RecordBatch.from_arrays(batch.columns, schema=pyarrow.schema(fields))
+        return read_task(partition, self._settings, self._pushed, self._not_null)
 
 
 class PushdownReader(OffsetLogReader):
@@ -191,130 +264,3 @@ class _PushFilters:
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:
         return self._reader._push(filters)  # noqa: SLF001  # the other half of PushdownReader
-
-
-def batches(splits: Sequence[Split], settings: Settings, pushed: Pushed | None = None) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the Arrow batches of one task, one at a time, each of some MiB at most unless a single record is larger.
-
-    Raises
-    ------
-    OffsetOutOfRangeError, FileNotFoundError
-        Records that were planned are gone, and ``failOnDataLoss`` is on. Those that went away while the task was reading are
-        noticed at its end.
-    OSError, OffsetLogError
-        A file cannot be read. Errors in the middle of the stream come as pyarrow's, with the whole text.
-    """
-    pushed = pushed or Pushed(keys=settings.keys)
-    left = _still_there(splits, settings)
-    if not left:
-        return
-    try:
-        scan = Scan.over(
-            left,
-            columns=settings.columns,
-            keys=pushed.keys,
-            start_timestamp=pushed.start_timestamp,
-            stop_timestamp=pushed.stop_timestamp,
-            isolation_level=settings.isolation_level,
-            verify_checksums=settings.verify_checksums,
-            batch_bytes=SPARK_BATCH_BYTES,
-            **settings.limits,
-        )
-        with pyarrow.RecordBatchReader.from_stream(scan) as stream:
-            for batch in stream:
-                if batch.num_rows:
-                    yield batch
-    except (pyarrow.ArrowException, OSError, OffsetLogError):
-        if settings.fail_on_data_loss:
-            # Where a file went away under the scan, this says which offsets went with it.
-            _still_there(left, settings)
-        raise
-    _check_not_cut(left, settings)
-
-
-def _still_there(splits: Sequence[Split], settings: Settings) -> list[Split]:
-    """Return what is left of `splits`: a broker may have removed or cut segments, or removed topics, since they were planned.
-
-    A scan cannot tell: to it a log that was cut is a log that ends there, and offsets without records are what compaction leaves.
-    """
-    left = []
-    logs: dict[str, Log] = {}
-    for split in splits:
-        try:
-            log = logs.get(split.path) or logs.setdefault(split.path, _log(split, settings))
-            first, end = log.log_start_offset, log.log_end_offset
-            readable = min(log.last_stable_offset, end) if settings.isolation_level == "read_committed" else end
-        except FileNotFoundError:
-            # With the directory in place, a single file went between listing and opening: no reason to leave out all the rest.
-            if os.path.isdir(split.path):
-                raise
-            _lose(split, split, settings, "the partition directory is not there")
-            continue
-        if first > split.start:
-            _lose(split, split._replace(stop=min(first, split.stop)), settings, f"the log now starts at {first}", (first, end))
-        if readable < split.stop:
-            ends = f"the log now ends at {end}" if readable == end else f"the last stable offset is now {readable}"
-            _lose(split, split._replace(start=max(readable, split.start)), settings, ends, (first, end))
-        start, stop = max(first, split.start), min(readable, split.stop)
-        if start < stop:
-            left.append(split._replace(start=start, stop=stop))
-    return left
-
-
-def _check_not_cut(splits: Sequence[Split], settings: Settings) -> None:
-    """Look once more when all was read: a file that is cut while it is read just ends there.
-
-    Segments and directories that were removed meanwhile need no second look: what was open is read to its end, and what was not
-    fails to open.
-    """
-    for split in splits:
-        try:
-            log = open_cached(split.path, **settings.limits)
-            first, end = log.log_start_offset, log.log_end_offset
-        except FileNotFoundError:
-            continue
-        if end < split.stop:
-            reason = f"the log now ends at {end}"
-            _lose(split, split._replace(start=max(end, split.start)), settings, reason, (first, end))
-
-
-def _log(split: Split, settings: Settings) -> Log:
-    # Whether a broker has the log dir, and so bounds the last stable offset by what is replicated, is looked up when a log is opened.
-    if settings.isolation_level == "read_committed":
-        return Log.open(split.path, **settings.limits)
-    return open_cached(split.path, **settings.limits)
-
-
-def _lose(split: Split, lost: Split, settings: Settings, reason: str, there: tuple[int, int] | None = None) -> None:
-    """Say that `lost`, a part of `split` or all of it, cannot be read: an error or a warning, as ``failOnDataLoss`` has it."""
-    message = (
-        f"offsets {lost.start} to {lost.stop - 1} of {split.topic}-{split.partition} are gone: {reason}; "
-        "they were removed after the query was planned, or this worker sees another copy of the log"
-    )
-    if not settings.fail_on_data_loss:
-        logger.warning("%s; what is left is read, as failOnDataLoss is false; path %s", message, split.path)
-        return
-    message = f"{message} (failOnDataLoss = false reads what is left)"
-    if there is None:
-        raise FileNotFoundError(errno.ENOENT, message, split.path)
-    first, end = there
-    raise OffsetOutOfRangeError(message, requested=lost.start, log_start_offset=first, log_end_offset=end, path=split.path)
-
-
-def register(spark: SparkSession) -> None:
-    """Register the format with a session.
-
-    The format is found by its name without this, wherever ``offsetlog`` is installed. Registering makes the first use faster, as
-    Spark need not look for it.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    """
-    try:
-        spark.dataSource.register(OffsetLogSource)
-    except Exception as error:
-        # PySpark 4.0 refuses a name that it has found by itself before; it is the same class.
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise

@@ -1,10 +1,12 @@
 //! What the command line looks like: verbs, options, help texts.
 
 mod converting;
+mod looking;
 mod topics;
 mod writing;
 
 pub(crate) use converting::Convert;
+pub(crate) use looking::{Decoder, Dump, Grep, Groups, Place};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
@@ -18,7 +20,7 @@ use std::path::PathBuf;
 
 /// Look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover and convert them.
 ///
-/// ls, cat, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
+/// ls, cat, grep, dump, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
 /// read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
@@ -30,12 +32,13 @@ use std::path::PathBuf;
     after_help = "Examples:
   offsetlog ls /var/lib/kafka/data
   offsetlog cat /var/lib/kafka/data -t orders -o -10
+  offsetlog grep 'order-7\\b' /var/lib/kafka/data -t orders
   offsetlog time 2026-01-31T12:00:00Z /var/lib/kafka/data -t orders
   offsetlog explain 368800 /var/lib/kafka/data/orders-0
   printf 'order-7:paid\\n' | offsetlog append data/orders-0 -K :
   offsetlog recover --dry-run /var/lib/kafka/data
 
-Exit codes: 0 fine; 1 nothing found, a line that append refused, or changes that recover --dry-run would make; 2 usage or input error; \
+Exit codes: 0 fine; 1 nothing found, damage that dump found, a line that append refused, or changes that recover --dry-run would make; 2 usage or input error; \
 130 interrupted."
 )]
 pub(crate) struct Cli {
@@ -69,6 +72,12 @@ pub(crate) enum Verb {
     Ls(Ls),
     /// Print records, with kcat's letters
     Cat(Box<Cat>),
+    /// Find records by text, bytes or a regular expression, in all partitions at once
+    Grep(Box<Grep>),
+    /// Print what is in files: batches, records, indexes, snapshots, checkpoints
+    Dump(Box<Dump>),
+    /// List consumer groups: committed offsets, lag, members
+    Groups(Groups),
     /// Find the first offset at or after a time, in each partition
     Time(Time),
     /// Show one look-up step by step: segment, index entry, scan, batch, record
@@ -77,6 +86,8 @@ pub(crate) enum Verb {
     Append(Box<Append>),
     /// Make partitions sound that were not closed cleanly or are damaged, or say what that would change
     Recover(Recover),
+    /// Check partitions without changing anything: batches, records, indexes, snapshots, checkpoints, names
+    Verify(Verify),
     /// Make a topic in log dirs
     Create(Create),
     /// Delete a topic from log dirs
@@ -164,7 +175,8 @@ Examples:
   offsetlog cat data -t orders -p 0 -o beginning -c 5
   offsetlog cat data -t orders -f '%p/%o %T %k: %s\\n'
   offsetlog cat data -t orders -o s@2026-01-31T12:00:00Z -o e@2026-01-31T13:00:00Z -J
-  offsetlog cat data/orders-0 -o -10 -K :"
+  offsetlog cat data/orders-0 -o -10 -K :
+  offsetlog cat data -t orders -F -o end"
 )]
 pub(crate) struct Cat {
     #[command(flatten)]
@@ -191,7 +203,13 @@ pub(crate) struct Cat {
     )]
     pub(crate) count: Option<u64>,
 
-    /// Stop at the end of the log; always so here, accepted because kcat needs it
+    /// Go on as logs grow, until Ctrl-C; -o end begins with what comes next
+    ///
+    /// Not -f, which is the format here as in kcat. Ends with an error where a log is cut, or retention overtakes.
+    #[arg(short = 'F', long, conflicts_with = "exit_at_end")]
+    pub(crate) follow: bool,
+
+    /// Stop at the end of the log; always so without -F, accepted because kcat needs it
     #[arg(short = 'e', long = "exit")]
     exit_at_end: bool,
 
@@ -230,6 +248,11 @@ pub(crate) struct Cat {
     /// Keys, values and headers as they are, control characters too; on a terminal only with --raw=force
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "pipe")]
     pub(crate) raw: Option<Raw>,
+
+    /// What to do at damaged bytes: end with their error, go on behind them, or end the partition there; the last two say on
+    /// standard error what is left out
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub(crate) on_corrupt: Damaged,
 
     /// Write each record at once
     #[arg(short = 'u', long)]
@@ -306,6 +329,50 @@ pub(crate) enum Raw {
     Pipe,
     /// On a terminal too, which records can then steer
     Force,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog verify /var/lib/kafka/data
+  offsetlog verify --json data/orders-0 | jq -r 'select(.severity == \"error\") | .path'
+
+Takes no lock and changes nothing; a broker may run. What a running or killed broker leaves, such as preallocated ends and files that wait for their deletion, are notes and not wrong.
+
+Exit codes: 0 nothing is wrong, 1 there are warnings or errors, 2 usage or input error, 130 interrupted.")]
+pub(crate) struct Verify {
+    /// Log dirs, or partition directories such as orders-0
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// One JSON line a finding, and one with the sums at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No notes and no progress
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+/// What to do at damaged bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Damaged {
+    /// The records before them, then their error
+    #[default]
+    Raise,
+    /// Go on at the next whole batch that fits
+    Skip,
+    /// End the partition there
+    Stop,
+}
+
+impl From<Damaged> for offsetlog::OnCorrupt {
+    fn from(damaged: Damaged) -> Self {
+        match damaged {
+            Damaged::Raise => Self::Raise,
+            Damaged::Skip => Self::Skip,
+            Damaged::Stop => Self::Stop,
+        }
+    }
 }
 
 /// Bytes between or behind records.

@@ -8,21 +8,25 @@ use crate::progress::Progress;
 use crate::select::Source;
 use crate::template::Template;
 use crate::{EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{Isolation, Log, ScanOptions};
+use offsetlog::{Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
 use std::io::Write;
+use std::time::Duration;
 
 /// Steps of the progress bar for one partition.
 const STEPS: u64 = 1000;
+/// How often `--follow` looks where the system tells nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Offsets to print of one partition; `stop` is exclusive.
-struct Range {
-    start: i64,
-    stop: i64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) start: i64,
+    pub(crate) stop: i64,
 }
 
 /// Where to start and stop, in the user's words.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+pub(crate) struct Bounds {
     start: OffsetWord,
     stop: Option<OffsetWord>,
 }
@@ -33,32 +37,71 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
     source.need_topic(&args.selection)?;
     let printer = printer(args, console)?;
     let isolation = args.isolation_level.into();
-    let mut left = args.count.unwrap_or(u64::MAX);
-    let mut total = 0;
-    let progress = Progress::new(console, source.chosen.len() as u64 * STEPS);
-    for (done, chosen) in source.chosen.iter().enumerate() {
-        if left == 0 {
-            break;
+    let total = if args.follow {
+        follow(args, bounds, &source, &printer, console)?
+    } else {
+        let mut left = args.count.unwrap_or(u64::MAX);
+        let progress = Progress::new(console, source.chosen.len() as u64 * STEPS);
+        for (done, chosen) in source.chosen.iter().enumerate() {
+            if left == 0 {
+                break;
+            }
+            progress.set(done as u64 * STEPS, &chosen.topic);
+            let log = source.log(chosen, console)?;
+            let range = bounds.resolve(&log, isolation, args.on_corrupt.into(), console)?;
+            let look = |step| progress.set(done as u64 * STEPS + step, &chosen.topic);
+            let outcome = print_range(args, &log, range, left, &printer, console, look);
+            left -= match outcome {
+                Err(Failure::Engine(error)) => return Err(behind_damage(&log, error)),
+                outcome => outcome?,
+            };
         }
-        progress.set(done as u64 * STEPS, &chosen.topic);
-        let log = source.log(chosen, console)?;
-        let range = bounds.resolve(&log, isolation, console)?;
-        let mut reader = Reader {
-            log: &log,
-            range,
-            isolation,
-            unbuffered: args.unbuffered,
-        };
-        let look = |step| progress.set(done as u64 * STEPS + step, &chosen.topic);
-        let count = match reader.print(left, &printer, console, look) {
-            Err(Failure::Engine(error)) => return Err(behind_damage(&log, error)),
-            outcome => outcome?,
-        };
-        left -= count;
-        total += count;
-    }
-    drop(progress);
+        args.count.unwrap_or(u64::MAX) - left
+    };
     Ok(if total == 0 { EXIT_NOTHING } else { EXIT_FINE })
+}
+
+/// What is there and what comes, until somebody stops it, or `-c` or a stop says that it is enough; how many records.
+fn follow(
+    args: &Cat,
+    bounds: Bounds,
+    source: &Source,
+    printer: &Printer,
+    console: &mut Console<'_>,
+) -> Result<u64, Failure> {
+    let options = ScanOptions {
+        isolation: args.isolation_level.into(),
+        on_corrupt: args.on_corrupt.into(),
+        ..ScanOptions::default()
+    };
+    let mut ranges = Vec::with_capacity(source.chosen.len());
+    for chosen in &source.chosen {
+        let log = source.log(chosen, console)?;
+        let range = bounds.resolve(&log, options.isolation, options.on_corrupt, console)?;
+        let stop = bounds.stop.map(|_| range.stop);
+        ranges.push(ScanRange {
+            log,
+            start: Some(range.start),
+            stop,
+        });
+    }
+    let wanted = args.count.unwrap_or(u64::MAX);
+    let mut follow = Follow::over(ranges, &options, LOOK_EVERY)?;
+    let mut total = 0;
+    let mut holes = 0;
+    while total < wanted
+        && let Some(mut scan) = follow.next_scan(None)?
+    {
+        let limit = wanted - total;
+        total += print(&mut scan, limit, args.unbuffered, printer, console, |_| ())?;
+        for hole in follow.report().holes().iter().skip(holes) {
+            console.warn(&hole.to_string());
+            holes += 1;
+        }
+        // Whoever reads the output waits for it.
+        console.out.flush()?;
+    }
+    Ok(total)
 }
 
 fn printer(args: &Cat, console: &mut Console<'_>) -> Result<Printer, Failure> {
@@ -101,7 +144,7 @@ fn printer(args: &Cat, console: &mut Console<'_>) -> Result<Printer, Failure> {
 
 impl Bounds {
     /// kcat's rule: one word, or one `s@` and one `e@`.
-    fn of(words: &[OffsetWord]) -> Result<Self, Failure> {
+    pub(crate) fn of(words: &[OffsetWord]) -> Result<Self, Failure> {
         let (mut start, mut stop) = (None, None);
         for word in words {
             let slot = match word {
@@ -121,16 +164,27 @@ impl Bounds {
     }
 
     /// The offsets of one partition; what lies outside it is said and left out.
-    fn resolve(
+    pub(crate) fn resolve(
         &self,
         log: &Log,
         isolation: Isolation,
+        on_corrupt: OnCorrupt,
         console: &mut Console<'_>,
     ) -> Result<Range, Failure> {
         let first = log.log_start_offset()?;
         let end = match isolation {
-            Isolation::ReadCommitted => log.last_stable_offset()?,
-            Isolation::ReadUncommitted => log.log_end_offset()?,
+            Isolation::ReadCommitted => log.last_stable_offset(),
+            Isolation::ReadUncommitted => log.log_end_offset(),
+        };
+        let counts_from_end = matches!(self.start, OffsetWord::End | OffsetWord::BeforeEnd(_));
+        let end = match end {
+            // Damage hides the end: the scan finds it.
+            Err(error)
+                if on_corrupt != OnCorrupt::Raise && error.is_corruption() && !counts_from_end =>
+            {
+                i64::MAX
+            }
+            end => end?,
         };
         let at_time = |when: i64| -> Result<i64, Failure> {
             Ok(log
@@ -184,66 +238,85 @@ fn behind_damage(log: &Log, error: offsetlog::Error) -> Failure {
     }
 }
 
-/// Prints a range of one partition.
-struct Reader<'a> {
-    log: &'a Log,
-    range: Range,
-    isolation: Isolation,
-    unbuffered: bool,
+/// Prints a range of one partition, and says what was left out. `look` is told now and then how far it is, of [`STEPS`].
+fn print_range(
+    args: &Cat,
+    log: &Log,
+    Range { start, stop }: Range,
+    limit: u64,
+    printer: &Printer,
+    console: &mut Console<'_>,
+    look: impl Fn(u64),
+) -> Result<u64, Failure> {
+    if start >= stop {
+        return Ok(0);
+    }
+    let mut scan = log.scan(&ScanOptions {
+        start: Some(start),
+        stop: Some(stop),
+        isolation: args.isolation_level.into(),
+        limit: Some(limit),
+        on_corrupt: args.on_corrupt.into(),
+        ..ScanOptions::default()
+    })?;
+    let length = u128::from(stop.abs_diff(start));
+    let count = print(
+        &mut scan,
+        limit,
+        args.unbuffered,
+        printer,
+        console,
+        |last| {
+            let done = u128::from(last.abs_diff(start)) * u128::from(STEPS);
+            look(u64::try_from(done / length).unwrap_or(STEPS));
+        },
+    )?;
+    for warning in oddities(&scan, log) {
+        console.warn(&warning);
+    }
+    Ok(count)
 }
 
-impl Reader<'_> {
-    /// Prints up to `limit` records and returns how many. `look` is told now and then how far it is, of [`STEPS`].
-    fn print(
-        &mut self,
-        limit: u64,
-        printer: &Printer,
-        console: &mut Console<'_>,
-        look: impl Fn(u64),
-    ) -> Result<u64, Failure> {
-        let Range { start, stop } = self.range;
-        if start >= stop {
-            return Ok(0);
-        }
-        let length = stop.abs_diff(start);
-        let mut scan = self.log.scan(&ScanOptions {
-            start: Some(start),
-            stop: Some(stop),
-            isolation: self.isolation,
-            limit: Some(limit),
-            ..ScanOptions::default()
-        })?;
-        let mut count = 0;
-        while let Some(mut batch) = scan.next_batch()? {
-            let epoch = batch.header().leader_epoch;
-            while let Some(record) = batch.next_record()? {
-                let fields = Fields {
-                    topic: self.log.topic(),
-                    partition: self.log.partition(),
-                    offset: record.offset,
-                    timestamp: record.timestamp,
-                    timestamp_type: record.timestamp_type,
-                    leader_epoch: (epoch >= 0).then_some(epoch),
-                    key: record.key,
-                    value: record.value,
-                    headers: record.headers.iter().collect(),
-                };
-                printer.print(&mut console.out, &fields)?;
-                if self.unbuffered {
-                    console.out.flush()?;
-                }
-                count += 1;
+/// Prints up to `limit` records and returns how many. `look` is told the last offset of each batch.
+fn print(
+    scan: &mut Scan,
+    limit: u64,
+    unbuffered: bool,
+    printer: &Printer,
+    console: &mut Console<'_>,
+    look: impl Fn(i64),
+) -> Result<u64, Failure> {
+    let mut count = 0;
+    while count < limit
+        && let Some(mut batch) = scan.next_batch()?
+    {
+        let header = *batch.header();
+        let log = batch.log().clone();
+        while count < limit
+            && let Some(record) = batch.next_record()?
+        {
+            let fields = Fields::of(&log, &header, &record);
+            printer.print(&mut console.out, &fields)?;
+            if unbuffered {
+                console.out.flush()?;
             }
-            let done = u128::from(batch.header().last_offset.abs_diff(start)) * u128::from(STEPS);
-            look(u64::try_from(done / u128::from(length)).unwrap_or(STEPS));
+            count += 1;
         }
-        for torn in scan.torn_tails() {
-            console.warn(&format!(
-                "{}-{}: {torn}",
-                self.log.topic(),
-                self.log.partition()
-            ));
-        }
-        Ok(count)
+        look(batch.header().last_offset);
     }
+    Ok(count)
+}
+
+/// What a scan left out because of damage, and what it found unfinished.
+pub(crate) fn oddities(scan: &Scan, log: &Log) -> Vec<String> {
+    let report = scan.report();
+    let mut warnings: Vec<String> = report.holes().iter().map(ToString::to_string).collect();
+    let more = report.hole_count() - report.holes().len() as u64;
+    if more > 0 {
+        warnings.push(format!("and {more} more holes"));
+    }
+    let (topic, partition) = (log.topic(), log.partition());
+    let torn = scan.torn_tails().iter();
+    warnings.extend(torn.map(|torn| format!("{topic}-{partition}: {torn}")));
+    warnings
 }

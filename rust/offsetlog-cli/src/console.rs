@@ -53,6 +53,17 @@ impl<'a> Console<'a> {
         }
     }
 
+    /// Writes a line to standard error without any lead: as it is, or on a terminal so that it cannot steer it.
+    pub(crate) fn plain_error(&mut self, text: &str) {
+        let line = if self.terminal.stderr_is_terminal {
+            escaped(text) + "\n"
+        } else {
+            format!("{text}\n")
+        };
+        let _ = self.err.write_all(line.as_bytes());
+        let _ = self.err.flush();
+    }
+
     fn say(&mut self, lead: &str, colour: &str, text: &str) {
         let text = escaped(text);
         let line = if self.colour_err {

@@ -6,6 +6,7 @@
 use crate::escape::{is_plain, is_unsafe};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use offsetlog::format::message::{Struct, Value};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Serializer as JsonSerializer;
 use serde_json::ser::Formatter;
@@ -121,6 +122,38 @@ impl Serialize for Shown<'_> {
                 map.serialize_entry("base64", &base64(bytes))?;
                 map.end()
             }
+        }
+    }
+}
+
+/// A structure of an internal topic: text as elsewhere, bytes always in base64.
+pub(crate) struct Tree<'a>(pub(crate) &'a Struct<'a>);
+
+struct Leaf<'a>(&'a Value<'a>);
+
+impl Serialize for Tree<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(
+            self.0
+                .fields
+                .iter()
+                .map(|(name, value)| (name, Leaf(value))),
+        )
+    }
+}
+
+impl Serialize for Leaf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(bool) => serializer.serialize_bool(*bool),
+            Value::Int(number) => serializer.serialize_i64(*number),
+            Value::Float(number) => serializer.serialize_f64(*number),
+            Value::Uuid(id) => serializer.collect_str(id),
+            Value::Text(bytes) => Shown::plain(Some(bytes)).serialize(serializer),
+            Value::Bytes(bytes) => Shown::Bytes(bytes).serialize(serializer),
+            Value::Array(elements) => serializer.collect_seq(elements.iter().map(Leaf)),
+            Value::Struct(fields) => Tree(fields).serialize(serializer),
         }
     }
 }

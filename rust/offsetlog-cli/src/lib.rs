@@ -24,9 +24,12 @@ mod args;
 mod cat;
 mod console;
 mod convert;
+mod dump;
 mod escape;
 mod explain;
 mod failure;
+mod grep;
+mod groups;
 mod json;
 mod ls;
 mod maintain;
@@ -40,6 +43,7 @@ mod table;
 mod template;
 mod time;
 mod topics;
+mod verify;
 mod when;
 
 use args::{Color, Verb};
@@ -57,6 +61,8 @@ pub const EXIT_NOTHING: i32 = 1;
 pub const EXIT_REFUSED: i32 = 1;
 /// Exit code of `recover --dry-run`: recovering would change something.
 pub const EXIT_CHANGES: i32 = 1;
+/// Exit code of `dump`, damage was found and what stands before it is printed, and of `verify`, something is wrong.
+pub const EXIT_DAMAGED: i32 = 1;
 /// Exit code: the arguments make no sense, or a file could not be read or holds damage.
 pub const EXIT_ERROR: i32 = 2;
 /// Exit code: the user pressed Ctrl-C.
@@ -148,10 +154,14 @@ pub fn run<I: IntoIterator<Item = OsString>>(
     let outcome = match &cli.verb {
         Verb::Ls(args) => ls::run(args, &mut console),
         Verb::Cat(args) => cat::run(args, &mut console),
+        Verb::Grep(args) => grep::run(args, &mut console),
+        Verb::Dump(args) => dump::run(args, &mut console),
+        Verb::Groups(args) => groups::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
+        Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),
         Verb::Delete(args) => topics::delete(args, &mut console),
         Verb::Maintain(args) => maintain::run(args, &mut console),

@@ -3,7 +3,8 @@
 use crate::escape::write_escaped;
 use crate::json::{Encoding, Shown, base64, document, hex, write_json};
 use crate::template::{Piece, Template};
-use offsetlog::format::TimestampType;
+use offsetlog::Log;
+use offsetlog::format::{BatchHeader, RecordView, TimestampType};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -18,6 +19,23 @@ pub(crate) struct Fields<'a> {
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) headers: Vec<(&'a [u8], Option<&'a [u8]>)>,
+}
+
+impl<'a> Fields<'a> {
+    /// Those of a record in a batch of this log.
+    pub(crate) fn of(log: &'a Log, batch: &BatchHeader, record: &RecordView<'a>) -> Self {
+        Self {
+            topic: log.topic(),
+            partition: log.partition(),
+            offset: record.offset,
+            timestamp: record.timestamp,
+            timestamp_type: record.timestamp_type,
+            leader_epoch: (batch.leader_epoch >= 0).then_some(batch.leader_epoch),
+            key: record.key,
+            value: record.value,
+            headers: record.headers.iter().collect(),
+        }
+    }
 }
 
 /// How records are printed.

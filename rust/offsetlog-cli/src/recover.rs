@@ -163,7 +163,8 @@ fn recover_one(
     recover(&target.path, &options, &recover_options)
 }
 
-fn bytes_in(path: &Path) -> u64 {
+/// Bytes of the segments in a partition directory.
+pub(crate) fn bytes_in(path: &Path) -> u64 {
     let is_log =
         |name: &std::ffi::OsStr| Path::new(name).extension().is_some_and(|end| end == "log");
     std::fs::read_dir(path).map_or(0, |entries| {

@@ -193,7 +193,11 @@ fn distance(from: &str, to: &str) -> usize {
 /// Whether a file has a segment's name; what cannot be listed has been reported by then.
 pub(crate) fn holds_segments(path: &Path) -> bool {
     let is_segment = |name: &str| {
-        name.strip_suffix(".log").is_some_and(|digits| {
+        let digits = name
+            .strip_suffix(".log")
+            // Of Kafka 0.7, for which the engine says what to do.
+            .or_else(|| name.strip_suffix(".kafka"));
+        digits.is_some_and(|digits| {
             digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())
         })
     };

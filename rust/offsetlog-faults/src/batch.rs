@@ -142,6 +142,69 @@ pub fn parse(bytes: &[u8]) -> Option<Batch> {
     })
 }
 
+/// A record as it stands in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its offset.
+    pub offset: i64,
+    /// Its time.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+impl Batch {
+    /// Its records.
+    ///
+    /// # Panics
+    /// If it is compressed or malformed, which no batch of a script is.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let base_timestamp = i64::from_be_bytes(number(&self.bytes, 27).expect("a header"));
+        let mut rest = &self.bytes[HEADER..];
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            let (_size, _attributes) = (take_varint(&mut rest), take(&mut rest, 1));
+            let timestamp = base_timestamp + take_varint(&mut rest);
+            let offset = self.base + take_varint(&mut rest);
+            let (key, value) = (take_field(&mut rest), take_field(&mut rest));
+            assert_eq!(take_varint(&mut rest), 0, "headers");
+            records.push(Record {
+                offset,
+                timestamp,
+                key,
+                value,
+            });
+        }
+        records
+    }
+}
+
+fn take<'b>(rest: &mut &'b [u8], count: usize) -> &'b [u8] {
+    let (front, behind) = rest.split_at(count);
+    *rest = behind;
+    front
+}
+
+fn take_varint(rest: &mut &[u8]) -> i64 {
+    let (mut value, mut shift) = (0_u64, 0);
+    loop {
+        let byte = take(rest, 1)[0];
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return (value >> 1) as i64 ^ -((value & 1) as i64);
+        }
+    }
+}
+
+fn take_field(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let size = usize::try_from(take_varint(rest)).ok()?;
+    Some(take(rest, size).to_vec())
+}
+
 /// The batches at the front of `bytes`, and where they end.
 #[must_use]
 pub fn walk(bytes: &[u8]) -> (Vec<Batch>, usize) {
@@ -174,6 +237,13 @@ mod tests {
             &[(None, Some(vec![5; 300])), (Some(vec![1]), None)],
         );
         assert_eq!(parse(&batch.bytes), Some(batch.clone()));
+        let records = batch.records();
+        assert_eq!((records[1].offset, records[1].timestamp), (8, 99));
+        assert_eq!(records[0].value, Some(vec![5; 300]));
+        assert_eq!(
+            (&records[1].key, &records[1].value),
+            (&Some(vec![1]), &None)
+        );
         for at in 8..batch.bytes.len() {
             let mut bytes = batch.bytes.to_vec();
             bytes[at] ^= 1;

@@ -1,6 +1,7 @@
 //! Opens what a crash left, and compares with what may be found: F1 to F12 and F18.
 
 use crate::batch::{Batch, encode, parse};
+use crate::cleaned::is_part;
 use crate::files::{batches, check_layout, segments, stored_epochs, stored_points};
 use crate::model::{End, Model};
 use crate::run::{PARTITION, clock, config, options};
@@ -156,7 +157,11 @@ fn check_reader(world: &World, model: &Model, end: End) -> Result<(), String> {
             let mut histories = std::iter::once(&model.current)
                 .chain(&model.others)
                 .chain(older);
-            histories.any(|history| history.contains(batch))
+            histories.any(|history| {
+                history.contains(batch)
+                    || model.cleaning.is_some()
+                        && history.iter().any(|before| is_part(batch, before))
+            })
         };
         if !found.iter().all(legal) {
             return Err(format!(
@@ -279,10 +284,15 @@ fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), St
                 ));
             }
         }
+        // Of what was cleaned the first record may be gone.
+        let first = |other: &Batch| {
+            let mut offsets = other.records().into_iter().map(|record| record.offset);
+            offsets.find(|&offset| offset >= log_start)
+        };
         let expected = visible
             .iter()
-            .find(|other| other.timestamp >= batch.timestamp)
-            .map(|other| (other.base.max(log_start), other.timestamp));
+            .filter(|other| other.timestamp >= batch.timestamp)
+            .find_map(|other| Some((first(other)?, other.timestamp)));
         let found = log
             .offset_for_timestamp(batch.timestamp, Isolation::ReadUncommitted)
             .map_err(|error| format!("F7: time {}: {error}", batch.timestamp))?
@@ -369,8 +379,9 @@ fn check_goes_on(
     let timestamp = (log.options().clock)();
     let value = b"after".to_vec();
     let mut builder = BatchBuilder::default();
+    let key = script.compact.then(|| b"after".to_vec());
     builder
-        .push(timestamp, None, Some(&value), &[])
+        .push(timestamp, key.as_deref(), Some(&value), &[])
         .map_err(words)?;
     let next = log.log_end_offset().map_err(words)?;
     let epoch = found.last().map_or(0, |batch| batch.epoch);
@@ -390,7 +401,7 @@ fn check_goes_on(
     let log_start = log.log_start_offset().map_err(words)?;
     drop(log);
     let mut expected = found.to_vec();
-    expected.push(encode(next, epoch, timestamp, &[(None, Some(value))]));
+    expected.push(encode(next, epoch, timestamp, &[(key, Some(value))]));
     disk.look(|world| {
         check_layout(world, partition(), log_start, &model.gaps)?;
         let now = batches(&segments(world, partition()));

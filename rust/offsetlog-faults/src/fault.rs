@@ -240,6 +240,10 @@ impl Disk for FaultDisk {
         self.pass(Call::Unlink, path, |disk| disk.unlink(path))
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::Unlink, path, |disk| disk.remove_directory(path))
+    }
+
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.pass(Call::SyncDirectory, path, |disk| disk.sync_directory(path))
     }

@@ -21,6 +21,7 @@
 
 pub mod batch;
 pub mod check;
+pub mod cleaned;
 pub mod crash;
 pub mod fault;
 pub mod files;

@@ -1,6 +1,7 @@
 //! What may be found of a log after a crash: told what is handed in, acknowledged and flushed, it knows nothing of files.
 
 use crate::batch::Batch;
+use crate::cleaned;
 
 /// How a log ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +25,17 @@ pub struct Model {
     pub others: Vec<Vec<Batch>>,
     /// Histories before truncations that no flush covered.
     pub older: Vec<Vec<Batch>>,
-    /// Log start offsets that may be found.
+    /// Log start offsets that may be found, the one that the log says last.
     pub log_starts: Vec<i64>,
     /// Offset that the next record gets.
     pub next: i64,
-    /// Where truncations were asked for: inside a batch one leaves a gap behind the last, of which files need not tell.
+    /// Where truncations were asked for: inside a batch one leaves a gap behind the last, of which files need not tell. And where
+    /// segments began that were cleaned: the last batches before may be gone.
     pub gaps: Vec<i64>,
+    /// While a cleaning is under way, or after one that failed: where the records begin that it leaves as they are.
+    pub cleaning: Option<i64>,
+    /// Whether retention may have removed batches below the log start offset.
+    pub retained: bool,
 }
 
 impl Model {
@@ -96,8 +102,7 @@ impl Model {
             self.older.push(before.clone());
         }
         self.others.push(before);
-        let log_start = self.log_start();
-        self.log_starts = vec![log_start, log_start.min(offset)];
+        self.log_starts.push(self.log_start().min(offset));
     }
 
     /// It returned.
@@ -117,19 +122,65 @@ impl Model {
 
     /// A deletion of records begins.
     pub fn deleting(&mut self, offset: i64) {
-        let log_start = self.log_start();
-        self.log_starts = vec![log_start, log_start.max(offset)];
+        self.log_starts.push(self.log_start().max(offset));
     }
 
-    /// It returned.
+    /// It returned. One that had nothing to do leaves what earlier ones that failed may have left.
     pub fn deleted(&mut self) {
-        self.log_starts = vec![self.log_start()];
+        let after = self.log_start();
+        self.log_starts.pop();
+        if after != self.log_start() {
+            self.log_starts = vec![after];
+        }
+    }
+
+    /// It failed, and the log says that it still starts here.
+    pub fn not_deleted(&mut self, log_start: i64) {
+        self.log_starts.push(log_start);
+    }
+
+    /// Retention begins that is to end with this log start offset.
+    pub fn retaining(&mut self, log_start: i64) {
+        self.deleting(log_start);
+        self.retained = true;
+    }
+
+    /// A cleaning begins of a log whose segments begin at `bases`; the last of them it leaves as it is.
+    pub fn compacting(&mut self, bases: &[i64]) {
+        self.cleaning = bases.last().copied().max(self.cleaning);
+        self.gaps.extend(bases);
+    }
+
+    /// It returned, and left this.
+    ///
+    /// # Errors
+    /// What it should not have done, in words.
+    pub fn compacted(&mut self, found: Vec<Batch>) -> Result<(), String> {
+        let uncleaned = self.cleaning.unwrap_or(0);
+        let log_start = self.log_start();
+        cleaned::check(&found, &self.current, uncleaned, log_start, i64::MAX)?;
+        if found != self.current {
+            // What took the place of segments is on the disk, and so is what it was made from.
+            let settled = self.current.iter().filter(|batch| batch.last < uncleaned);
+            self.durable = self.durable.max(settled.count());
+        }
+        let durable_end = self.current[..self.durable].last().map(|batch| batch.last);
+        let durable = found.iter().filter(|batch| Some(batch.last) <= durable_end);
+        self.durable = durable.count();
+        self.acknowledged = found.len();
+        self.current = found;
+        self.others.clear();
+        self.cleaning = None;
+        Ok(())
     }
 
     /// The log was opened again and holds this, which was checked.
     pub fn adopt(&mut self, found: Vec<Batch>, log_start: i64, log_end: i64) {
+        let durable_end = self.current[..self.durable].last().map(|batch| batch.last);
+        let durable = found.iter().filter(|batch| Some(batch.last) <= durable_end);
+        self.durable = durable.count();
         self.acknowledged = found.len();
-        self.durable = self.durable.min(found.len());
+        self.cleaning = None;
         self.current = found;
         self.others.clear();
         self.log_starts = vec![log_start];
@@ -157,20 +208,24 @@ impl Model {
         let mut legal = std::iter::once(&self.current)
             .chain(&self.others)
             .chain(older);
-        if !legal.any(|legal| legal.starts_with(found)) {
+        if !legal.any(|legal| self.is_legal(legal, found, log_start, log_end)) {
             return Err(format!(
-                "F2, F3, F4: no prefix of what was appended.\n  found {found:?}\n  legal {:?}\n  others {:?}\n  older {older:?}",
-                self.current, self.others
+                "F2, F3, F4: no prefix of what was appended.\n  found {found:?}, log start {log_start}, log end {log_end}\n  legal {:?}\n  others {:?}\n  older {older:?}\n  cleaning {:?}",
+                self.current, self.others, self.cleaning
             ));
         }
         let count = match end {
             End::Process => self.acknowledged,
             End::Power => self.durable,
         };
+        // Of what is being cleaned it was checked that the last record of each key is there, up to the log end.
+        let is_there = |batch: &Batch| {
+            found.contains(batch) || self.cleaning.is_some() && batch.last < log_end
+        };
         let lost = self.current[..count]
             .iter()
             .filter(|batch| batch.last >= log_start)
-            .find(|batch| !found.contains(batch));
+            .find(|batch| !is_there(batch));
         if let Some(lost) = lost {
             return Err(format!(
                 "F1: {lost:?} is lost ({end:?}); found {found:?}, log start {log_start}"
@@ -185,5 +240,24 @@ impl Model {
             ));
         }
         Ok(())
+    }
+
+    /// Whether files may hold this of a history.
+    fn is_legal(&self, legal: &[Batch], found: &[Batch], log_start: i64, log_end: i64) -> bool {
+        if let Some(uncleaned) = self.cleaning {
+            return cleaned::check(found, legal, uncleaned, log_start, log_end).is_ok();
+        }
+        if !self.retained {
+            return legal.starts_with(found);
+        }
+        // Below the log start whole segments are gone, or not yet.
+        let is_below = |batch: &&Batch| batch.last < log_start;
+        let (below, there): (Vec<&Batch>, Vec<&Batch>) = found.iter().partition(is_below);
+        let (gone, wanted): (Vec<&Batch>, Vec<&Batch>) = legal.iter().partition(is_below);
+        let mut gone = gone.into_iter();
+        below
+            .into_iter()
+            .all(|batch| gone.any(|legal| legal == batch))
+            && wanted.starts_with(&there)
     }
 }

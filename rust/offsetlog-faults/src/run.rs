@@ -1,13 +1,14 @@
 //! Runs a script on a disk and tells the model.
 
 use crate::batch::{Batch, Row, encode};
-use crate::files::{batches, segments};
+use crate::files::{SegmentFiles, batches, segments};
 use crate::model::{End, Model};
 use crate::script::{Script, Step};
 use crate::sim::{SimDisk, World};
 use offsetlog::disk::Disk;
 use offsetlog::{
-    AppendOptions, AppendOrigin, BatchBuilder, Error, Log, LogConfig, OpenOptions, WriteOptions,
+    AppendOptions, AppendOrigin, BatchBuilder, CompactOptions, Error, Log, LogConfig,
+    MaintainOptions, OpenOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -48,10 +49,20 @@ pub fn config(script: &Script) -> LogConfig {
     ];
     let texts = numbers.map(|(name, number)| (name, number.to_string()));
     let preallocate = script.preallocate.to_string();
+    let retention = script.retention_bytes.to_string();
+    let policy = match (script.compact, script.retention_bytes >= 0) {
+        (true, true) => "compact,delete",
+        (true, false) => "compact",
+        _ => "delete",
+    };
     let pairs = texts
         .iter()
         .map(|(name, text)| (*name, text.as_str()))
-        .chain([("preallocate", preallocate.as_str())]);
+        .chain([
+            ("preallocate", preallocate.as_str()),
+            ("retention.bytes", &retention),
+            ("cleanup.policy", policy),
+        ]);
     LogConfig::parse(pairs).expect("settings")
 }
 
@@ -225,17 +236,20 @@ impl Run {
             }
             Step::Delete { kept } => {
                 let offset = (self.model.next - i64::from(kept)).max(0);
+                let before = self.model.log_start();
                 self.model.deleting(offset);
                 self.mark();
-                log.delete_records_before(offset)?;
-                self.model.deleted();
-                Ok(())
+                let done = log.delete_records_before(offset);
+                self.log_start_moved(&log, before, done.is_ok());
+                done.map(drop)
             }
             Step::Checkpoint => {
                 // The next append writes the recovery point down.
                 self.clock.fetch_add(60_000, Ordering::SeqCst);
                 log.set_config(&config(&self.script))
             }
+            Step::Maintain => self.maintain(&log),
+            Step::Compact { keys } => self.compact(&log, keys),
             Step::Close => {
                 self.log = None;
                 log.close()?;
@@ -250,6 +264,97 @@ impl Run {
                 self.open()
             }
         }
+    }
+
+    fn segments(&self) -> Vec<SegmentFiles> {
+        self.sim.look(|world| segments(world, Self::partition()))
+    }
+
+    /// Where the log should start when retention is done: no segment stays whole below that, and as many go as leave the log at or
+    /// above its limit.
+    fn retained(&self, segments: &[SegmentFiles]) -> i64 {
+        let log_start = self.model.log_start();
+        let mut ends: Vec<i64> = segments
+            .iter()
+            .skip(1)
+            .map(|segment| segment.base)
+            .collect();
+        let closed = ends.len();
+        ends.push(self.model.next);
+        let mut gone = ends[..closed].partition_point(|&end| end <= log_start);
+        if let Ok(limit) = usize::try_from(self.script.retention_bytes) {
+            let size = |slot: usize| -> usize {
+                segments[slot]
+                    .batches
+                    .iter()
+                    .map(|batch| batch.bytes.len())
+                    .sum()
+            };
+            let mut left: usize = (gone..segments.len()).map(size).sum();
+            while gone < segments.len()
+                && (gone < closed || size(gone) > 0)
+                && left >= limit + size(gone)
+            {
+                left -= size(gone);
+                gone += 1;
+            }
+        }
+        gone.checked_sub(1)
+            .map_or(log_start, |last| log_start.max(ends[last]))
+    }
+
+    /// After a call that was to move the log start; if it failed, the log says whether it did, and files may say either.
+    fn log_start_moved(&mut self, log: &Log, before: i64, is_done: bool) {
+        if is_done {
+            self.model.deleted();
+        } else if log.log_start_offset().is_ok_and(|start| start == before) {
+            self.model.not_deleted(before);
+        }
+    }
+
+    fn maintain(&mut self, log: &Log) -> Result<(), Error> {
+        let expected = self.retained(&self.segments());
+        let before = self.model.log_start();
+        self.model.retaining(expected);
+        self.mark();
+        let options = MaintainOptions {
+            compaction: false,
+            ..MaintainOptions::default()
+        };
+        let done = log.maintain(&options);
+        self.log_start_moved(log, before, done.is_ok());
+        let report = done?;
+        let left = self.segments();
+        let is_below = |pair: &[SegmentFiles]| pair[1].base <= expected;
+        if report.log_start_offset != expected || left.windows(2).any(is_below) {
+            let bases: Vec<i64> = left.iter().map(|segment| segment.base).collect();
+            let found = report.log_start_offset;
+            self.broken = Some(format!(
+                "retention: {found} is the log start, {expected} expected; segments {bases:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self, log: &Log, keys: u8) -> Result<(), Error> {
+        if !self.model.older.is_empty() {
+            // What a loss of power may bring back behind a truncation would stand behind what was cleaned.
+            log.flush()?;
+            self.model.flushed();
+        }
+        let bases: Vec<i64> = self.segments().iter().map(|segment| segment.base).collect();
+        self.model.compacting(&bases);
+        self.mark();
+        let options = CompactOptions {
+            first_dirty: None,
+            map_bytes: (keys > 0).then_some(24 * usize::from(keys)),
+        };
+        log.compact(&options)?;
+        let found = batches(&self.segments());
+        if let Err(error) = self.model.compacted(found) {
+            self.broken = Some(format!("compaction: {error}"));
+        }
+        Ok(())
     }
 
     fn append(&mut self, log: &Log, batches: u8, seed: u16) -> Result<(), Error> {
@@ -341,13 +446,15 @@ impl Run {
         let count = rng.usize(1..=3);
         let rows = (0..count).map(|_| {
             (
-                rng.bool().then(|| vec![7; rng.usize(0..9)]),
+                // A log that is compacted has no records without a key.
+                (rng.bool() || self.script.compact).then(|| vec![7; rng.usize(0..9)]),
                 self.value(&mut rng),
             )
         });
         let mut rows: Vec<Row> = rows.collect();
         if encode(0, 0, 0, &rows).bytes.len() > self.script.segment_bytes as usize {
-            rows = vec![(None, Some(vec![seed as u8; 300]))];
+            let key = self.script.compact.then(|| vec![7]);
+            rows = vec![(key, Some(vec![seed as u8; 300]))];
         }
         let timestamp = self.clock.load(Ordering::SeqCst) + rng.i64(-40..40);
         (rows, timestamp)

@@ -28,6 +28,12 @@ pub enum Step {
     },
     /// Writes the settings and waits for what a roll began; a minute goes by.
     Checkpoint,
+    /// Segments that retention is done with go, and files whose delay is over.
+    Maintain,
+    /// One pass of the cleaner, which knows so many keys; 0 for as many as there are.
+    Compact {
+        keys: u8,
+    },
     /// Closes and opens again.
     Close,
     /// Dies and is opened again.
@@ -53,6 +59,10 @@ pub struct Script {
     pub preallocate: bool,
     /// Whether what a roll leaves to the background is done late.
     pub late: bool,
+    /// `retention.bytes`, -1 for no limit.
+    pub retention_bytes: i32,
+    /// Whether `cleanup.policy` asks for compaction.
+    pub compact: bool,
     /// The steps.
     pub steps: Vec<Step>,
 }
@@ -62,7 +72,9 @@ impl Script {
     #[must_use]
     pub fn random(rng: &mut fastrand::Rng) -> Self {
         let count = rng.usize(1..=12);
-        let steps = (0..count).map(|_| Step::random(rng)).collect();
+        // A third of the logs are kept up.
+        let is_kept_up = rng.u8(0..3) == 0;
+        let steps = (0..count).map(|_| Step::random(rng, is_kept_up)).collect();
         Self {
             names: if rng.u8(0..4) == 0 {
                 Names::Strict
@@ -80,6 +92,11 @@ impl Script {
             index_interval: *rng.choice(&[0, 100, 1_000]).unwrap_or(&0),
             preallocate: rng.u8(0..5) == 0,
             late: rng.bool(),
+            retention_bytes: match rng.u8(0..4) {
+                0..=1 if is_kept_up => rng.i32(0..6_000),
+                _ => -1,
+            },
+            compact: is_kept_up && rng.bool(),
             steps,
         }
     }
@@ -94,8 +111,8 @@ impl Script {
 }
 
 impl Step {
-    fn random(rng: &mut fastrand::Rng) -> Self {
-        match rng.u8(0..20) {
+    fn random(rng: &mut fastrand::Rng, is_kept_up: bool) -> Self {
+        match rng.u8(0..if is_kept_up { 26 } else { 20 }) {
             0..=6 => Self::Append {
                 batches: rng.u8(1..=5),
                 seed: rng.u16(..),
@@ -109,7 +126,11 @@ impl Step {
             15 => Self::Delete { kept: rng.u8(0..8) },
             16 => Self::Checkpoint,
             17 => Self::Close,
-            _ => Self::Kill,
+            18..=19 => Self::Kill,
+            20..=22 => Self::Maintain,
+            _ => Self::Compact {
+                keys: *rng.choice(&[0, 0, 2, 5]).unwrap_or(&0),
+            },
         }
     }
 }
@@ -124,6 +145,8 @@ impl fmt::Display for Step {
             Self::Truncate { records } => write!(f, "truncate {records}"),
             Self::Delete { kept } => write!(f, "delete {kept}"),
             Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Maintain => f.write_str("maintain"),
+            Self::Compact { keys } => write!(f, "compact {keys}"),
             Self::Close => f.write_str("close"),
             Self::Kill => f.write_str("kill"),
         }
@@ -139,6 +162,8 @@ impl fmt::Display for Script {
             index_interval,
             preallocate,
             late,
+            retention_bytes,
+            compact,
             ..
         } = self;
         let strict = self.names == Names::Strict;
@@ -146,8 +171,15 @@ impl fmt::Display for Script {
         write!(
             f,
             "strict={strict} stale={stale} log_dir={log_dir} segment={segment_bytes} index={index_bytes} \
-             interval={index_interval} preallocate={preallocate} late={late}:"
+             interval={index_interval} preallocate={preallocate} late={late}"
         )?;
+        if *retention_bytes >= 0 {
+            write!(f, " retention={retention_bytes}")?;
+        }
+        if *compact {
+            f.write_str(" compact=true")?;
+        }
+        f.write_str(":")?;
         for step in &self.steps {
             write!(f, " {step};")?;
         }
@@ -188,6 +220,11 @@ impl std::str::FromStr for Script {
             index_interval: number("interval")?,
             preallocate: flag("preallocate")?,
             late: flag("late")?,
+            // Scripts that know nothing of them are older.
+            retention_bytes: value("retention").map_or(Ok(-1), |value| {
+                value.parse().map_err(|error| format!("retention: {error}"))
+            })?,
+            compact: flag("compact").unwrap_or(false),
             steps: steps
                 .split(';')
                 .map(str::trim)
@@ -221,6 +258,10 @@ fn step(text: &str) -> Result<Step, String> {
             kept: number(1)? as u8,
         },
         "checkpoint" => Step::Checkpoint,
+        "maintain" => Step::Maintain,
+        "compact" => Step::Compact {
+            keys: number(1)? as u8,
+        },
         "close" => Step::Close,
         "kill" => Step::Kill,
         _ => return Err(format!("{text}: no step")),

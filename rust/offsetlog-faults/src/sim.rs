@@ -1,5 +1,6 @@
 //! A disk in memory that can lose power.
 
+mod inode;
 mod world;
 
 use offsetlog::disk::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map};
@@ -11,12 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-pub use world::{Change, Choice, Cut, Fill, Inode, Name, Names, Node, World, name};
+pub use inode::{Choice, Fill, Inode};
+pub use world::{Change, Cut, Name, Names, Node, World, name};
 
 /// Linux's numbers.
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOTDIR: i32 = 20;
+const ENOTEMPTY: i32 = 39;
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Debug)]
@@ -184,6 +187,13 @@ impl State {
         }
     }
 
+    fn empty(&self, path: &Path) -> io::Result<()> {
+        match self.world.children(path).next() {
+            Some(_) => Err(error(ENOTEMPTY)),
+            None => Ok(()),
+        }
+    }
+
     fn create(&mut self, path: &Path) -> io::Result<u64> {
         self.directory(path.parent().unwrap_or(Path::new("/")))?;
         let inode = self.world.next_inode();
@@ -271,11 +281,21 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.0.enter();
+        state.directory(to.parent().unwrap_or(Path::new("/")))?;
+        if state.world.node(from) == Some(Node::Directory) {
+            match state.world.node(to) {
+                Some(Node::Directory) => state.empty(to)?,
+                Some(Node::File(_)) => return Err(error(ENOTDIR)),
+                None => {}
+            }
+            let (from, to) = (name(from), name(to));
+            state.change(Change::RenameDirectory { from, to });
+            return Ok(());
+        }
         let Some(inode) = state.file(from)? else {
             return Err(error(ENOENT));
         };
         state.file(to)?;
-        state.directory(to.parent().unwrap_or(Path::new("/")))?;
         state.change(Change::Rename {
             from: name(from),
             to: name(to),
@@ -293,6 +313,14 @@ impl Disk for SimDisk {
             path: name(path),
             inode,
         });
+        Ok(())
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.enter();
+        state.directory(path)?;
+        state.empty(path)?;
+        state.change(Change::RemoveDirectory { path: name(path) });
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use offsetlog::{
     AppendOptions, BatchBuilder, CompactOptions, Isolation, Log, LogConfig, MaintainOptions,
     MarkerOptions, OpenOptions, Producer, ScanOptions, WriteOptions,
 };
+use offsetlog_faults::report::scaled;
 use offsetlog_faults::run::{PARTITION, clock, options};
 use offsetlog_faults::sim::{Cut, Fill, Names, SimDisk, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -312,7 +313,7 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let first = std::env::var("OFFSETLOG_UPKEEP_SEED")
         .ok()
         .map(|seed| seed.parse().expect("a number"));
-    let range = first.map_or(0..count, |seed| seed..seed + 1);
+    let range = first.map_or(0..scaled(count as usize) as u64, |seed| seed..seed + 1);
     range.inspect(|seed| {
         if seed.is_multiple_of(1_000) {
             println!("from seed {seed} on (OFFSETLOG_UPKEEP_SEED)");

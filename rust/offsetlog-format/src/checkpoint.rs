@@ -17,7 +17,7 @@ pub const CHECKPOINT_MAXIMUM_LINES: usize = 1_000_000;
 pub const CHECKPOINT_VERSION: i32 = 0;
 
 /// One of the four checkpoint files of a log directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OffsetCheckpointFile {
     /// Everything before these offsets was flushed.
     RecoveryPoint,

@@ -6,6 +6,7 @@
 
 use crate::cursor::Reader;
 use crate::error::{Fault, FormatError, Part};
+use crate::message::read_unsigned;
 use crate::uuid::Uuid;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -418,24 +419,6 @@ fn read_version(reader: &mut Reader<'_>) -> Result<i16, FormatError> {
         return Err(error);
     }
     Ok(version)
-}
-
-/// Reads an unsigned variable-length integer of 32 bits. Unlike those of records it is not zig-zag.
-fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
-    let start = *reader;
-    let mut value = 0_u64;
-    for index in 0..5 {
-        let byte = reader.read_u8()?;
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return u32::try_from(value).map_err(|_| {
-                start.error(Fault::Varint {
-                    bytes_read: index + 1,
-                })
-            });
-        }
-    }
-    Err(start.error(Fault::Varint { bytes_read: 5 }))
 }
 
 /// Reads the length of an array or text that cannot be null, stored plus one.

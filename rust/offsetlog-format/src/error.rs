@@ -16,6 +16,10 @@ pub enum Part {
     RecordHeader,
     /// The key or value of a control record.
     ControlRecord,
+    /// A record of an internal topic that a coordinator writes.
+    CoordinatorRecord,
+    /// A record of the metadata log.
+    MetadataRecord,
     /// A message of magic 0 or 1.
     Message,
     /// A compressed set of messages of magic 0 or 1, or of Kafka 0.7.
@@ -63,6 +67,8 @@ impl Part {
             Self::Record => "record",
             Self::RecordHeader => "record header",
             Self::ControlRecord => "control record",
+            Self::CoordinatorRecord => "coordinator record",
+            Self::MetadataRecord => "metadata record",
             Self::Message => "legacy message",
             Self::MessageSet => "compressed message set",
             Self::OldMessage => "0.7 message",

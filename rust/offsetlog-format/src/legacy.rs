@@ -99,6 +99,7 @@ pub struct MessageSet<'a> {
     /// What is added to a stored inner offset.
     base: i64,
     previous: i64,
+    last: Option<&'a [u8]>,
     maximum: i64,
     wrapper: BatchHeader,
 }
@@ -141,6 +142,7 @@ impl<'a> MessageSet<'a> {
                 0
             },
             previous: -1,
+            last: None,
             maximum: if wrapper.magic == 1 && !relative {
                 i64::MAX
             } else {
@@ -180,6 +182,7 @@ impl<'a> MessageSet<'a> {
             ));
         }
         self.previous = offset;
+        self.last = Some(inner.bytes);
         let at = inner.at;
         let message = Message::fields(inner.bytes, inner.magic)
             .map_err(|error| FormatError::new(error.part, at + error.at, error.fault))?;
@@ -192,6 +195,12 @@ impl<'a> MessageSet<'a> {
             value: message.value,
             headers: Headers::default(),
         }))
+    }
+
+    /// The message that [`next_record`](Self::next_record) gave last, header included.
+    #[must_use]
+    pub const fn last_message(&self) -> Option<&'a [u8]> {
+        self.last
     }
 
     fn timestamp(&self, inner: &Inner<'_>) -> (i64, TimestampType) {

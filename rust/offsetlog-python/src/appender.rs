@@ -9,9 +9,9 @@ use crate::record::Record;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
-    AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Clock, CompactOptions, Compaction, Cut,
-    MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions, RecoveryReport,
-    WriteOptions,
+    AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, Clock, CompactOptions,
+    Compaction, Cut, MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions,
+    RecoveryReport, WriteOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -283,6 +283,29 @@ impl Appender {
             self.log.append_as_follower(&data, leader_epoch, flush)
         })
         .or_raise(py)?;
+        Ok(info_row(&info))
+    }
+
+    #[pyo3(signature = (source, *, start, keep_offsets, leader_epoch, flush))]
+    fn append_log(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, Log>,
+        start: Option<i64>,
+        keep_offsets: bool,
+        leader_epoch: Option<i32>,
+        flush: bool,
+    ) -> PyResult<InfoRow> {
+        let options = AppendLogOptions {
+            start,
+            keep_offsets,
+            append: AppendOptions {
+                leader_epoch,
+                flush,
+            },
+        };
+        let source = &source.get().0;
+        let info = detached(py, || self.log.append_log(source, &options)).or_raise(py)?;
         Ok(info_row(&info))
     }
 

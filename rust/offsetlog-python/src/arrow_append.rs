@@ -77,7 +77,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, Refused>) -> Result<T, Refused> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (appender, data, *, compression, leader_epoch, flush, batch_bytes))]
+#[pyo3(signature = (appender, data, *, compression, leader_epoch, flush, batch_bytes, keep_offsets))]
 #[allow(clippy::too_many_arguments, reason = "one argument an option")]
 pub(crate) fn append_arrow(
     py: Python<'_>,
@@ -87,6 +87,7 @@ pub(crate) fn append_arrow(
     leader_epoch: Option<i32>,
     flush: bool,
     batch_bytes: usize,
+    keep_offsets: bool,
 ) -> PyResult<InfoRow> {
     let options = ArrowAppendOptions {
         codec: codec(compression)?,
@@ -98,7 +99,7 @@ pub(crate) fn append_arrow(
     };
     let (log, _) = appender.get().engine();
     let source = source_of(data)?;
-    let rows = detached(py, || guarded(|| read(source)));
+    let rows = detached(py, || guarded(|| read(source, keep_offsets)));
     let mut rows = rows.map_err(|refused| refused.raise(py))?;
     let (result, rows) = detached(py, move || (rows.append(&log, &options), rows));
     match result.or_raise(py) {
@@ -162,7 +163,7 @@ fn offered<'py>(data: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'
 }
 
 /// All rows of the source, checked; what they lie in is held, not copied.
-fn read(source: Source) -> Result<ArrowRows, Refused> {
+fn read(source: Source, keep_offsets: bool) -> Result<ArrowRows, Refused> {
     let stopped = interrupt::interrupt();
     let go_on = || {
         if stopped() {
@@ -173,7 +174,11 @@ fn read(source: Source) -> Result<ArrowRows, Refused> {
     };
     match source {
         Source::Own(schema, batches) => {
-            let mut rows = ArrowRows::new(&schema)?;
+            let mut rows = if keep_offsets {
+                ArrowRows::with_offsets(&schema)?
+            } else {
+                ArrowRows::new(&schema)?
+            };
             for batch in &batches {
                 go_on()?;
                 rows.push(batch)?;
@@ -181,12 +186,12 @@ fn read(source: Source) -> Result<ArrowRows, Refused> {
             Ok(rows)
         }
         Source::Array(array) => {
-            let mut rows = ArrowRows::of_type(array.data_type())?;
+            let mut rows = ArrowRows::of_type(array.data_type(), keep_offsets)?;
             rows.push_array(&array)?;
             Ok(rows)
         }
         Source::Stream(stream) => {
-            let mut rows = ArrowRows::of_type(stream.data_type())?;
+            let mut rows = ArrowRows::of_type(stream.data_type(), keep_offsets)?;
             for array in stream {
                 rows.push_array(&array?)?;
                 go_on()?;

@@ -16,12 +16,14 @@ mod convert_log;
 mod interrupt;
 mod log;
 mod log_dir;
+mod old_log;
 mod raise;
 mod record;
 mod records;
 mod requested;
 mod scan;
 mod topics;
+mod verify;
 mod writer;
 
 use pyo3::prelude::*;
@@ -36,8 +38,11 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<log::Log>()?;
     module.add_class::<log_dir::LogDir>()?;
     module.add_class::<topics::LogDirAppender>()?;
+    module.add_class::<old_log::OldLog>()?;
+    module.add_class::<old_log::OldMessages>()?;
     module.add_class::<record::Record>()?;
     module.add_class::<records::RecordIterator>()?;
+    module.add_class::<scan::Follow>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
@@ -49,5 +54,6 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;
+    module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_cli, module)?)
 }

@@ -4,8 +4,72 @@ use crate::config::{Pairs, rows};
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
 use crate::raise::OrRaise;
+use offsetlog::Group;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+
+type MemberRow = (
+    String,
+    Option<String>,
+    String,
+    String,
+    Vec<(String, Vec<i32>)>,
+);
+type OffsetRow = (
+    String,
+    i32,
+    i64,
+    Option<i32>,
+    String,
+    i64,
+    Option<i64>,
+    Option<i64>,
+);
+type GroupRow = (
+    String,
+    &'static str,
+    Option<String>,
+    Option<String>,
+    Option<i32>,
+    Option<String>,
+    Vec<MemberRow>,
+    Vec<OffsetRow>,
+);
+
+fn group_row(group: Group) -> GroupRow {
+    let members = group.members.into_iter().map(|member| {
+        (
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.assignment,
+        )
+    });
+    let offsets = group.offsets.into_iter().map(|committed| {
+        let lag = committed.lag();
+        (
+            committed.topic,
+            committed.partition,
+            committed.offset,
+            committed.leader_epoch,
+            committed.metadata,
+            committed.commit_timestamp,
+            committed.log_end_offset,
+            lag,
+        )
+    });
+    (
+        group.group_id,
+        group.kind,
+        group.protocol_type,
+        group.protocol,
+        group.epoch,
+        group.leader,
+        members.collect(),
+        offsets.collect(),
+    )
+}
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
@@ -48,6 +112,11 @@ impl LogDir {
     fn topic_config(&self, py: Python<'_>, topic: &str) -> PyResult<Pairs> {
         let config = detached(py, || self.0.topic_config(topic)).or_raise(py)?;
         Ok(rows(&config))
+    }
+
+    fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupRow>> {
+        let groups = detached(py, || self.0.groups()).or_raise(py)?;
+        Ok(groups.into_iter().map(group_row).collect())
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

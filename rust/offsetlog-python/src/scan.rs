@@ -2,16 +2,18 @@
 
 use crate::arrow::{self, Batches};
 use crate::capsule;
-use crate::convert::isolation;
+use crate::convert::{isolation, path_text, shared_iterator};
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
 use crate::raise::OrRaise;
 use crate::records::RecordIterator;
 use crate::requested;
 use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
-use offsetlog::{Error, ScanOptions, ScanRange};
+use offsetlog::{Error, Hole, OnCorrupt, ScanOptions, ScanRange, ScanReport};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyString, PyTuple};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// The names that `columns=` may hold, in their order.
 pub(crate) fn column_names(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
@@ -44,14 +46,38 @@ pub(crate) struct Scan {
     offsets: Option<Vec<i64>>,
     columns: Vec<Column>,
     arrow: ArrowOptions,
+    /// That of the reading begun last.
+    report: Mutex<ScanReport>,
 }
+
+type HoleRow<'py> = (
+    String,
+    i32,
+    Bound<'py, PyString>,
+    u64,
+    u64,
+    Option<i64>,
+    Option<i64>,
+    &'static str,
+    String,
+);
+
+type ReportRow<'py> = (
+    Vec<HoleRow<'py>>,
+    u64,
+    u64,
+    Vec<HoleRow<'py>>,
+    (u64, u64, u64, u64),
+);
 
 impl Scan {
     fn begin(&self) -> Result<offsetlog::Scan, Error> {
-        match (&self.offsets, self.ranges.as_slice()) {
+        let scan = match (&self.offsets, self.ranges.as_slice()) {
             (Some(offsets), [range]) => range.log.take(offsets, &self.options),
             _ => offsetlog::Scan::over(self.ranges.clone(), &self.options),
-        }
+        }?;
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = scan.report();
+        Ok(scan)
     }
 
     fn begin_arrow(&self, columns: &[Column]) -> Result<ArrowScan, Error> {
@@ -63,7 +89,7 @@ impl Scan {
 impl Scan {
     #[new]
     #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows, batch_bytes,
-                        verify_checksums, threads, offsets))]
+                        verify_checksums, threads, on_corrupt, offsets))]
     #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
     fn new(
         py: Python<'_>,
@@ -78,6 +104,7 @@ impl Scan {
         batch_bytes: Option<usize>,
         verify_checksums: bool,
         threads: usize,
+        on_corrupt: &str,
         offsets: Option<Vec<i64>>,
     ) -> PyResult<Self> {
         let ranges = ranges
@@ -95,6 +122,7 @@ impl Scan {
             keys,
             limit,
             verify_checksums,
+            on_corrupt: on_corrupt.parse::<OnCorrupt>().or_raise(py)?,
             ..ScanOptions::default()
         };
         let defaults = ArrowOptions::default();
@@ -109,12 +137,60 @@ impl Scan {
             offsets,
             columns: chosen(columns.as_deref()).or_raise(py)?,
             arrow,
+            report: Mutex::default(),
         })
+    }
+
+    /// Of the reading begun last: holes, their number, their bytes, torn tails; segments, batches, batches stepped over, bytes.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<ReportRow<'py>> {
+        let report = self
+            .report
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let done = report.statistics();
+        let holes = report.holes().into_iter().map(|hole| hole_row(py, hole));
+        let torn = report.torn_tails().into_iter().map(|(log, torn)| {
+            Ok((
+                log.topic().to_owned(),
+                log.partition(),
+                path_text(py, &torn.path)?,
+                torn.position,
+                torn.bytes,
+                None,
+                None,
+                "",
+                torn.reason,
+            ))
+        });
+        Ok((
+            holes.collect::<PyResult<_>>()?,
+            report.hole_count(),
+            report.hole_bytes(),
+            torn.collect::<PyResult<_>>()?,
+            (
+                done.segments,
+                done.batches,
+                done.batches_skipped,
+                done.bytes,
+            ),
+        ))
     }
 
     fn records(&self, py: Python<'_>) -> PyResult<RecordIterator> {
         let scan = detached(py, || self.begin()).or_raise(py)?;
         Ok(RecordIterator::new(scan, interrupt()))
+    }
+
+    /// The same ranges, also as they grow.
+    fn follow(&self, py: Python<'_>, look_every_ms: u64) -> PyResult<Follow> {
+        let look_every = Duration::from_millis(look_every_ms);
+        let follow = detached(py, || {
+            offsetlog::Follow::over(self.ranges.clone(), &self.options, look_every)
+        })
+        .or_raise(py)?;
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = follow.report();
+        Ok(Follow(Mutex::new(follow)))
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
@@ -147,4 +223,40 @@ impl Scan {
             schema: offsetlog::arrow::schema(&self.columns),
         })
     }
+}
+
+/// A scan that goes on. One thread at a time.
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct Follow(Mutex<offsetlog::Follow>);
+
+#[pymethods]
+impl Follow {
+    /// The records that have come; `None` when none came for so long, or none can come any more.
+    #[pyo3(signature = (at_most_ms))]
+    fn next(&self, py: Python<'_>, at_most_ms: Option<u64>) -> PyResult<Option<RecordIterator>> {
+        let mut follow = match self.0.try_lock() {
+            Ok(follow) => follow,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(shared_iterator()),
+        };
+        let at_most = at_most_ms.map(Duration::from_millis);
+        // The guard itself must not go along.
+        let follow: &mut offsetlog::Follow = &mut follow;
+        let scan = detached(py, || follow.next_scan(at_most)).or_raise(py)?;
+        Ok(scan.map(|scan| RecordIterator::new(scan, interrupt())))
+    }
+}
+
+fn hole_row(py: Python<'_>, hole: Hole) -> PyResult<HoleRow<'_>> {
+    Ok((
+        hole.topic,
+        hole.partition,
+        path_text(py, &hole.path)?,
+        hole.position,
+        hole.bytes,
+        Some(hole.start),
+        hole.stop,
+        hole.kind,
+        hole.reason,
+    ))
 }

@@ -6,6 +6,7 @@
 
 mod append;
 mod columns;
+mod kept;
 mod parallel;
 mod pool;
 mod rows;
@@ -217,8 +218,8 @@ impl ArrowScan {
             }
         }
         let pool = Arc::new(Pool::default());
-        // The order of records makes a bounded scan one thread's work.
-        let work = if options.threads > 1 && !scan.is_limited() {
+        // The order of records makes a bounded scan one thread's work, and so does an end that only decoding finds.
+        let work = if options.threads > 1 && !scan.is_limited() && !scan.stops() {
             Work::Threads(Parallel::new(columns, options, &pool))
         } else {
             Work::Here(Box::new(Columns::new(columns, options, pool)))

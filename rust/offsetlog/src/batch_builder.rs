@@ -55,6 +55,8 @@ pub struct BatchBuilder {
     /// The same with the records compressed.
     compressed: Vec<u8>,
     count: i32,
+    /// Offset delta of the last record.
+    last_delta: i32,
     base_timestamp: i64,
     /// Of the timestamps that are not -1.
     min_timestamp: Option<i64>,
@@ -78,6 +80,7 @@ impl BatchBuilder {
             encoded: Vec::new(),
             compressed: Vec::new(),
             count: 0,
+            last_delta: -1,
             base_timestamp: -1,
             min_timestamp: None,
             max_timestamp: -1,
@@ -100,6 +103,32 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<()> {
+        self.push_at(
+            i64::from(self.last_delta) + 1,
+            timestamp,
+            key,
+            value,
+            headers,
+        )
+    }
+
+    /// As [`push`](Self::push), `delta` offsets behind the batch's first one: what a log keeps that is restored, or that was compacted.
+    ///
+    /// # Errors
+    /// Also `RecordRefused` for a delta that is not above the one before, or has more than 31 bits.
+    #[inline]
+    pub(crate) fn push_at(
+        &mut self,
+        delta: i64,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<()> {
+        let delta = match i32::try_from(delta) {
+            Ok(delta) if delta > self.last_delta => delta,
+            _ => return Err(unfit_delta(delta, self.last_delta)),
+        };
         if timestamp < -1 {
             return Err(negative_timestamp(timestamp));
         }
@@ -127,7 +156,7 @@ impl BatchBuilder {
         write_record(
             &mut self.encoded,
             timestamp.wrapping_sub(self.base_timestamp),
-            self.count,
+            delta,
             key,
             value,
             headers.iter().copied(),
@@ -143,6 +172,7 @@ impl BatchBuilder {
             self.max_timestamp = self.max_timestamp.max(timestamp);
         }
         self.count += 1;
+        self.last_delta = delta;
         Ok(())
     }
 
@@ -172,6 +202,7 @@ impl BatchBuilder {
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.count = 0;
+        self.last_delta = -1;
         self.min_timestamp = None;
         self.max_timestamp = -1;
         self.first_null_key = None;
@@ -229,7 +260,7 @@ impl BatchBuilder {
         }
         let mut header = BatchHeader {
             base_offset: Some(base_offset),
-            last_offset: base_offset.saturating_add(i64::from(self.count) - 1),
+            last_offset: base_offset.saturating_add(i64::from(self.last_delta)),
             size_bytes: batch.len(),
             magic: 2,
             leader_epoch,
@@ -245,6 +276,13 @@ impl BatchBuilder {
         header.crc = finish_batch(batch, 0, &header);
         Ok((batch, header))
     }
+}
+
+#[cold]
+fn unfit_delta(delta: i64, last: i32) -> Error {
+    Error::new(ErrorKind::RecordRefused {
+        reason: format!("offset delta {delta} found behind {last}, more expected, below 2^31"),
+    })
 }
 
 fn negative_timestamp(timestamp: i64) -> Error {

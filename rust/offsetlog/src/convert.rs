@@ -11,7 +11,7 @@ use crate::disk::{Disk, Lock, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{
     Batch, Interrupt, Log, OpenOptions, ScanOptions, WriteOptions, forget_partition, is_log_dir,
-    lock_log_dir, make_directory, read_config,
+    lock_log_dir, lock_partition, make_directory, read_config,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use crate::old_log::{Layout, OldLog, layout};
@@ -108,10 +108,12 @@ pub fn convert(
     let new = absolute(new.as_ref())?;
     let source = Source::open(&old, options)?;
     let site = Site::prepare(&old, &new, options)?;
-    let built = site
-        .make()
-        .and_then(|()| build(&source, &site, options, convert))
-        .and_then(|report| site.publish(&report).map(|()| report));
+    let built = site.make().and_then(|lock| {
+        let built = build(&source, &site, options, convert)
+            .and_then(|report| site.publish(&report).map(|()| report));
+        lock.release();
+        built
+    });
     built.inspect_err(|_| site.discard())
 }
 
@@ -220,15 +222,23 @@ impl Site {
         })
     }
 
-    fn make(&self) -> Result<()> {
-        make_directory(self.disk.as_ref(), &self.aside)
+    /// Makes the folder aside, and the lock in it by which others who find it know that it is not left over.
+    fn make(&self) -> Result<Lock> {
+        make_directory(self.disk.as_ref(), &self.aside)?;
+        lock_partition(self.disk.as_ref(), &self.aside)
     }
 
     /// Gives the finished directory its place.
     fn publish(&self, report: &ConvertReport) -> Result<()> {
         if self.is_log_dir {
-            // What the log dir says of an earlier directory of this name does not hold for this one.
-            forget_partition(&self.new, &self.options)?;
+            // What the log dir says of an earlier directory of this name does not hold for this one; where the log starts it must say
+            // before there is a log, or deleted records could be read until then.
+            let built = Log::open(&self.building, &self.options)?.segments()?;
+            let begins_inside = built
+                .first()
+                .is_some_and(|segment| segment.base_offset < report.log_start_offset);
+            let log_start = Some(report.log_start_offset).filter(|_| begins_inside);
+            forget_partition(&self.new, &self.options, log_start)?;
         }
         self.disk
             .rename(&self.building, &self.new)
@@ -238,8 +248,8 @@ impl Site {
                 .sync_directory(folder)
                 .map_err(|error| Error::io(SYNC_NAMES, folder, error))?;
         }
-        // An empty folder does no harm, and goes when the others do.
-        let _ = self.disk.remove_directory(&self.aside);
+        // A folder without a partition does no harm, and goes when the others do.
+        self.discard();
         if self.is_log_dir {
             // The log start offset stands in the log dir's checkpoint there, if anywhere.
             let log = Log::open_for_append(&self.new, &self.options, &WriteOptions::default())?;

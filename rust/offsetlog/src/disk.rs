@@ -5,11 +5,14 @@
 mod lock;
 mod map;
 mod real;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
@@ -49,6 +52,14 @@ pub struct FileStat {
     pub modified_ns: i128,
     /// Device and inode: tells whether a name still means the same file.
     pub id: (u64, u64),
+}
+
+impl FileStat {
+    /// Whether it may change again without its time telling: a file system counts it by ticks of the clock.
+    pub(crate) fn is_racy(&self) -> bool {
+        const TICK_MS: i64 = 20;
+        (0..TICK_MS).contains(&wall_clock().saturating_sub(self.modified_ms))
+    }
 }
 
 /// How a file is opened.
@@ -151,6 +162,24 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>>;
+
+    /// Begins to watch what happens in directories, their files' contents included; `None` where the system does not tell.
+    ///
+    /// # Errors
+    /// The system's, which bounds how many are watched.
+    fn watch(&self, directories: &[&Path]) -> io::Result<Option<Box<dyn Watch>>> {
+        let _ = directories;
+        Ok(None)
+    }
+}
+
+/// Directories that are watched.
+pub trait Watch: Debug + Send {
+    /// Sleeps until something happens in one of them, or has happened since the last call, and says whether it did; at most so long.
+    ///
+    /// # Errors
+    /// The system's.
+    fn wait(&mut self, at_most: Duration) -> io::Result<bool>;
 }
 
 /// An open file. All positions are explicit, so that one file serves many threads.

@@ -293,10 +293,15 @@ impl From<FormatError> for ErrorKind {
             (Part::PartitionMetadata | Part::MetaProperties | Part::CleanShutdown, _) => {
                 Self::MetadataFile(error)
             }
+            (Part::CoordinatorRecord | Part::MetadataRecord, Fault::Version { .. }) => {
+                Self::UnsupportedVersion(error)
+            }
             (
                 Part::Record
                 | Part::RecordHeader
                 | Part::ControlRecord
+                | Part::CoordinatorRecord
+                | Part::MetadataRecord
                 | Part::MessageSet
                 | Part::Compression,
                 _,

@@ -37,6 +37,8 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 mod batch_builder;
+mod batch_decoder;
+mod checkpoints;
 mod codec;
 mod config;
 mod convert;
@@ -51,6 +53,7 @@ mod records;
 mod segment;
 
 pub use batch_builder::{BatchBuilder, Producer};
+pub use batch_decoder::{BatchDecoder, BatchRecords};
 pub use config::{
     BrokerSettings, CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas,
     nearest_setting, settings,
@@ -59,15 +62,17 @@ pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use log::{
-    AbortedTransaction, AppendInfo, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches, Clock,
-    CompactOptions, Compaction, Cut, FetchOptions, FetchResult, IndexEntry, Interrupt, Isolation,
-    Location, Log, MaintainOptions, MaintainReport, MarkerOptions, OffsetAndTimestamp, OpenOptions,
+    AbortedTransaction, AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
+    BatchInfo, Batches, Clock, CompactOptions, Compaction, Cut, DamageReport, FetchOptions,
+    FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, Location, Log,
+    MaintainOptions, MaintainReport, MarkerOptions, OffsetAndTimestamp, OnCorrupt, OpenOptions,
     Progress, Record, RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan,
-    ScanOptions, ScanRange, ScanStatistics, SegmentInfo, Split, WriteOptions, recover, sequence_of,
+    ScanOptions, ScanRange, ScanReport, ScanStatistics, SegmentInfo, Severity, Split,
+    VerifyOptions, WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
-    LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, TopicPartition,
-    murmur2, partition_for,
+    Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions, NewTopic,
+    Partitioner, Route, TopicPartition, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -3,10 +3,13 @@
 //! A [`Log`] is opened from a directory `topic-partition` and takes no lock, makes no file and writes nothing. It works on a view:
 //! the segments and sizes at one moment. A new view is taken when somebody asks beyond the known end or for the end itself.
 
+mod append_log;
 mod appender;
 mod batches;
 mod cleaner;
 mod filter;
+mod follow;
+mod log_dir_files;
 mod look_up;
 mod maintain;
 mod named_offsets;
@@ -17,6 +20,7 @@ mod split;
 mod time;
 mod transactions;
 mod values;
+mod verify;
 mod view;
 mod write;
 
@@ -27,27 +31,34 @@ use crate::segment::Directory;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use append_log::AppendLogOptions;
 pub use appender::{
     AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, Progress, RecoverOptions,
     RecoveryReport, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 pub use batches::Batches;
+pub use follow::Follow;
 pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
-pub use scan::{Batch, Scan, ScanOptions, ScanRange, ScanStatistics};
+pub use scan::{Batch, Hole, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics};
 pub use split::Split;
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
     SegmentInfo, sequence_of,
 };
 
-pub(crate) use appender::{is_log_dir, lock_log_dir, lock_partition, read_config, write_config};
-pub(crate) use open::{forget_partition, make_directory};
+pub use verify::{DamageReport, Finding, Severity, VerifyOptions, verify};
+
+pub(crate) use appender::{lock_idle, lock_log_dir, lock_partition, read_config, write_config};
+pub(crate) use log_dir_files::{LogDirFiles, is_log_dir};
+pub(crate) use open::{forget_partition, make_directory, open_for_append_in, open_in};
 
 pub(crate) use crate::segment::ends::Ends;
 #[cfg(feature = "arrow")]
 pub(crate) use filter::{Filter, Selection, Verdict};
 pub(crate) use look_up::Scratch;
+#[cfg(feature = "arrow")]
+pub(crate) use scan::{BadBatch, BadBatches};
 pub(crate) use view::View;
 
 /// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].

@@ -1,5 +1,6 @@
 //! One or several log dirs as one: which partitions there are and where each one lies; and, open for appending, their topics.
 
+mod groups;
 mod listing;
 mod maintain;
 mod open_logs;
@@ -7,8 +8,9 @@ mod routing;
 mod topics;
 mod writer;
 
+use crate::checkpoints::Checkpoints;
 use crate::error::{Error, Result};
-use crate::log::{Log, OpenOptions, ScanOptions};
+use crate::log::{Log, LogDirFiles, OpenOptions, ScanOptions, open_in};
 use listing::Listing;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use writer::Writer;
 
+pub use groups::{Group, GroupMember, GroupOffset};
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use topics::NewTopic;
@@ -54,6 +57,8 @@ pub struct LogDir(Arc<Inner>);
 struct Inner {
     paths: Vec<PathBuf>,
     options: OpenOptions,
+    /// What the partitions share, of each path.
+    shared: Vec<Arc<LogDirFiles>>,
     listing: RwLock<Listing>,
     /// Which of several replicas was taken.
     chosen: Mutex<BTreeMap<TopicPartition, PathBuf>>,
@@ -68,6 +73,14 @@ impl Inner {
 
     fn listing_mut(&self) -> RwLockWriteGuard<'_, Listing> {
         self.listing.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a partition shares with the others around it; `None` for one that was itself given as a path.
+    fn shared_with(&self, partition: &Path) -> Option<&Arc<LogDirFiles>> {
+        let log_dir = partition.parent()?;
+        self.shared
+            .iter()
+            .find(|shared| shared.log_dir() == log_dir)
     }
 }
 
@@ -107,7 +120,13 @@ impl LogDir {
             listing.add(options.disk.as_ref(), path)?;
         }
         listing.warn_of_replicas();
+        let shared = |path: &PathBuf| {
+            let max_bytes = options.limits.max_text_file_bytes;
+            let checkpoints = Arc::new(Checkpoints::new(&options.disk, path, max_bytes));
+            Arc::new(LogDirFiles::gathering(&checkpoints))
+        };
         let log_dir = Self(Arc::new(Inner {
+            shared: paths.iter().map(shared).collect(),
             paths,
             options: options.clone(),
             listing: RwLock::new(listing),
@@ -215,23 +234,33 @@ impl LogDir {
             return Err(self.unknown(topic, partition));
         };
         if let [path] = paths.as_slice() {
-            return Log::open(path, &self.0.options);
+            return self.open_one(path);
         }
         let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = chosen.get(&wanted) {
-            return Log::open(path, &self.0.options);
+            return self.open_one(path);
         }
         let log = self.longest(&paths)?;
         chosen.insert(wanted, log.path().to_path_buf());
         Ok(log)
     }
 
+    fn open_one(&self, path: &Path) -> Result<Log> {
+        let shared = self.0.shared_with(path);
+        open_in(
+            path,
+            &self.0.options,
+            shared.map(|shared| shared.checkpoints()),
+        )
+    }
+
     fn longest(&self, paths: &[PathBuf]) -> Result<Log> {
         let mut best: Option<(i64, Log)> = None;
         let mut failure = None;
         for path in paths {
-            let opened =
-                Log::open(path, &self.0.options).and_then(|log| Ok((valid_end(&log)?, log)));
+            let opened = self
+                .open_one(path)
+                .and_then(|log| Ok((valid_end(&log)?, log)));
             match opened {
                 Ok((end, log)) => {
                     if best.as_ref().is_none_or(|(longest, _)| end > *longest) {

@@ -12,6 +12,7 @@ pub(crate) mod offset_index;
 pub(crate) mod time_index;
 pub(crate) mod walk;
 
+use crate::checkpoints::Checkpoints;
 use crate::disk::{Access, Disk, DiskFile, FileStat, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
@@ -34,6 +35,8 @@ pub(crate) struct Directory {
     pub(crate) map_logs: bool,
     /// Where the log begins and ends while this process writes it.
     pub(crate) ends: Option<Arc<Ends>>,
+    /// Those of the folder around it.
+    pub(crate) checkpoints: Arc<Checkpoints>,
 }
 
 impl Directory {
@@ -46,6 +49,7 @@ impl Directory {
             map_indexes: false,
             map_logs: true,
             ends: None,
+            checkpoints: Arc::clone(&self.checkpoints),
         }
     }
 }

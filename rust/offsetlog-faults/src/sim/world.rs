@@ -1,10 +1,9 @@
-//! What a simulated disk holds: of every file and every name what is on the disk and what only the system knows, and what of it a
-//! loss of power may leave.
-//!
-//! over 600 lines: one model, whose rules only make sense read together.
+//! What a simulated disk holds: files ([`super::inode`]) and names, what of them is on the disk and what only the system knows, and
+//! what of it a loss of power may leave.
 
+use super::inode::{Choice, Fill, Inode, SECTOR, low_bits};
 use offsetlog::disk::FileStat;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +26,6 @@ fn parent(name: &str) -> Option<&str> {
     Some(if parent.is_empty() { "/" } else { parent })
 }
 
-/// Bytes that reach a disk together.
-pub(super) const SECTOR: usize = 512;
 /// 2023-11-14, in milliseconds: long before any real clock.
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
@@ -40,16 +37,6 @@ pub enum Names {
     Journal,
     /// Any subset.
     Strict,
-}
-
-/// What stands in a grown file where nothing was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fill {
-    /// Zeros.
-    #[default]
-    Zeros,
-    /// Whatever was there before: random bytes.
-    Stale,
 }
 
 /// What a name stands for.
@@ -70,6 +57,14 @@ pub enum Change {
         inode: u64,
     },
     MakeDirectory {
+        path: Name,
+    },
+    /// With all that is in it.
+    RenameDirectory {
+        from: Name,
+        to: Name,
+    },
+    RemoveDirectory {
         path: Name,
     },
     Rename {
@@ -104,30 +99,6 @@ pub enum Change {
     },
 }
 
-/// A file as it was after one unsynced change.
-#[derive(Debug, Clone)]
-struct Version {
-    bytes: Arc<Vec<u8>>,
-    /// Sectors that the change touched.
-    sectors: std::ops::Range<usize>,
-    /// Whether they are to be written; a file that is made longer gets a hole.
-    is_written: bool,
-    modified: u64,
-}
-
-/// A file.
-#[derive(Debug, Clone, Default)]
-pub struct Inode {
-    durable: Arc<Vec<u8>>,
-    durable_modified: u64,
-    /// Unsynced changes, oldest first.
-    versions: Vec<Version>,
-    cached: Arc<Vec<u8>>,
-    modified: u64,
-    /// Sectors that a failed sync lost: writing them in place does not bring them back, truncating does.
-    lost: BTreeSet<usize>,
-}
-
 /// Names and files of a disk.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -140,19 +111,6 @@ pub struct World {
     ticks: u64,
     inode: u64,
     boots: u64,
-}
-
-/// What of one file a crash leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// What was synced.
-    Durable,
-    /// All.
-    Cached,
-    /// As it was after so many of the unsynced changes.
-    Version(usize),
-    /// Each sector, and the length, from a version of its own.
-    Mixed,
 }
 
 /// How a crash cuts.
@@ -171,171 +129,6 @@ pub enum Cut {
         /// Changes of names that survive.
         names: usize,
     },
-}
-
-impl Inode {
-    /// What is read.
-    #[must_use]
-    pub fn cached(&self) -> &[u8] {
-        &self.cached
-    }
-
-    /// What is read past the system's memory: what is on the disk, at the length that the system knows; what it still has to
-    /// write it writes first.
-    #[must_use]
-    pub fn uncached(&self) -> Vec<u8> {
-        let mut after = self.clone();
-        after.sync(true);
-        let mut bytes = after.durable.as_ref().clone();
-        bytes.resize(self.cached.len(), 0);
-        bytes
-    }
-
-    fn change(
-        &mut self,
-        bytes: Vec<u8>,
-        touched: std::ops::Range<usize>,
-        is_written: bool,
-        modified: u64,
-    ) {
-        self.cached = Arc::new(bytes);
-        self.modified = modified;
-        self.versions.push(Version {
-            bytes: Arc::clone(&self.cached),
-            sectors: touched.start / SECTOR..touched.end.div_ceil(SECTOR),
-            is_written,
-            modified,
-        });
-    }
-
-    fn sync(&mut self, times: bool) {
-        let chosen = |inode: &Self, sector: usize| {
-            inode
-                .versions
-                .iter()
-                .any(|version| version.sectors.contains(&sector))
-                .then(|| Arc::clone(&inode.cached))
-        };
-        let size = self.cached.len();
-        self.durable = Arc::new(self.mix(size, Fill::Zeros, 0, |sector| chosen(self, sector)));
-        if times {
-            self.durable_modified = self.modified;
-        }
-        self.versions.clear();
-    }
-
-    fn fail_sync(&mut self) {
-        // Of what was cut off meanwhile, and where a file was only made longer, nothing was to be written.
-        let end = self.cached.len().div_ceil(SECTOR);
-        for version in std::mem::take(&mut self.versions) {
-            let written = version.sectors.filter(|_| version.is_written);
-            self.lost.extend(written.filter(|&sector| sector < end));
-        }
-        // The length is the file system's own and got there: zeros instead of the bytes.
-        let mut bytes = self.durable.as_ref().clone();
-        bytes.resize(self.cached.len(), 0);
-        self.durable = Arc::new(bytes);
-        self.durable_modified = self.modified;
-    }
-
-    /// A file of `size` bytes, each sector as `choose` says or else as it is on the disk.
-    fn mix(
-        &self,
-        size: usize,
-        fill: Fill,
-        seed: u64,
-        mut choose: impl FnMut(usize) -> Option<Arc<Vec<u8>>>,
-    ) -> Vec<u8> {
-        let mut bytes = vec![0; size];
-        for (sector, target) in bytes.chunks_mut(SECTOR).enumerate() {
-            let chosen = choose(sector).filter(|_| !self.lost.contains(&sector));
-            let source = chosen.as_ref().unwrap_or(&self.durable);
-            let begin = sector * SECTOR;
-            if begin < source.len() {
-                let count = target.len().min(source.len() - begin);
-                target[..count].copy_from_slice(&source[begin..begin + count]);
-            } else if chosen.is_none() && fill == Fill::Stale {
-                let mut rng = fastrand::Rng::with_seed(seed ^ sector as u64);
-                rng.fill(target);
-            }
-        }
-        bytes
-    }
-
-    fn after(&self, choice: Choice, fill: Fill, rng: &mut fastrand::Rng) -> (Vec<u8>, u64) {
-        if self.versions.is_empty() {
-            let is_new = choice != Choice::Durable && rng.bool();
-            let modified = if is_new {
-                self.modified
-            } else {
-                self.durable_modified
-            };
-            return (self.durable.as_ref().clone(), modified);
-        }
-        let seed = rng.u64(..);
-        let last = self.versions.len();
-        match choice {
-            Choice::Durable => (self.durable.as_ref().clone(), self.durable_modified),
-            Choice::Cached => self.subset(u64::MAX, fill, seed),
-            Choice::Version(count) => {
-                let kept = count.min(last);
-                self.subset(low_bits(kept), fill, seed)
-            }
-            Choice::Mixed => {
-                let pick = |rng: &mut fastrand::Rng, sector: Option<usize>| {
-                    let candidates: Vec<&Version> = self
-                        .versions
-                        .iter()
-                        .filter(|version| {
-                            sector.is_none_or(|sector| version.sectors.contains(&sector))
-                        })
-                        .collect();
-                    match rng.usize(..=candidates.len()) {
-                        0 => None,
-                        slot => Some(candidates[slot - 1]),
-                    }
-                };
-                let length =
-                    pick(rng, None).map_or(self.durable.len(), |version| version.bytes.len());
-                let modified =
-                    pick(rng, None).map_or(self.durable_modified, |version| version.modified);
-                let bytes = self.mix(length, fill, seed, |sector| {
-                    pick(rng, Some(sector)).map(|version| Arc::clone(&version.bytes))
-                });
-                (bytes, modified)
-            }
-        }
-    }
-
-    /// Those of the unsynced changes whose bit is set: of each sector the version after the last one of them that touched it.
-    fn subset(&self, bits: u64, fill: Fill, seed: u64) -> (Vec<u8>, u64) {
-        let chosen: Vec<&Version> = self
-            .versions
-            .iter()
-            .enumerate()
-            .filter(|(slot, _)| bits >> (*slot).min(63) & 1 == 1)
-            .map(|(_, version)| version)
-            .collect();
-        let Some(last) = chosen.last() else {
-            return (self.durable.as_ref().clone(), self.durable_modified);
-        };
-        let bytes = self.mix(last.bytes.len(), fill, seed, |sector| {
-            let touched = chosen
-                .iter()
-                .rev()
-                .find(|version| version.sectors.contains(&sector));
-            touched.map(|version| Arc::clone(&version.bytes))
-        });
-        (bytes, last.modified)
-    }
-}
-
-fn low_bits(count: usize) -> u64 {
-    if count >= 64 {
-        u64::MAX
-    } else {
-        (1 << count) - 1
-    }
 }
 
 impl World {
@@ -469,7 +262,11 @@ impl World {
                 self.inodes.insert(*inode, file);
                 self.rename(change);
             }
-            Change::MakeDirectory { .. } | Change::Rename { .. } | Change::Unlink { .. } => {
+            Change::MakeDirectory { .. }
+            | Change::RenameDirectory { .. }
+            | Change::RemoveDirectory { .. }
+            | Change::Rename { .. }
+            | Change::Unlink { .. } => {
                 self.rename(change);
             }
             Change::Write {
@@ -648,8 +445,11 @@ fn directories_of(change: &Change) -> Vec<&str> {
     match change {
         Change::Create { path, .. }
         | Change::MakeDirectory { path }
+        | Change::RemoveDirectory { path }
         | Change::Unlink { path, .. } => parent(path).into_iter().collect(),
-        Change::Rename { from, to, .. } => parent(from).into_iter().chain(parent(to)).collect(),
+        Change::Rename { from, to, .. } | Change::RenameDirectory { from, to } => {
+            parent(from).into_iter().chain(parent(to)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -671,6 +471,26 @@ fn apply_name(names: &mut BTreeMap<Name, Node>, change: &Change) {
             add(to, Node::File(*inode));
             if names.get(from) == Some(&Node::File(*inode)) {
                 names.remove(from);
+            }
+        }
+        Change::RenameDirectory { from, to } => {
+            add(to, Node::Directory);
+            let front = format!("{from}/");
+            let moved: Vec<Name> = names
+                .keys()
+                .filter(|path| path.starts_with(&front))
+                .cloned()
+                .collect();
+            for path in moved {
+                let node = names.remove(&path).expect("a name");
+                names.insert(Name::from(format!("{to}/{}", &path[front.len()..])), node);
+            }
+            names.remove(from);
+        }
+        Change::RemoveDirectory { path } => {
+            let front = format!("{path}/");
+            if !names.keys().any(|other| other.starts_with(&front)) {
+                names.remove(path);
             }
         }
         Change::Unlink { path, inode } if names.get(path) == Some(&Node::File(*inode)) => {

@@ -15,3 +15,4 @@ mod row_03_crash_in_recovery;
 mod row_08_errors;
 mod row_09_failed_sync;
 mod row_14_races;
+mod row_26_convert;

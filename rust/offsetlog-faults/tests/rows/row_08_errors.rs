@@ -28,7 +28,8 @@ const FAULTS: [(&str, i32, bool, bool); 10] = [
 const ALWAYS: usize = 3;
 const EINTR: i32 = 4;
 
-const SCRIPTS: [&str; 12] = [
+/// Steps; before a colon the settings that a script has of its own.
+const SCRIPTS: [&str; 16] = [
     "append 3 2; flush; append 2 4; close;",
     "append 2 3; roll; append 2 5; flush; kill; append 1 7; close;",
     "durable 2; durable 3; durable 4; close; durable 5;",
@@ -41,15 +42,20 @@ const SCRIPTS: [&str; 12] = [
     "roll; append 2 2; roll; append 2 4; roll; flush; truncate 3; close;",
     "append 3 6; flush; truncate 200; append 3 8; flush; delete 1; close;",
     "append 2 70; append 2 14; append 2 7; delete 0; kill; append 2 2; close;",
+    "retention=900: append 3 8; append 2 4; maintain; append 2 10; checkpoint; maintain; close;",
+    "compact=true: append 3 4; roll; compact 0; append 2 8; kill; append 1 2; compact 2; close;",
+    "retention=1500 compact=true: append 4 6; compact 0; delete 2; maintain; truncate 4; append 1 6; checkpoint; close;",
+    "retention=0: append 2 12; flush; maintain; append 1 4; roll; maintain; kill; append 1 8;",
 ];
 
 /// Files of different sizes and places, so that every script is about something else.
 fn script(number: usize) -> Option<Script> {
-    let steps = SCRIPTS.get(number)?;
+    let text = SCRIPTS.get(number)?;
+    let (own, steps) = text.split_once(':').unwrap_or(("", text));
     let segment = [600, 1_500, 20_000][number % 3];
     let index = [24, 96, 600][number / 3 % 3];
     let head = format!(
-        "strict=false stale=false log_dir={} segment={segment} index={index} interval=100 preallocate={} late=false: {steps}",
+        "strict=false stale=false log_dir={} segment={segment} index={index} interval=100 preallocate={} late=false {own}: {steps}",
         number % 4 == 3,
         number % 5 == 4,
     );
@@ -115,6 +121,15 @@ const SWALLOWED: [(&[Call], &str, &str); 13] = [
 const READING: &[Call] = &[Call::Open, Call::Read, Call::Stat];
 const WRITING: &[Call] = &[Call::Create, Call::Write, Call::Sync, Call::Rename];
 
+/// The name of a file without that of its state.
+fn live(path: &str) -> &str {
+    let states = [".tmp", ".deleted", ".swap", ".cleaned"];
+    let state = states
+        .into_iter()
+        .find_map(|state| path.strip_suffix(state));
+    state.unwrap_or(path)
+}
+
 /// Each error is told once, by its number and the path; those that a later call runs into say what was first.
 fn check_told(plan: &Plan, failed: &[Failed], errors: &[Error]) -> Result<(), String> {
     let number = format!("(os error {})", plan.error);
@@ -133,14 +148,10 @@ fn check_told(plan: &Plan, failed: &[Failed], errors: &[Error]) -> Result<(), St
     if first.len() > 1 {
         return Err(format!("B3: {failed:?} was told more than once: {first:?}"));
     }
-    // A temporary file is told as the one that it is to become; names as the directory or a file in it.
-    let path = failed
-        .path
-        .trim_end_matches(".tmp")
-        .trim_end_matches(".deleted");
+    // A file on its way is told as what it is or is to become; names as the directory or a file in it.
+    let path = live(&failed.path);
     let is_at = |told: &Path| {
-        told == Path::new(path)
-            || told == Path::new(&failed.path)
+        told.to_str().is_some_and(|told| live(told) == path)
             || failed.call == Call::SyncDirectory && told.starts_with(path)
     };
     if let Some(told) = first.first() {
@@ -228,7 +239,7 @@ fn a_call_that_fails_does_no_lasting_damage_and_says_so_once() {
                 let mut reached = false;
                 for (slot, (name, error, half, short)) in FAULTS.into_iter().enumerate() {
                     // An interruption that lasts for ever is waited for for ever.
-                    if slot >= ALWAYS && rng.u8(0..4) > 0
+                    if slot >= ALWAYS && rng.u8(0..8) > 0
                         || error == EINTR && lasting != Lasting::Once
                     {
                         continue;

@@ -1,5 +1,6 @@
 //! Record batches appended to a log: rows are encoded straight into Kafka batches, without an allocation a row.
 
+use super::kept::{Kept, KeptPlaces, Last};
 use super::rows::{Header, Places, Row, Rows};
 use crate::batch_builder::{BatchBuilder, Producer};
 use crate::codec::Compressor;
@@ -62,7 +63,10 @@ impl Default for ArrowAppendOptions {
 #[derive(Debug)]
 pub struct ArrowRows {
     places: Places,
-    batches: Vec<Rows>,
+    /// Where rows have the offsets that they keep.
+    kept: Option<KeptPlaces>,
+    last: Option<Last>,
+    batches: Vec<(Rows, Option<Kept>)>,
     rows: u64,
     earliest: Option<Seen>,
     latest: Option<Seen>,
@@ -96,6 +100,8 @@ impl ArrowRows {
     pub fn new(schema: &Schema) -> Result<Self> {
         Ok(Self {
             places: Places::find(schema)?,
+            kept: None,
+            last: None,
             batches: Vec::new(),
             rows: 0,
             earliest: None,
@@ -107,12 +113,28 @@ impl ArrowRows {
         })
     }
 
-    /// As [`new`](Self::new), of arrays of a struct type whose fields are the columns.
+    /// As [`new`](Self::new), of rows that keep the offsets of a column `offset` (int64) and, where there is one, the epochs of
+    /// `leaderEpoch` (int32): a log that is restored. Gaps between offsets stay gaps.
+    ///
+    /// # Errors
+    /// Also `Argument` without such a column.
+    pub fn with_offsets(schema: &Schema) -> Result<Self> {
+        Ok(Self {
+            kept: Some(KeptPlaces::find(schema)?),
+            ..Self::new(schema)?
+        })
+    }
+
+    /// As [`new`](Self::new) or, where they keep their offsets, [`with_offsets`](Self::with_offsets), of arrays of a struct type whose
+    /// fields are the columns.
     ///
     /// # Errors
     /// Also `Argument` for any other type.
-    pub fn of_type(data_type: &DataType) -> Result<Self> {
+    pub fn of_type(data_type: &DataType, keep_offsets: bool) -> Result<Self> {
         match data_type {
+            DataType::Struct(fields) if keep_offsets => {
+                Self::with_offsets(&Schema::new(fields.clone()))
+            }
             DataType::Struct(fields) => Self::new(&Schema::new(fields.clone())),
             other => {
                 let found: String = other.to_string().chars().take(200).collect();
@@ -128,7 +150,7 @@ impl ArrowRows {
     /// Also `RecordRefused` for a row that is null as a whole, which is not the same as a record of nulls.
     pub fn push_array(&mut self, array: &dyn Array) -> Result<()> {
         let Some(rows) = array.as_struct_opt() else {
-            return Self::of_type(array.data_type()).map(drop);
+            return Self::of_type(array.data_type(), false).map(drop);
         };
         if let Some(nulls) = rows.nulls().filter(|nulls| nulls.null_count() > 0) {
             let null = (0..nulls.len()).find(|at| nulls.is_null(*at));
@@ -147,11 +169,16 @@ impl ArrowRows {
     /// Adds the rows of `batch`, which has the schema that was given to [`new`](Self::new). Its buffers are held, not copied.
     ///
     /// # Errors
-    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, and for
-    /// a header without a key.
+    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, for
+    /// a header without a key, and for offsets and epochs that are not in their order.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.rows;
         let rows = Rows::take(batch, self.places, first)?;
+        let mut last = self.last;
+        let kept = self
+            .kept
+            .map(|places| Kept::take(batch, places, first, &mut last))
+            .transpose()?;
         let (mut earliest, mut latest) = (self.earliest, self.latest);
         rows.timestamps(first, |row, timestamp| {
             // -1 is none, to which no bound applies.
@@ -169,7 +196,8 @@ impl ArrowRows {
             self.first_null_key = rows.first_null_key().map(|at| first + at as u64);
         }
         self.rows += rows.len() as u64;
-        self.batches.push(rows);
+        self.last = last;
+        self.batches.push((rows, kept));
         Ok(())
     }
 
@@ -209,7 +237,8 @@ impl ArrowRows {
     /// append meanwhile may stand between those of these rows.
     ///
     /// # Errors
-    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`: nothing was appended.
+    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`, `UnexpectedAppendOffset` where
+    /// rows keep offsets below the log end offset: nothing was appended.
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
     pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {
         (self.oversized, self.appended, self.appended_rows) = (None, None, 0);
@@ -233,8 +262,17 @@ impl ArrowRows {
         }))
     }
 
+    fn first_offset(&self) -> Option<i64> {
+        let mut batches = self.batches.iter().filter(|(rows, _)| rows.len() > 0);
+        batches.next()?.1.as_ref().map(|kept| kept.get(0).0)
+    }
+
     /// What the log says to the rows before they are encoded.
     fn check(&self, log: &Log, options: &ArrowAppendOptions) -> Result<(LogConfig, i64)> {
+        if self.kept.is_some() {
+            // As of a leader's batches that a follower stores: neither times nor keys are looked at again.
+            return log.replica_terms(self.first_offset());
+        }
         let timestamps = self.earliest.zip(self.latest);
         let bounds = timestamps.map(|(first, last)| (first.timestamp, last.timestamp));
         let first_null_key = self.first_null_key.map(|row| row as i64);
@@ -275,7 +313,7 @@ impl ArrowRows {
     ) -> Result<()> {
         let mut alone = Alone::new(config, codec)?;
         let mut first = 0;
-        for rows in &self.batches {
+        for (rows, _) in &self.batches {
             log.check()?;
             let mut headers = Vec::new();
             for at in 0..rows.len() {
@@ -306,33 +344,62 @@ impl ArrowRows {
             ..options.append
         };
         let mut batch = BatchBuilder::new(options.codec, Producer::default());
-        for rows in std::mem::take(&mut self.batches) {
+        let mut at_offset = None;
+        for (rows, kept) in std::mem::take(&mut self.batches) {
             let mut headers = Vec::new();
             for at in 0..rows.len() {
                 let row = rows.row(at, &mut headers);
                 let size = batch.size_bytes() + row.size_bound(&headers);
-                if size > sizes.target && !batch.is_empty() {
-                    self.append_batch(log, &mut batch, &unflushed)?;
+                let kept = kept.as_ref().map(|kept| {
+                    let (offset, epoch) = kept.get(at);
+                    Place {
+                        offset,
+                        epoch: epoch.or(at_offset.and_then(|place: Place| place.epoch)),
+                    }
+                });
+                let fits = size <= sizes.target && kept.is_none_or(|kept| kept.fits(at_offset));
+                if !fits && !batch.is_empty() {
+                    self.append_batch(log, &mut batch, at_offset, &unflushed)?;
                 }
                 let timestamp = row.timestamp.unwrap_or(now);
-                batch.push(timestamp, row.key, row.value, &headers)?;
+                if let Some(kept) = kept {
+                    let base = if batch.is_empty() {
+                        at_offset.insert(kept).offset
+                    } else {
+                        at_offset.map_or(kept.offset, |place| place.offset)
+                    };
+                    let delta = kept.offset - base;
+                    batch.push_at(delta, timestamp, row.key, row.value, &headers)?;
+                } else {
+                    batch.push(timestamp, row.key, row.value, &headers)?;
+                }
             }
         }
         if batch.is_empty() {
             return Ok(());
         }
-        self.append_batch(log, &mut batch, &options.append)
+        self.append_batch(log, &mut batch, at_offset, &options.append)
     }
 
     fn append_batch(
         &mut self,
         log: &Log,
         batch: &mut BatchBuilder,
+        place: Option<Place>,
         options: &AppendOptions,
     ) -> Result<()> {
         log.check()?;
         let rows = batch.len() as u64;
-        let info = log.append(batch, options)?;
+        let info = match place {
+            Some(Place { offset, epoch }) => {
+                let options = AppendOptions {
+                    leader_epoch: epoch.or(options.leader_epoch),
+                    ..*options
+                };
+                log.append_at(batch, offset, &options)?
+            }
+            None => log.append(batch, options)?,
+        };
         self.appended_rows += rows;
         self.appended = Some(match self.appended {
             None => info,
@@ -343,6 +410,22 @@ impl ArrowRows {
             },
         });
         Ok(())
+    }
+}
+
+/// Where a batch goes that keeps its offsets: its first one, and its epoch.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: i64,
+    epoch: Option<i32>,
+}
+
+impl Place {
+    /// Whether a record of this offset and epoch can be in the batch that begins at `batch`.
+    fn fits(self, batch: Option<Self>) -> bool {
+        batch.is_some_and(|batch| {
+            batch.epoch == self.epoch && self.offset - batch.offset <= i64::from(i32::MAX)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use super::pool::Pool;
 use super::{ArrowOptions, Column};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Filter, Log, Scan, Selection, Verdict};
+use crate::log::{BadBatch, BadBatches, Filter, Log, Scan, Selection, Verdict};
 use crate::memory;
 use crate::records::Records;
 use arrow_array::RecordBatch;
@@ -43,6 +43,7 @@ struct JobBatch {
     position: u64,
     selection: Selection,
     filter: Arc<Filter>,
+    bad: BadBatches,
 }
 
 /// The workers and the jobs on their way, oldest first.
@@ -168,6 +169,7 @@ impl Parallel {
                 position: batch.position(),
                 selection,
                 filter: Arc::clone(filter),
+                bad: batch.bad().clone(),
             });
             path = Some(file);
         }
@@ -207,23 +209,51 @@ fn decode(
         let bytes = job.bytes.get(start..batch.end).unwrap_or(&[]);
         start = batch.end;
         columns.begin(&batch.log, &batch.header);
-        let limit = batch.log.options().limits.max_decompressed_bytes;
-        let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
-        let mut records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
-        while let Some(record) = records
-            .next_record()
-            .map_err(|error| at(Error::new(ErrorKind::from(error))))?
-        {
-            match batch.selection.verdict(&batch.filter, &record) {
-                Verdict::Take => columns.push(&record)?,
-                Verdict::Leave => continue,
-                Verdict::Stop => break,
-            }
-            if columns.is_full() {
-                ready.extend(columns.finish()?);
+        let mut next = batch.header.base_offset.unwrap_or(i64::MIN);
+        let decoded = decode_batch(batch, bytes, columns, decompressor, ready, &mut next);
+        if let Err(error) = decoded {
+            let bad = BadBatch {
+                log: &batch.log,
+                path: &batch.path,
+                position: batch.position,
+                header: &batch.header,
+                next,
+                selection: batch.selection,
+            };
+            if !batch.bad.pass(&bad, &error) {
+                return Err(error);
             }
         }
         columns.end();
+    }
+    Ok(())
+}
+
+/// Decodes one batch; `next` is the offset behind the last record, also where the next one cannot be read.
+fn decode_batch(
+    batch: &JobBatch,
+    bytes: &[u8],
+    columns: &mut Columns,
+    decompressor: &mut Decompressor,
+    ready: &mut Vec<RecordBatch>,
+    next: &mut i64,
+) -> Result<()> {
+    let limit = batch.log.options().limits.max_decompressed_bytes;
+    let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
+    let mut records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
+    while let Some(record) = records
+        .next_record()
+        .map_err(|error| at(Error::new(ErrorKind::from(error))))?
+    {
+        *next = record.offset.saturating_add(1);
+        match batch.selection.verdict(&batch.filter, &record) {
+            Verdict::Take => columns.push(&record)?,
+            Verdict::Leave => continue,
+            Verdict::Stop => break,
+        }
+        if columns.is_full() {
+            ready.extend(columns.finish()?);
+        }
     }
     Ok(())
 }

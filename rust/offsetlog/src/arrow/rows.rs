@@ -9,10 +9,12 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
-    RecordBatch,
+    RecordBatch, make_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Fields, Schema, TimeUnit};
+use std::sync::Arc;
 
 /// More than the lengths, deltas and attributes of one record can take, its headers aside.
 const RECORD_OVERHEAD_BYTES: usize = 36;
@@ -71,7 +73,7 @@ impl Places {
 }
 
 /// What is wrong with the data as a whole.
-fn refused(reason: impl Into<String>) -> Error {
+pub(super) fn refused(reason: impl Into<String>) -> Error {
     Error::argument("data", reason)
 }
 
@@ -81,7 +83,7 @@ fn invalid(error: ArrowError) -> Error {
 }
 
 /// What is wrong with one row, counted from 0.
-fn bad_row(row: u64, reason: impl std::fmt::Display) -> Error {
+pub(super) fn bad_row(row: u64, reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::RecordRefused {
         reason: format!("row {row}: {reason}"),
     })
@@ -186,6 +188,23 @@ const fn is_bytes(data_type: &DataType) -> bool {
         )
 }
 
+/// The array with empty ones for those in it that hold nothing, if any does. Their buffers may be anything: Arrow's Java library, and
+/// so Spark, leaves the first offset of an empty array unset.
+fn without_empty(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
+    if data.is_empty() {
+        return Ok(Some(ArrayData::new_empty(data.data_type())));
+    }
+    let mended = data.child_data().iter().map(without_empty);
+    let mended: Vec<Option<ArrayData>> = mended.collect::<Result<_, _>>()?;
+    if mended.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let children = mended.into_iter().zip(data.child_data());
+    let children = children.map(|(mended, child)| mended.unwrap_or_else(|| child.clone()));
+    let whole = data.clone().into_builder();
+    whole.child_data(children.collect()).build().map(Some)
+}
+
 /// The rows of one record batch. All that can be wrong with them but their size has been looked at.
 #[derive(Debug)]
 pub(super) struct Rows {
@@ -207,20 +226,27 @@ pub(super) struct Row<'a> {
 impl Rows {
     /// Takes the columns of `batch`, whose first row is row `first` of the data.
     pub(super) fn take(batch: &RecordBatch, places: Places, first: u64) -> Result<Self> {
-        let column = |place: Option<usize>| -> Result<Option<&ArrayRef>> {
+        let column = |place: Option<usize>| -> Result<Option<ArrayRef>> {
             let Some(array) = place.and_then(|place| batch.columns().get(place)) else {
                 return Ok(None);
             };
+            let data = array.to_data();
+            let mended = without_empty(&data).map_err(invalid)?;
             // It may come from another library's pointers, whose offsets nobody has looked at.
-            array.to_data().validate_full().map_err(invalid)?;
+            mended
+                .as_ref()
+                .unwrap_or(&data)
+                .validate_full()
+                .map_err(invalid)?;
+            let array = mended.map_or_else(|| Arc::clone(array), make_array);
             Ok(Some(array).filter(|array| *array.data_type() != DataType::Null))
         };
         let rows = Self {
             len: batch.num_rows(),
-            value: Bytes::of(column(Some(places.value))?)?,
-            key: Bytes::of(column(places.key)?)?,
-            timestamp: Timestamps::of(column(places.timestamp)?)?,
-            headers: Headers::of(column(places.headers)?)?,
+            value: Bytes::of(column(Some(places.value))?.as_ref())?,
+            key: Bytes::of(column(places.key)?.as_ref())?,
+            timestamp: Timestamps::of(column(places.timestamp)?.as_ref())?,
+            headers: Headers::of(column(places.headers)?.as_ref())?,
         };
         rows.headers.check(first)?;
         Ok(rows)

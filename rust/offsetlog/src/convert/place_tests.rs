@@ -1,6 +1,7 @@
 //! Where the new directory stands, what is refused, how the work is followed and stopped.
 
 use super::*;
+use crate::{LogDir, LogDirOptions};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -186,5 +187,49 @@ fn settings_are_copied_or_given() {
     assert_eq!(
         Log::open(&other, &options).unwrap().topic_id().unwrap(),
         None
+    );
+}
+
+/// Log dirs from which deleted topics go at once.
+fn keeper(path: &Path) -> LogDir {
+    let how = LogDirOptions {
+        defaults: LogConfig::parse([("file.delete.delay.ms", "0")]).unwrap(),
+        ..LogDirOptions::default()
+    };
+    LogDir::open_for_append(&[path], &OpenOptions::default(), &how).unwrap()
+}
+
+/// The folder in which a conversion builds looks like one that waits for its deletion, for which its time may come meanwhile.
+#[test]
+fn a_directory_under_conversion_is_not_removed() {
+    let place = Place::new();
+    let bytes = messages(1, Codec::None, None, &[record(0, 0, b"a")]);
+    place.write(&[(0, &bytes)]);
+    let log_dir = place.folder.path().join("new");
+    // Of a conversion that was killed.
+    let left = log_dir.join("gone-0.0123456789abcdef0123456789abcdef-delete");
+    fs::create_dir_all(left.join("gone-0")).unwrap();
+    fs::write(left.join(".offsetlog.lock"), "1\n").unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (told, watched) = (Arc::clone(&seen), log_dir);
+    let how = ConvertOptions {
+        progress: Some(Arc::new(move |_, _| {
+            let other = keeper(&watched);
+            let planned = other.remove_deleted(true).unwrap();
+            let removed = other.remove_deleted(false).unwrap();
+            other.close().unwrap();
+            told.lock().unwrap().push((planned, removed));
+        })),
+        ..ConvertOptions::default()
+    };
+    place.convert_as(&how).unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0], (vec![left.clone()], vec![left]));
+    assert!(seen[1..].iter().all(|(_, removed)| removed.is_empty()));
+    assert_eq!(rows(&place.new_one()), rows(&place.old()));
+    let names = place.names();
+    assert!(
+        names.iter().all(|name| !name.ends_with("-delete")),
+        "{names:?}"
     );
 }

@@ -1,5 +1,7 @@
 //! The real disk: Linux and macOS.
 
+#[cfg(target_os = "linux")]
+use super::Watch;
 use super::{
     Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, read_fully,
     write_fully,
@@ -123,6 +125,11 @@ impl Disk for RealDisk {
         };
         // Closing this descriptor would drop a POSIX lock of this very process, but we never take one.
         super::lock::holder(&file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn watch(&self, directories: &[&Path]) -> io::Result<Option<Box<dyn Watch>>> {
+        super::watch::watch(directories)
     }
 }
 

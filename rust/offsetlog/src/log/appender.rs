@@ -5,6 +5,7 @@
 //! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
 
 mod agree;
+mod ahead;
 mod append;
 mod cleaning;
 mod companions;
@@ -48,10 +49,10 @@ pub use retention::{RemovedSegment, RetentionReason};
 pub(super) use flush::Commit;
 pub(super) use leftovers::next_offset;
 pub(super) use load::open;
-pub(crate) use load::{lock_log_dir, lock_partition};
-pub(super) use place::{Place, STATE_FILE, read_state};
-pub(crate) use place::{is_log_dir, read_config, write_config};
-pub(super) use rebuild::open as open_closed;
+pub(crate) use load::{lock_idle, lock_log_dir, lock_partition};
+pub(super) use place::{Place, STATE_FILE, read_small, read_state};
+pub(crate) use place::{read_config, write_config};
+pub(super) use state::Unclean;
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]

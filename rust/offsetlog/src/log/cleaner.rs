@@ -8,6 +8,7 @@
 //! Source: Kafka's `Cleaner` and `MemoryRecords.filterTo`; FORMAT.md «Record batch, magic 2».
 
 mod filter;
+mod fingerprint;
 mod offset_map;
 mod output;
 mod pass;

@@ -75,6 +75,15 @@ pub(crate) enum Verdict {
 }
 
 impl Selection {
+    /// First offset that can be wanted, and the one behind the last.
+    pub(super) fn range(self) -> (i64, i64) {
+        if self.cut {
+            (self.start, self.stop)
+        } else {
+            (i64::MIN, i64::MAX)
+        }
+    }
+
     pub(super) fn takes_all(self) -> bool {
         !self.looks_at_records && !self.cut
     }

@@ -1,11 +1,12 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
-use super::appender::{STATE_FILE, is_log_dir, read_state};
+use super::appender::{STATE_FILE, read_state};
+use super::log_dir_files::is_log_dir;
 use super::{Isolation, Log};
 use crate::disk::read_whole;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::segment::Directory;
-use offsetlog_format::checkpoint::OffsetCheckpoint;
+use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::{DirectoryName, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PartitionMetadata;
@@ -21,53 +22,50 @@ pub(super) struct Bounds {
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads the checkpoints beside the partition directory. One that cannot be read counts as having no entries, as a broker takes
-/// it at start, and leaves a warning.
-pub(super) fn read_checkpoints(directory: &Directory) -> Bounds {
+/// Reads the checkpoints beside the partition directory. One that is malformed, or not for us to read, counts as having no entries,
+/// as a broker takes it at start, and leaves a warning. Where the disk fails nothing is made up: the log would seem to begin where its
+/// deleted records do.
+pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
     let mut bounds = Bounds::default();
     if let Some(ends) = &directory.ends {
         bounds.log_start = Some(ends.log_start());
-        return bounds;
+        return Ok(bounds);
     }
     let name = directory.path.file_name().and_then(|name| name.to_str());
     let (Some(parent), Some(Ok(name))) = (directory.path.parent(), name.map(DirectoryName::parse))
     else {
-        return bounds;
+        return Ok(bounds);
     };
-    let mut entry = |file: &str| -> Option<i64> {
-        let path = parent.join(file);
-        match read_offset_checkpoint(directory, &path) {
-            Ok(checkpoint) => checkpoint?.offset_of(name.topic, name.partition),
-            Err(error) => {
-                bounds.warnings.push(format!("ignored: {error}"));
-                None
-            }
-        }
+    let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
+        directory
+            .checkpoints
+            .offset_of(file, name.topic, name.partition)
+            .or_else(|error| warn(error, &mut bounds.warnings))
     };
-    let log_start = entry("log-start-offset-checkpoint");
-    let high_watermark = entry("replication-offset-checkpoint");
+    let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
+    let high_watermark = entry(OffsetCheckpointFile::HighWatermark)?;
     // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
     let path = directory.path.join(STATE_FILE);
-    let own = match read_state(directory.disk.as_ref(), &path, &mut bounds.warnings) {
-        Ok(state) => state.map(|state| state.log_start),
-        Err(error) => {
-            bounds.warnings.push(format!("ignored: {error}"));
-            None
-        }
-    };
+    let own = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
+        .or_else(|error| warn(error, &mut bounds.warnings))?
+        .map(|state| state.log_start);
     let in_log_dir = is_log_dir(directory.disk.as_ref(), parent).unwrap_or(false);
     bounds.log_start = log_start.or(own.filter(|_| !in_log_dir));
     bounds.high_watermark = high_watermark;
-    bounds
+    Ok(bounds)
 }
 
-fn read_offset_checkpoint(directory: &Directory, path: &Path) -> Result<Option<OffsetCheckpoint>> {
-    let Some(bytes) = read_optional(directory, path)? else {
-        return Ok(None);
-    };
-    OffsetCheckpoint::parse(&bytes)
-        .map(Some)
-        .map_err(|error| Error::new(error).at_path(path))
+/// A warning instead of a checkpoint, unless the disk failed.
+fn warn<T>(error: Error, warnings: &mut Vec<String>) -> Result<Option<T>> {
+    if let ErrorKind::Io { source, .. } = error.kind() {
+        const ELOOP: i32 = 40;
+        let is_refused = source.kind() == io::ErrorKind::PermissionDenied;
+        if !is_refused && source.raw_os_error().is_some_and(|number| number != ELOOP) {
+            return Err(error);
+        }
+    }
+    warnings.push(format!("ignored: {error}"));
+    Ok(None)
 }
 
 /// Bytes of a small file, or `None` where there is no such file.

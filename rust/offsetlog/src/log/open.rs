@@ -1,7 +1,8 @@
 //! Opening a partition directory for reading.
 
 use super::appender::{self, Appender, WriteOptions};
-use super::{Ends, Inner, Log, OpenOptions, View};
+use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, View};
+use crate::checkpoints::Checkpoints;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::segment::Directory;
@@ -10,7 +11,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
-    let (directory, topic, partition) = directory(path, options, false)?;
+    open_in(path, options, None)
+}
+
+/// Opens a partition of a log dir whose checkpoints are known already.
+pub(crate) fn open_in(
+    path: &Path,
+    options: &OpenOptions,
+    checkpoints: Option<&Arc<Checkpoints>>,
+) -> Result<Log> {
+    let (directory, topic, partition) = directory(path, options, false, checkpoints)?;
     build(&directory, topic, partition, options, None)
 }
 
@@ -19,19 +29,30 @@ pub(super) fn open_for_append(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<Log> {
+    open_for_append_in(path, options, write, None)
+}
+
+/// Opens a partition for a program that has its log dir open.
+pub(crate) fn open_for_append_in(
+    path: &Path,
+    options: &OpenOptions,
+    write: &WriteOptions,
+    shared: Option<&Arc<LogDirFiles>>,
+) -> Result<Log> {
     let disk = options.disk.as_ref();
+    let checkpoints = shared.map(|shared| shared.checkpoints());
     if disk.stat(path).is_err() {
         // The name is checked before anything is made.
-        let (directory, topic, _) = self::directory(path, options, true)?;
+        let (directory, topic, _) = self::directory(path, options, true, checkpoints)?;
         let path = &directory.path;
         check_topic(&topic).map_err(|error| {
             Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
         })?;
         make_directory(disk, path)?;
     }
-    let (directory, topic, partition) = self::directory(path, options, true)?;
+    let (directory, topic, partition) = self::directory(path, options, true, checkpoints)?;
     super::view::refuse_old(disk, &directory.path)?;
-    let appender = appender::open(&directory, &topic, partition, options, write)?;
+    let appender = appender::open(&directory, &topic, partition, options, write, shared)?;
     let warnings = appender.report().warnings.clone();
     let mut log = build(&directory, topic, partition, options, Some(appender))?;
     if let Some(inner) = Arc::get_mut(&mut log.0) {
@@ -57,10 +78,15 @@ pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
         .map_err(|error| Error::io("make", path, error))
 }
 
-/// Takes a partition whose directory is gone out of what its log dir says of all.
-pub(crate) fn forget_partition(path: &Path, options: &OpenOptions) -> Result<()> {
-    let (directory, topic, partition) = directory(path, options, true)?;
-    appender::Place::new(&directory, &topic, partition)?.forget()
+/// Takes a partition out of what its log dir says of all, before a directory gets its name whose log begins at `log_start`, if that is not
+/// its first segment's base offset.
+pub(crate) fn forget_partition(
+    path: &Path,
+    options: &OpenOptions,
+    log_start: Option<i64>,
+) -> Result<()> {
+    let (directory, topic, partition) = directory(path, options, true, None)?;
+    appender::Place::new(&directory, &topic, partition, None)?.forget(log_start)
 }
 
 /// The directory behind a path, and the partition that its name says.
@@ -68,6 +94,7 @@ pub(super) fn directory(
     path: &Path,
     options: &OpenOptions,
     writes: bool,
+    checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<(Arc<Directory>, String, i32)> {
     // Relative paths are made whole once: the process may change its directory while the log is open.
     let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
@@ -86,6 +113,14 @@ pub(super) fn directory(
         )
     })?;
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
+    let checkpoints = checkpoints.map_or_else(
+        || {
+            let around = path.parent().unwrap_or(Path::new(""));
+            let max_bytes = options.limits.max_text_file_bytes;
+            Arc::new(Checkpoints::new(&options.disk, around, max_bytes))
+        },
+        Arc::clone,
+    );
     let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,
@@ -93,6 +128,7 @@ pub(super) fn directory(
         map_indexes: options.mapped && !writes,
         map_logs: options.mapped && !writes,
         ends: writes.then(|| Arc::new(Ends::default())),
+        checkpoints,
         path,
     };
     Ok((Arc::new(directory), topic, partition))

@@ -3,22 +3,26 @@
 //! A scan hands out batches; a batch hands out records as views over the scan's buffers. Batches that cannot hold a wanted record are
 //! stepped over by their header: no checksum, no decompression.
 
+mod batch;
 mod options;
+mod report;
 
-use super::filter::{Filter, Selection, Verdict};
-use super::transactions::{Fate, Fates};
-use super::values::{Isolation, Record};
+use super::filter::{Filter, Selection};
+use super::transactions::{Fate, Fates, FatesDamage};
+use super::values::Isolation;
 use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::records::Records;
 use crate::segment::find::{self, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
-use offsetlog_format::{BatchHeader, RecordView};
+use crate::segment::walk::{LOOKUP_BYTES, Passed, SCAN_BYTES, Step, TornTail, Walk};
+use offsetlog_format::BatchHeader;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub use batch::Batch;
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
+pub(crate) use report::{BadBatch, BadBatches};
+pub use report::{Hole, OnCorrupt, ScanReport};
 
 /// Bytes scanned between two questions whether to go on.
 const CHECK_BYTES: u64 = 4 << 20;
@@ -33,7 +37,12 @@ pub struct Scan {
     decompressor: Decompressor,
     buffer: Vec<u8>,
     statistics: ScanStatistics,
+    /// Segments of which the report knows: it takes a lock.
+    told_segments: u64,
     torn: Vec<TornTail>,
+    bad: BadBatches,
+    /// The present log ends before the batch handed out last was read whole.
+    stopped: bool,
 }
 
 /// Where a scan stands within one log.
@@ -49,12 +58,20 @@ struct Cursor {
     /// Behind the last batch that was met.
     next: i64,
     fates: Option<Arc<Fates>>,
+    /// Why the last stable offset is not known.
+    unstable: Option<FatesDamage>,
     unchecked_bytes: u64,
+    /// That the present segment is no older than the directory was seen when it was found damaged.
+    is_current: bool,
+    /// Behind what was noted as missing.
+    noted: i64,
 }
 
 /// What the cursor met.
 enum Met {
     Batch(BatchHeader),
+    /// A batch of a transaction of which damage hides how it ended; it is noted.
+    Undecided,
     End,
 }
 
@@ -116,7 +133,12 @@ impl Scan {
             if checked.is_err() {
                 // What lies outside this view may lie within a newer one.
                 let view = range.log.fresh_view()?;
-                range.log.checked_start(&view, range.start)?;
+                match range.log.checked_start(&view, range.start) {
+                    // Where damage hides the end, any start may be before it.
+                    Err(error)
+                        if options.on_corrupt != OnCorrupt::Raise && error.is_corruption() => {}
+                    checked => drop(checked?),
+                }
             }
         }
         Ok(Self {
@@ -127,11 +149,36 @@ impl Scan {
             decompressor: Decompressor::new(),
             buffer: Vec::new(),
             statistics: ScanStatistics::default(),
+            told_segments: 0,
             torn: Vec::new(),
+            bad: BadBatches {
+                on_corrupt: options.on_corrupt,
+                report: ScanReport::default(),
+                order: 0,
+            },
+            stopped: false,
         })
     }
 
-    /// What was done so far.
+    /// What cannot be read, as far as it was met: empty where damage is an error. It goes on being told while the scan runs.
+    #[must_use]
+    pub fn report(&self) -> ScanReport {
+        self.bad.report.clone()
+    }
+
+    /// Tells another report what cannot be read, among others' words from `order` on.
+    pub(super) fn report_to(&mut self, report: &ScanReport, order: u64) {
+        self.bad.report = report.clone();
+        self.bad.order = order;
+    }
+
+    #[cfg(feature = "arrow")]
+    /// Whether damage ends a log in silence.
+    pub(crate) fn stops(&self) -> bool {
+        self.bad.on_corrupt == OnCorrupt::Stop
+    }
+
+    /// What was done so far. The report tells it too, to others, and as of the last segment.
     #[must_use]
     pub fn statistics(&self) -> ScanStatistics {
         self.statistics
@@ -148,7 +195,12 @@ impl Scan {
     /// # Errors
     /// Corruption, with file, position and offset; `Io`; `Limit`; `Interrupted`. After an error the scan is at its end.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>> {
-        let header = match self.advance() {
+        let advanced = self.advance();
+        if !matches!(advanced, Ok(Some(_))) || self.told_segments != self.statistics.segments {
+            self.told_segments = self.statistics.segments;
+            self.bad.report.tell(self.statistics);
+        }
+        let header = match advanced {
             Ok(Some(header)) => header,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -179,6 +231,9 @@ impl Scan {
                 stop: cursor.stop,
             },
             limit: &mut self.limit,
+            bad: &self.bad,
+            stopped: &mut self.stopped,
+            next: first,
         }))
     }
 
@@ -212,11 +267,14 @@ impl Scan {
             if self.limit == Some(0) {
                 return Ok(None);
             }
+            if self.stopped {
+                self.end_log();
+            }
             if self.cursor.is_none() {
                 let Some(range) = self.ranges.pop_front() else {
                     return Ok(None);
                 };
-                self.cursor = Some(Cursor::new(range, &self.filter)?);
+                self.cursor = Some(Cursor::new(range, &self.filter, &self.bad)?);
             }
             let Some(cursor) = self.cursor.as_mut() else {
                 return Ok(None);
@@ -226,31 +284,81 @@ impl Scan {
                 &mut self.statistics,
                 &mut self.buffer,
                 &mut self.torn,
+                &self.bad,
             );
             let met = match met {
                 Ok(met) => met,
                 Err(error) => {
-                    cursor.move_on(error, &mut self.buffer)?;
+                    self.recover(error)?;
                     continue;
                 }
             };
             match met {
                 Met::Batch(header) => {
                     self.statistics.batches += 1;
+                    self.bad.order += 1;
                     return Ok(Some(header));
                 }
-                Met::End => {
-                    if let Some(walk) = self.cursor.take().and_then(|cursor| cursor.walk) {
-                        self.buffer = walk.into_buffer();
-                    }
-                }
+                Met::Undecided => self.stopped = self.bad.on_corrupt == OnCorrupt::Stop,
+                Met::End => self.end_range(),
             }
         }
+    }
+
+    /// Goes on after an error: in a newer view where the segments are others by now, behind the damage where it is only noted.
+    #[cold]
+    fn recover(&mut self, error: Error) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut() else {
+            return Err(error);
+        };
+        let notes = self.bad.notes() && error.is_corruption();
+        let error = if notes && cursor.is_current {
+            error
+        } else {
+            match cursor.move_on(error, &mut self.buffer) {
+                Ok(()) => return Ok(()),
+                Err(error) if !notes => return Err(error),
+                Err(error) => error,
+            }
+        };
+        cursor.is_current = true;
+        if !error.is_corruption() {
+            return Err(error);
+        }
+        if cursor.next >= cursor.stop {
+            // All that was asked for lies before the damage.
+            self.end_range();
+            return Ok(());
+        }
+        cursor.log.check()?;
+        let hole = cursor.pass_damage(error)?;
+        self.statistics.bytes += hole.as_ref().map_or(0, |hole| hole.bytes);
+        if let Some(hole) = hole {
+            self.bad.note_behind(hole);
+            self.stopped = self.bad.on_corrupt == OnCorrupt::Stop;
+        }
+        Ok(())
+    }
+
+    fn end_range(&mut self) {
+        if let Some(walk) = self.cursor.take().and_then(|cursor| cursor.walk) {
+            self.buffer = walk.into_buffer();
+        }
+    }
+
+    /// Leaves out the rest of the present log, also of ranges to come.
+    fn end_log(&mut self) {
+        self.stopped = false;
+        if let Some(cursor) = &self.cursor {
+            let path = cursor.log.path();
+            self.ranges.retain(|range| range.log.path() != path);
+        }
+        self.end_range();
     }
 }
 
 impl Cursor {
-    fn new(range: ScanRange, filter: &Filter) -> Result<Self> {
+    fn new(range: ScanRange, filter: &Filter, bad: &BadBatches) -> Result<Self> {
         let log = range.log;
         // A range that was fixed before needs no newer view than the one that has it.
         let view = match range.stop {
@@ -264,8 +372,15 @@ impl Cursor {
             .unwrap_or(view.log_start_offset)
             .max(view.log_start_offset);
         let mut stop = range.stop.unwrap_or(i64::MAX);
+        let mut unstable = None;
         if filter.isolation == Isolation::ReadCommitted {
-            stop = stop.min(log.last_stable_offset_of(&view)?);
+            match log.last_stable_offset_of(&view) {
+                Ok(last_stable_offset) => stop = stop.min(last_stable_offset),
+                Err(error) if bad.notes() && error.is_corruption() => {
+                    unstable = Some(FatesDamage::of(&error, i64::MIN));
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(Self {
             slot: view.floor_slot(start),
@@ -276,7 +391,10 @@ impl Cursor {
             stop,
             next: start,
             fates: None,
+            unstable,
             unchecked_bytes: 0,
+            is_current: false,
+            noted: i64::MIN,
         })
     }
 
@@ -286,6 +404,7 @@ impl Cursor {
         statistics: &mut ScanStatistics,
         buffer: &mut Vec<u8>,
         torn_tails: &mut Vec<TornTail>,
+        bad: &BadBatches,
     ) -> Result<Met> {
         loop {
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
@@ -297,7 +416,10 @@ impl Cursor {
             let header = match walk.step(false)? {
                 Step::Batch(header) => header,
                 Step::End(torn) => {
-                    torn_tails.extend(torn);
+                    if let Some(torn) = torn {
+                        bad.report.note_torn(&self.log, torn.clone());
+                        torn_tails.push(torn);
+                    }
                     self.close(buffer);
                     continue;
                 }
@@ -320,6 +442,7 @@ impl Cursor {
             }
             if filter.verify_checksums {
                 if let Some(torn) = walk.verify(&header)? {
+                    bad.report.note_torn(&self.log, torn.clone());
                     torn_tails.push(torn);
                     self.close(buffer);
                     continue;
@@ -329,13 +452,19 @@ impl Cursor {
             }
             let in_transaction =
                 header.attributes.is_transactional() && !header.attributes.is_control();
-            if in_transaction
-                && filter.isolation == Isolation::ReadCommitted
-                && self.fate(&header)? == Fate::Aborted
-            {
-                statistics.batches_skipped += 1;
-                self.next = behind;
-                continue;
+            if in_transaction && filter.isolation == Isolation::ReadCommitted {
+                match self.fate(&header, bad)? {
+                    Fate::Committed => {}
+                    Fate::Aborted => {
+                        statistics.batches_skipped += 1;
+                        self.next = behind;
+                        continue;
+                    }
+                    Fate::Undecided => {
+                        self.next = behind;
+                        return Ok(Met::Undecided);
+                    }
+                }
             }
             self.next = behind;
             return Ok(Met::Batch(header));
@@ -362,6 +491,7 @@ impl Cursor {
             find::start(&open, self.start, read_ahead, reused, &mut Trace::default())?
         };
         self.walk = Some(walk);
+        self.is_current = false;
         self.slot += 1;
         statistics.segments += 1;
         Ok(true)
@@ -389,166 +519,80 @@ impl Cursor {
     }
 
     /// The fate of a transactional batch below the last stable offset. One without a marker is committed: the cleaner removes
-    /// markers only after an aborted transaction's records, and an open one is not below the last stable offset.
-    fn fate(&mut self, header: &BatchHeader) -> Result<Fate> {
+    /// markers only after an aborted transaction's records, and an open one is not below the last stable offset. Where damage
+    /// hides either, and is only noted, the batch is noted too.
+    fn fate(&mut self, header: &BatchHeader, bad: &BadBatches) -> Result<Fate> {
         let from = header.base_offset.unwrap_or(header.last_offset);
-        let fates = if let Some(fates) = &self.fates {
+        let known = self.fates.as_ref().filter(|fates| fates.knows(from));
+        let fates = if let Some(fates) = known {
             Arc::clone(fates)
         } else {
             let fates = self.log.fates(&self.view, from)?;
             self.fates = Some(Arc::clone(&fates));
             fates
         };
-        match fates.of(header.producer_id, from) {
-            Fate::Undecided if fates.is_incomplete() => {
-                self.log.fates_error(&self.view, from)?;
-                Ok(Fate::Committed)
-            }
-            fate => Ok(fate),
+        let fate = fates.of(header.producer_id, from);
+        if fate != Fate::Undecided {
+            return Ok(fate);
         }
-    }
-}
-
-/// A batch of a scan. It is decompressed when its first record is asked for.
-#[derive(Debug)]
-pub struct Batch<'s> {
-    header: BatchHeader,
-    log: &'s Log,
-    walk: &'s Walk,
-    source: Option<&'s mut Decompressor>,
-    records: Option<Records<'s>>,
-    filter: &'s Arc<Filter>,
-    selection: Selection,
-    limit: &'s mut Option<u64>,
-}
-
-impl<'s> Batch<'s> {
-    /// The header.
-    #[must_use]
-    pub const fn header(&self) -> &BatchHeader {
-        &self.header
-    }
-
-    /// The log that the batch is from.
-    #[must_use]
-    pub const fn log(&self) -> &'s Log {
-        self.log
-    }
-
-    /// Position of the batch in its segment's `.log` file.
-    #[must_use]
-    pub const fn position(&self) -> u64 {
-        self.walk.batch_position()
-    }
-
-    /// The whole batch as stored.
-    #[must_use]
-    pub fn bytes(&self) -> &'s [u8] {
-        self.walk.loaded_batch()
-    }
-
-    /// If all records of the batch are wanted and its header counts them: passes them all and returns how many there are.
-    /// They are then not decoded.
-    pub fn take_whole(&mut self) -> Option<u64> {
-        let untouched = self.source.is_some() && self.selection.takes_all();
-        let count = u64::try_from(self.header.record_count).ok()?;
-        if !untouched || self.limit.is_some_and(|limit| limit < count) {
-            return None;
+        if fates.is_incomplete() && !bad.notes() {
+            self.log.fates_error(&self.view, from)?;
         }
-        self.source = None;
-        if let Some(limit) = self.limit {
-            *limit -= count;
-        }
-        Some(count)
-    }
-
-    /// If all records of the batch are wanted and their offsets are consecutive: passes them all and returns the first and
-    /// the last offset.
-    pub fn take_offsets(&mut self) -> Option<(i64, i64)> {
-        let base = self.header.base_offset?;
-        let dense = self.header.last_offset.checked_sub(base)?.checked_add(1)?
-            == i64::from(self.header.record_count);
-        if !dense {
-            return None;
-        }
-        self.take_whole().map(|_| (base, self.header.last_offset))
-    }
-
-    /// The next wanted record, or `None` at the end of the batch.
-    ///
-    /// # Errors
-    /// Corruption, with file, position and offset; `Limit`.
-    #[inline]
-    pub fn next_record(&mut self) -> Result<Option<RecordView<'s>>> {
-        if self.records.is_none() && !self.open()? {
-            return Ok(None);
-        }
-        let Some(records) = self.records.as_mut() else {
-            return Ok(None);
+        let damage = fates.damage().or(self.unstable.as_ref());
+        let (Some(damage), Some(walk), true) = (damage, &self.walk, bad.notes()) else {
+            return Ok(Fate::Committed);
         };
-        loop {
-            let record = match records.next_record() {
-                Ok(Some(record)) => record,
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(self.place(Error::new(ErrorKind::from(error)))),
+        let mut hole = Hole::of(&self.log, walk.segment().path.clone(), damage.kind);
+        hole.position = walk.batch_position();
+        hole.bytes = header.size_bytes as u64;
+        hole.start = from.max(self.start);
+        hole.stop = Some(header.last_offset.saturating_add(1).min(self.stop));
+        hole.reason = format!("damage hides how its transaction ended: {}", damage.words);
+        bad.note_behind(hole);
+        Ok(Fate::Undecided)
+    }
+
+    /// Goes on behind the damage that the last step met, and tells what is missing of what was asked for, if anything.
+    fn pass_damage(&mut self, error: Error) -> Result<Option<Hole>> {
+        let (path, first, passed) = if let Some(walk) = &mut self.walk {
+            let first = walk.next_offset();
+            (walk.segment().path.clone(), first, walk.pass_damage()?)
+        } else {
+            // Its file is too long to be one.
+            let (Some(segment), ErrorKind::SegmentTooLarge { size }) =
+                (self.view.segments.get(self.slot), error.kind())
+            else {
+                return Err(error);
             };
-            match self.selection.verdict(self.filter, &record) {
-                Verdict::Take => {}
-                Verdict::Leave => continue,
-                Verdict::Stop => return Ok(None),
-            }
-            if let Some(limit) = self.limit {
-                match limit.checked_sub(1) {
-                    Some(left) => *limit = left,
-                    None => return Ok(None),
-                }
-            }
-            return Ok(Some(record));
-        }
-    }
-
-    #[cfg(feature = "arrow")]
-    /// Which records are wanted, for a thread that decodes a copy of the batch.
-    pub(crate) fn selection(&self) -> (Selection, &'s Arc<Filter>) {
-        (self.selection, self.filter)
-    }
-
-    /// Path of the segment's `.log` file.
-    #[must_use]
-    pub fn path(&self) -> &'s std::path::Path {
-        &self.walk.segment().path
-    }
-
-    /// Copies the rest of the wanted records.
-    ///
-    /// # Errors
-    /// As [`next_record`](Self::next_record).
-    pub fn to_records(&mut self) -> Result<Vec<Record>> {
-        let mut records = Vec::new();
-        while let Some(view) = self.next_record()? {
-            records.push(Record::new(&self.header, &view)?);
-        }
-        Ok(records)
-    }
-
-    #[cold]
-    fn place(&self, error: Error) -> Error {
-        let offset = self.header.base_offset.unwrap_or(self.header.last_offset);
-        self.walk.place(error).at_offset(offset)
-    }
-
-    /// Decompresses; says whether there is anything to read.
-    fn open(&mut self) -> Result<bool> {
-        let Some(decompressor) = self.source.take() else {
-            return Ok(false);
+            self.slot += 1;
+            let passed = Passed {
+                position: 0,
+                bytes: *size,
+                next: segment.next_base_offset,
+                gave_up: false,
+            };
+            (segment.file_path(".log"), segment.base_offset, passed)
         };
-        if self.header.attributes.codec_number() != 0 {
-            // A few bytes of the file can decompress to any number: its bytes alone do not say when to ask.
-            self.log.check()?;
+        let start = first.max(self.start).max(self.noted);
+        let stop = passed
+            .next
+            .map(|next| next.clamp(start, self.stop.max(start)));
+        if let Some(next) = passed.next {
+            self.noted = self.noted.max(next);
+            if next <= self.start && first < self.start {
+                return Ok(None);
+            }
         }
-        let limit = self.log.0.options.limits.max_decompressed_bytes;
-        let records = Records::open(&self.header, self.walk.loaded_batch(), decompressor, limit);
-        self.records = Some(records.map_err(|error| self.place(error))?);
-        Ok(true)
+        let mut hole = Hole::of(&self.log, path, error.kind().name());
+        hole.position = passed.position;
+        hole.bytes = passed.bytes;
+        (hole.start, hole.stop) = (start, stop);
+        hole.reason = error.words();
+        if passed.gave_up {
+            hole.reason.push_str(
+                "; too much behind it looks like a batch and is none: not searched to its end",
+            );
+        }
+        Ok(Some(hole))
     }
 }

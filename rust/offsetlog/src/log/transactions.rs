@@ -10,7 +10,7 @@ use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::records::Records;
 use crate::segment::find::{self, Found, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers};
+use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers_from};
 use offsetlog_format::BatchHeader;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::name::SegmentFile;
@@ -41,8 +41,28 @@ pub(crate) struct Fates {
     markers: HashMap<i64, Vec<Marker>>,
     /// First offset of each aborted transaction whose first batch the walk saw, by producer and marker.
     aborted: Vec<(AbortedTransaction, i64)>,
-    /// The walk met damage; what came after is not known.
-    incomplete: bool,
+    /// What the walk met; what comes after is not known.
+    damage: Option<FatesDamage>,
+}
+
+/// Damage that hides markers.
+#[derive(Debug, Clone)]
+pub(crate) struct FatesDamage {
+    /// Last offset before it.
+    last: i64,
+    /// Name of the error's kind, and its words.
+    pub(crate) kind: &'static str,
+    pub(crate) words: String,
+}
+
+impl FatesDamage {
+    pub(crate) fn of(error: &Error, last: i64) -> Self {
+        Self {
+            last,
+            kind: error.kind().name(),
+            words: error.words(),
+        }
+    }
 }
 
 /// What became of a record's transaction.
@@ -70,7 +90,18 @@ impl Fates {
     }
 
     pub(crate) const fn is_incomplete(&self) -> bool {
-        self.incomplete
+        self.damage.is_some()
+    }
+
+    pub(crate) const fn damage(&self) -> Option<&FatesDamage> {
+        self.damage.as_ref()
+    }
+
+    /// Whether a walk from `from` on could not tell more.
+    pub(crate) fn knows(&self, from: i64) -> bool {
+        self.damage
+            .as_ref()
+            .is_none_or(|damage| from <= damage.last)
     }
 }
 
@@ -87,6 +118,14 @@ pub(super) fn marker_of(
     walk.batch()?;
     let walk = &*walk;
     let at = |error: Error| walk.place(error).at_offset(header.last_offset);
+    // A marker with a flipped bit would show what was aborted, or hide what was committed.
+    if let Err(error) = header.check_crc(walk.loaded_batch()) {
+        if walk.segment().is_active() {
+            // Perhaps the unfinished end: no marker so far.
+            return Ok(None);
+        }
+        return Err(at(error.into()));
+    }
     let mut decompressor = Decompressor::new();
     let mut records =
         Records::open(header, walk.loaded_batch(), &mut decompressor, limit).map_err(at)?;
@@ -221,15 +260,17 @@ impl Log {
         let mut kept = view.fates.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((start, fates)) = kept.as_ref()
             && *start <= from
+            && fates.knows(from)
         {
             return Ok(Arc::clone(fates));
         }
         let mut fates = Fates::default();
-        if let Err(error) = self.walk_fates(view, from, &mut fates) {
+        let mut last = from;
+        if let Err(error) = self.walk_fates(view, from, &mut fates, &mut last) {
             if !error.is_corruption() {
                 return Err(error);
             }
-            fates.incomplete = true;
+            fates.damage = Some(FatesDamage::of(&error, last));
         }
         let fates = Arc::new(fates);
         *kept = Some((from, Arc::clone(&fates)));
@@ -238,13 +279,14 @@ impl Log {
 
     /// Walks to the damage again, so that its error can be given.
     pub(super) fn fates_error(&self, view: &View, from: i64) -> Result<()> {
-        self.walk_fates(view, from, &mut Fates::default())
+        self.walk_fates(view, from, &mut Fates::default(), &mut 0)
     }
 
-    fn walk_fates(&self, view: &View, from: i64, fates: &mut Fates) -> Result<()> {
+    fn walk_fates(&self, view: &View, from: i64, fates: &mut Fates, last: &mut i64) -> Result<()> {
         let limit = self.0.options.limits.max_decompressed_bytes;
         let mut open: HashMap<i64, i64> = HashMap::new();
         self.visit_headers(view, from, |header, walk| {
+            *last = header.last_offset;
             if header.producer_id < 0 || !header.attributes.is_transactional() {
                 return Ok(());
             }
@@ -310,7 +352,7 @@ impl Log {
             } else {
                 0
             };
-            hop_headers(&open, position, &|| self.check(), &mut visit)?;
+            hop_headers_from(&open, (position, from), &|| self.check(), &mut visit)?;
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl View {
             (Some(active), Some(_)) => directory.disk.stat(&active.path).ok(),
             (None, _) => None,
         };
-        let bounds = super::named_offsets::read_checkpoints(directory);
+        let bounds = super::named_offsets::read_checkpoints(directory)?;
         warnings.extend(bounds.warnings);
         warnings.dedup();
         let first = base_offsets.first().copied();
@@ -300,11 +300,8 @@ fn walk_to_end(mut walk: Walk) -> Result<End> {
 }
 
 impl Stamp {
-    /// Whether the directory may change again without its time telling: a file system counts it by ticks of the clock.
     fn is_racy(&self) -> bool {
-        const TICK_MS: i64 = 20;
-        let modified = self.directory.map_or(i64::MIN, |stat| stat.modified_ms);
-        (0..TICK_MS).contains(&crate::disk::wall_clock().saturating_sub(modified))
+        self.directory.is_some_and(|stat| stat.is_racy())
     }
 
     fn of(directory: &Directory, active: Option<&Path>) -> Self {
@@ -469,6 +466,6 @@ pub(super) fn refuse_old(disk: &dyn Disk, path: &Path) -> Result<()> {
 fn old_layout(path: &Path) -> Error {
     Error::log_dir(
         path,
-        "a partition of Kafka 0.7 (.kafka files); `offsetlog convert` makes a current directory of it",
+        "a partition of Kafka 0.7 (.kafka files); `offsetlog convert` makes a current directory of it, `OldLog` reads it as it is",
     )
 }

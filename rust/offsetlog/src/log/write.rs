@@ -51,6 +51,29 @@ impl Log {
         })
     }
 
+    /// As [`append`](Self::append), at an offset that is given, at or behind the log end offset: what a restore does.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn append_at(
+        &self,
+        batch: &mut BatchBuilder,
+        base_offset: i64,
+        options: &AppendOptions,
+    ) -> Result<AppendInfo> {
+        self.appending(options.flush, |appender| {
+            let leader_epoch = appender.epoch_for(options.leader_epoch);
+            appender.append_built_at(batch, base_offset, leader_epoch)
+        })
+    }
+
+    /// The settings, and the time by the log's clock, for records that keep their offsets from `first` on.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn replica_terms(&self, first: Option<i64>) -> Result<(LogConfig, i64)> {
+        let now = (self.0.options.clock)();
+        let appender = self.appender()?;
+        appender.check_replica(first)?;
+        Ok((appender.config().clone(), now))
+    }
+
     /// What [`append`](Self::append) refuses of records before it encodes them; otherwise the settings, and the time by the log's
     /// clock. `timestamps` are the least and the greatest, `None` in place of the time of the append.
     #[cfg(feature = "arrow")]

@@ -32,7 +32,10 @@ impl Listing {
             .map(DirectoryName::parse);
         let holds_segments = entries.iter().any(|entry| {
             entry.kind == EntryKind::File
-                && matches!(FileName::classify(&entry.name), FileName::Segment(_))
+                && matches!(
+                    FileName::classify(&entry.name),
+                    FileName::Segment(_) | FileName::ByteOffsetSegment { .. }
+                )
         });
         if let (Some(Ok(name)), true) = (own_name, holds_segments) {
             self.insert(&name, path.to_path_buf());

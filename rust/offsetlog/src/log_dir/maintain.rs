@@ -27,7 +27,8 @@ impl LogDir {
     /// enough ago. A partition that fails does not keep the others from their turn.
     ///
     /// # Errors
-    /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading. Those of a partition are in the report.
+    /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all partitions share.
+    /// Those of a partition are in the report.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<LogDirMaintainReport> {
         let mut report = LogDirMaintainReport {
             dry_run: options.dry_run,
@@ -51,6 +52,9 @@ impl LogDir {
                     _ => report.failed.push((partition, error)),
                 },
             }
+        }
+        if !options.dry_run {
+            self.write_lines()?;
         }
         if options.deletes {
             report.removed = self.remove_deleted(options.dry_run)?;

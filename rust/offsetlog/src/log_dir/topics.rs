@@ -5,9 +5,9 @@
 use super::writer::{Doomed, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
-use crate::disk::{Access, Disk, EntryKind, read_whole, write_whole};
+use crate::disk::{Access, Disk, EntryKind, Lock, read_whole, write_whole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{lock_partition, read_config, write_config};
+use crate::log::{lock_idle, lock_partition, read_config, write_config};
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
@@ -66,8 +66,24 @@ impl LogDir {
             .topic_id
             .unwrap_or_else(|| guard(&writer.router).topic_id());
         let places = self.places(topic.partitions);
-        let mut made = Vec::new();
         for (partition, parent) in (0..).zip(&places) {
+            // Lines that were left of another topic of this name would be believed.
+            if let Some(shared) = self
+                .0
+                .shared
+                .iter()
+                .find(|shared| shared.log_dir() == parent)
+            {
+                shared.forget(topic.name, partition, None)?;
+            }
+        }
+        self.write_lines()?;
+        // Two processes may make the same topic.
+        let _locks = self.share_all()?;
+        self.check_absent(topic)?;
+        let mut made = Vec::new();
+        // The first one last: whoever lists them meanwhile sees by its absence that the topic is not whole.
+        for (partition, parent) in (0..topic.partitions).zip(&places).rev() {
             let done = self.make_partition(topic, partition, parent, topic_id);
             match done {
                 Ok(path) => made.push((partition, path)),
@@ -111,6 +127,36 @@ impl LogDir {
         };
         let path = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
         Err(Error::log_dir(path, reason))
+    }
+
+    /// The locks of all log dirs, always in the same order.
+    fn share_all(&self) -> Result<Vec<Lock>> {
+        let mut shared: Vec<_> = self.0.shared.iter().collect();
+        shared.sort_by_key(|shared| shared.log_dir());
+        shared.into_iter().map(|shared| shared.share()).collect()
+    }
+
+    /// Refuses a topic of which another process has made a partition since the log dir was opened.
+    fn check_absent(&self, topic: &NewTopic<'_>) -> Result<()> {
+        for partition in 0..topic.partitions {
+            let name = directory_name(topic.name, partition)
+                .map_err(|error| Error::argument("name", error.fault.to_string()))?;
+            for parent in &self.0.paths {
+                let path = parent.join(&name);
+                match self.disk().stat(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(Error::io("look at", &path, error)),
+                    Ok(_) => {
+                        let reason = format!(
+                            "topic {:?} is there already, made by another program since this one opened the log dir",
+                            topic.name
+                        );
+                        return Err(Error::log_dir(&path, reason));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A folder for each of so many new partitions: always one of those that have the fewest, the first of equals.
@@ -229,11 +275,14 @@ impl LogDir {
         }
         guard(&writer.router).forget(topic);
         self.sync_parents(&parents)?;
-        for (_, path, lock) in held {
-            crate::log::forget_partition(&path, &self.0.options)?;
+        for (partition, path, lock) in held {
+            if let Some(shared) = self.0.shared_with(&path) {
+                shared.forget(&partition.topic, partition.partition, None)?;
+            }
             lock.release();
         }
-        Ok(())
+        // A topic of this name may be made again.
+        self.write_lines()
     }
 
     /// The settings of a topic that are stored with its first partition; defaults are not among them.
@@ -272,7 +321,8 @@ impl LogDir {
         Ok(())
     }
 
-    /// Removes the directories of deleted topics whose time has come, and gives them; with `dry_run` only that.
+    /// Removes the directories of deleted topics whose time has come, and gives them; with `dry_run` only that. One in which somebody
+    /// works, as a conversion does, stays until that is over.
     ///
     /// # Errors
     /// `Io`; the rest waits for the next time.
@@ -284,15 +334,20 @@ impl LogDir {
             .filter(|doomed| doomed.due <= now)
             .map(|doomed| doomed.path.clone())
             .collect();
-        if dry_run {
-            return Ok(due);
+        let mut removed = Vec::new();
+        for path in due {
+            let Some(lock) = lock_idle(self.disk(), &path)? else {
+                continue;
+            };
+            if !dry_run {
+                remove_all(self.disk(), &path, DEPTH_MAX)
+                    .map_err(|error| Error::io("remove", &path, error))?;
+                guard(&writer.doomed).retain(|doomed| doomed.path != path);
+            }
+            lock.release();
+            removed.push(path);
         }
-        for path in &due {
-            remove_all(self.disk(), path, DEPTH_MAX)
-                .map_err(|error| Error::io("remove", path, error))?;
-            guard(&writer.doomed).retain(|doomed| doomed.path != *path);
-        }
-        Ok(due)
+        Ok(removed)
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {

@@ -7,7 +7,7 @@ use crate::batch_builder::BatchBuilder;
 use crate::config::LogConfig;
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions};
+use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions, open_for_append_in};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -211,7 +211,8 @@ impl LogDir {
             ..WriteOptions::default()
         };
         writer.logs.get(&wanted, || {
-            Log::open_for_append(&path, &self.0.options, &write)
+            let shared = self.0.shared_with(&path);
+            open_for_append_in(&path, &self.0.options, &write, shared)
         })
     }
 
@@ -239,10 +240,24 @@ impl LogDir {
         for log in writer.logs.all() {
             closed = closed.and(log.close());
         }
+        let written = self.write_lines();
+        if written.is_ok() {
+            // Behind all the rest, as whoever finds the mark believes it. A log that could not be closed is told by its own file.
+            for shared in &self.0.shared {
+                closed = closed.and(shared.settle());
+            }
+        }
+        closed = closed.and(written);
         for lock in guard(&writer.locks).drain(..).rev() {
             lock.release();
         }
         closed
+    }
+
+    /// Writes what the checkpoints are to say of the partitions.
+    pub(super) fn write_lines(&self) -> Result<()> {
+        let written = self.0.shared.iter().map(|shared| shared.write_lines());
+        written.fold(Ok(()), Result::and)
     }
 
     /// Whether it was opened for appending.

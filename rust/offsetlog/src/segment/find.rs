@@ -107,7 +107,7 @@ fn check_entry(
 }
 
 /// First offset of a compressed set of magic 0 or 1, which only its messages tell.
-fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Option<i64> {
+pub(crate) fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Option<i64> {
     let limit = walk.segment().directory.limits.max_decompressed_bytes;
     let bytes = walk.peeked(header).ok()?;
     let mut decompressor = Decompressor::new();

@@ -3,14 +3,17 @@
 //! What the walk does not know: compression, records, transactions. What ends it: the end of the file; damage in a closed
 //! segment, which is an error; and a torn tail of the active segment, which is the end for now.
 
+mod search;
+
 use super::{Check, OpenSegment, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
-use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame, Part};
+use offsetlog_format::{BatchHeader, Fault, FormatError, Part};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub(crate) use search::Passed;
 
 /// Read-ahead of a scan: large enough to hide the call, small enough to stay in the cache.
 pub(crate) const SCAN_BYTES: usize = 512 * 1024;
@@ -65,9 +68,12 @@ pub(crate) struct Walk {
     batch_at: u64,
     batch_bytes: usize,
     end: u64,
-    /// Last offset before the next batch.
+    /// Last offset before the next batch, and before the batch of the last step.
     previous: i64,
+    before: i64,
     previous_magic: i8,
+    /// Bytes that searches of this segment may still checksum in vain.
+    search_budget: u64,
     read_ahead: usize,
     /// Only headers are wanted: the bytes of large batches are not read.
     headers_only: bool,
@@ -94,7 +100,9 @@ impl Walk {
             batch_bytes: 0,
             end,
             previous,
+            before: previous,
             previous_magic: 2,
+            search_budget: end.saturating_mul(search::WORK_PER_BYTE),
             read_ahead,
             headers_only: false,
         }
@@ -162,6 +170,7 @@ impl Walk {
     fn pass(&mut self, header: &BatchHeader) {
         self.batch_bytes = header.size_bytes;
         self.position += header.size_bytes as u64;
+        self.before = self.previous;
         self.previous = header.last_offset;
         self.previous_magic = header.magic;
     }
@@ -174,7 +183,7 @@ impl Walk {
             return Ok(None);
         };
         self.position = self.batch_at;
-        self.previous = header.base_offset.unwrap_or(header.last_offset) - 1;
+        self.previous = self.before;
         match self.damaged(error)? {
             Step::End(torn) => Ok(torn),
             Step::Batch(_) => Ok(None),
@@ -197,6 +206,11 @@ impl Walk {
             .filter(|header| self.check_place(header).is_ok()))
     }
 
+    /// The lowest offset that a batch at the present place can have.
+    pub(crate) const fn next_offset(&self) -> i64 {
+        self.previous.saturating_add(1)
+    }
+
     /// The bytes of a batch that [`peek`](Self::peek) saw.
     pub(crate) fn peeked(&mut self, header: &BatchHeader) -> Result<&[u8]> {
         self.bytes_at(self.position, header.size_bytes, false)
@@ -211,7 +225,17 @@ impl Walk {
     /// Size and order: what neither the header alone nor the checksum can tell.
     #[inline]
     fn check_place(&self, header: &BatchHeader) -> Result<(), FormatError> {
-        let left = self.end - self.position;
+        self.check_place_at(header, self.position, self.previous)
+    }
+
+    #[inline]
+    fn check_place_at(
+        &self,
+        header: &BatchHeader,
+        position: u64,
+        previous: i64,
+    ) -> Result<(), FormatError> {
+        let left = self.end - position;
         if header.size_bytes as u64 > left {
             return Err(FormatError::new(
                 Part::BatchHeader,
@@ -223,7 +247,7 @@ impl Walk {
             ));
         }
         let first = header.base_offset.unwrap_or(header.last_offset);
-        let minimum = self.previous.saturating_add(1);
+        let minimum = previous.saturating_add(1);
         let maximum = self
             .segment
             .next_base_offset
@@ -369,78 +393,6 @@ impl Walk {
     pub(crate) fn place(&self, error: Error) -> Error {
         error.at_path(&self.segment.path).at_position(self.batch_at)
     }
-
-    /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover: such a batch was written to its end.
-    fn is_whole_but_for_magic(&mut self, error: &FormatError) -> Result<bool> {
-        if !matches!(error.fault, Fault::UnknownMagic { .. }) {
-            return Ok(false);
-        }
-        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
-        let mut bytes = memory::copy(self.bytes_at(self.position, left as usize, false)?)?;
-        if let Some(magic) = bytes.get_mut(16) {
-            *magic = 2;
-        }
-        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
-    }
-
-    /// Whether the present bytes are a whole batch with the right checksum, whatever its offset, which no checksum covers.
-    pub(crate) fn stands_on_whole_batch(&mut self) -> Result<bool> {
-        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
-        let Ok(frame) = Frame::parse(self.bytes_at(self.position, FRAME_BYTES, false)?) else {
-            return Ok(false);
-        };
-        if frame.magic < 2 || frame.size_bytes as u64 > left {
-            return Ok(false);
-        }
-        let mut bytes = memory::copy(self.bytes_at(self.position, frame.size_bytes, false)?)?;
-        if let Some(offset) = bytes.get_mut(..8) {
-            offset.fill(0);
-        }
-        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
-    }
-
-    /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
-    /// bytes are damage in the middle, not an unfinished end.
-    pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {
-        let magic = self.previous_magic.max(0) as u8;
-        let mut position = self.position + 1;
-        while position + FRAME_BYTES as u64 <= self.end {
-            let length = self.bytes_at(position, SCAN_BYTES, false)?.len();
-            let bytes = self.loaded(position, length);
-            let candidates: Vec<usize> = memchr::memchr_iter(magic, bytes.get(16..).unwrap_or(&[]))
-                .filter(|&at| self.is_plausible(position, at))
-                .collect();
-            for at in candidates {
-                if self.is_valid_batch(position + at as u64)? {
-                    return Ok(true);
-                }
-            }
-            if length <= FRAME_BYTES {
-                break;
-            }
-            position += (length - FRAME_BYTES + 1) as u64;
-        }
-        Ok(false)
-    }
-
-    fn is_plausible(&self, window: u64, at: usize) -> bool {
-        let position = window + at as u64;
-        Frame::parse(self.loaded(position, FRAME_BYTES)).is_ok_and(|frame| {
-            frame.offset > self.previous
-                && frame.offset - self.segment.base_offset <= i64::from(i32::MAX)
-                && frame.size_bytes as u64 <= self.end - position
-                && frame.size_bytes as u64 <= self.segment.directory.limits.max_batch_bytes
-        })
-    }
-
-    fn is_valid_batch(&mut self, position: u64) -> Result<bool> {
-        let front = self.bytes_at(position, BatchHeader::LONGEST, false)?;
-        let Ok(header) = BatchHeader::parse(front) else {
-            return Ok(false);
-        };
-        let whole = self.bytes_at(position, header.size_bytes, false)?;
-        Ok(header.size_bytes >= LOG_OVERHEAD_BYTES && header.check_crc(whole).is_ok())
-    }
 }
 
 /// Walks headers from `position` to the end of the segment and gives each to `visit` with its position.
@@ -448,14 +400,31 @@ pub(crate) fn hop_headers(
     segment: &Arc<OpenSegment>,
     position: u64,
     check: &Check<'_>,
+    visit: impl FnMut(&BatchHeader, &mut Walk) -> Result<()>,
+) -> Result<Option<TornTail>> {
+    hop_headers_from(segment, (position, i64::MIN), check, visit)
+}
+
+/// The same, where damage that lies wholly below an offset is passed over.
+pub(crate) fn hop_headers_from(
+    segment: &Arc<OpenSegment>,
+    (position, from): (u64, i64),
+    check: &Check<'_>,
     mut visit: impl FnMut(&BatchHeader, &mut Walk) -> Result<()>,
 ) -> Result<Option<TornTail>> {
     let mut walk = Walk::new(Arc::clone(segment), position, 64 * 1024, Vec::new()).headers_only();
     let mut count = 0_u32;
     loop {
-        match walk.step(false)? {
-            Step::Batch(header) => visit(&header, &mut walk)?,
-            Step::End(torn) => return Ok(torn),
+        match walk.step(false) {
+            Ok(Step::Batch(header)) => visit(&header, &mut walk)?,
+            Ok(Step::End(torn)) => return Ok(torn),
+            Err(error) if error.is_corruption() && walk.next_offset() < from => {
+                let passed = walk.pass_damage()?;
+                if passed.next.is_none_or(|next| next > from) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
         }
         count = count.wrapping_add(1);
         if count.is_multiple_of(4096) {

@@ -133,13 +133,7 @@ impl Appender {
         let Some((_, first)) = incoming.batches.first() else {
             return Ok(nothing(&incoming));
         };
-        let first_offset = first.base_offset.unwrap_or(first.last_offset);
-        if first_offset < self.log_end() {
-            return Err(Error::new(ErrorKind::UnexpectedAppendOffset {
-                found: first_offset,
-                log_end_offset: self.log_end(),
-            }));
-        }
+        self.check_replica(Some(first.base_offset.unwrap_or(first.last_offset)))?;
         let mut markers = Vec::with_capacity(incoming.batches.len());
         for (at, header) in &incoming.batches {
             if header.magic == 2 {
@@ -202,6 +196,59 @@ impl Appender {
             )));
         }
         let append_time = self.append_time(now);
+        let base_offset = self.log_end();
+        self.store_built(
+            batch,
+            base_offset,
+            leader_epoch,
+            append_time,
+            Origin::Client,
+            now,
+        )
+    }
+
+    /// Appends the records of `batch` as one that a leader stored at `base_offset`; the builder is empty afterwards unless this failed.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn append_built_at(
+        &mut self,
+        batch: &mut BatchBuilder,
+        base_offset: i64,
+        leader_epoch: i32,
+    ) -> Result<AppendInfo> {
+        check_epoch(leader_epoch)?;
+        self.check_replica(Some(base_offset))?;
+        let now = self.now();
+        self.store_built(
+            batch,
+            base_offset,
+            leader_epoch,
+            -1,
+            Origin::Replication,
+            now,
+        )
+    }
+
+    /// Whether what begins at `first_offset` can follow as it is.
+    pub(crate) fn check_replica(&self, first_offset: Option<i64>) -> Result<()> {
+        self.check_usable()?;
+        match first_offset.filter(|&first| first < self.log_end()) {
+            Some(found) => Err(Error::new(ErrorKind::UnexpectedAppendOffset {
+                found,
+                log_end_offset: self.log_end(),
+            })),
+            None => Ok(()),
+        }
+    }
+
+    fn store_built(
+        &mut self,
+        batch: &mut BatchBuilder,
+        base_offset: i64,
+        leader_epoch: i32,
+        append_time: i64,
+        origin: Origin,
+        now: i64,
+    ) -> Result<AppendInfo> {
         let codec = self.config.codec_for(batch.codec());
         let compressor = self
             .workshop
@@ -211,7 +258,7 @@ impl Appender {
             compressor.set_level(codec, self.config.compression_level(codec))?;
         }
         let (bytes, header) = batch.finish(
-            self.ends.log_end(),
+            base_offset,
             leader_epoch,
             (append_time >= 0).then_some(append_time),
             codec,
@@ -227,8 +274,8 @@ impl Appender {
             parts: &[bytes],
             batches: &[(0, header)],
             markers: &[None],
-            origin: Origin::Client,
-            transaction_version: 0,
+            origin,
+            transaction_version: if origin == Origin::Client { 0 } else { -1 },
             max_timestamp: header.max_timestamp,
             append_time,
             now,

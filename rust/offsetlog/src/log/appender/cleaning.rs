@@ -237,7 +237,7 @@ impl Appender {
             .map_err(|error| Error::io("rename", &from, error))
     }
 
-    fn sync_names(&self) -> Result<()> {
+    pub(super) fn sync_names(&self) -> Result<()> {
         let path = &self.directory.path;
         self.directory
             .disk

@@ -8,6 +8,7 @@ use super::state::CleanMark;
 use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
+use crate::log::log_dir_files::CHECKPOINT_INTERVAL_MS;
 use crate::segment::{Directory, segment_path};
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +18,6 @@ use std::time::Instant;
 
 /// Rolls that may wait for their sync before a further one waits with them.
 const WAITING_MAX: usize = 4;
-/// How often the recovery point is written down while a log is open: `log.flush.offset.checkpoint.interval.ms` of a broker.
-const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
 
 /// Files that are to be synced, and what is true then.
 #[derive(Debug)]
@@ -307,7 +306,8 @@ impl Appender {
         {
             self.last_checkpoint = now;
             // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
-            if let Err(error) = self.save_point() {
+            let saved = self.save_point();
+            if let Err(error) = saved.and_then(|()| self.place.checkpoint_in_time(now)) {
                 self.note_failure(&error);
             }
         }
@@ -360,10 +360,10 @@ impl Appender {
         // The clean mark knows the file by its time.
         job.times = true;
         job.run()?;
-        self.save_point()?;
         let state = self.state_at(self.ends.recovery_point());
         let mark = self.clean_mark()?;
-        self.place.mark_clean(state, mark)
+        let (high_watermark, first_base) = (self.high_watermark(), self.first_base());
+        self.place.close(state, mark, high_watermark, first_base)
     }
 
     /// Lets go of the files as a killed process would: nothing is written.

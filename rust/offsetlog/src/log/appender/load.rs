@@ -15,12 +15,13 @@ use crate::config::LogConfig;
 use crate::disk::{Disk, EntryKind, Lock, LockKind, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
-use crate::log::{Interrupt, OpenOptions};
+use crate::log::{Interrupt, LogDirFiles, OpenOptions};
 use crate::segment::active::{self, ActiveSegment};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::name::LOCK;
 use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,8 +83,9 @@ pub(in crate::log) fn open(
     partition: i32,
     options: &OpenOptions,
     write: &WriteOptions,
+    shared: Option<&Arc<LogDirFiles>>,
 ) -> Result<Appender> {
-    let mut place = Place::new(directory, topic, partition)?;
+    let mut place = Place::new(directory, topic, partition, shared)?;
     let stored = place::read_config(directory.disk.as_ref(), &directory.path)?;
     let given = write
         .config
@@ -158,6 +160,19 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     lock.sign(&format!("{}\n", std::process::id()))
         .map_err(|error| Error::io("write", &path, error))?;
     Ok(lock)
+}
+
+/// Keeps others away from a directory that is about to be removed; `None` where somebody works in it. Makes no file: who works there
+/// has made it, and a full disk must not keep anything from going.
+pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock>> {
+    let path = directory.join(LOCK_FILE);
+    let locked = disk
+        .stat(&path)
+        .and_then(|_| disk.lock(&path, LockKind::Exclusive));
+    match locked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lock::unneeded())),
+        locked => locked.map_err(|error| Error::io("lock", &path, error)),
+    }
 }
 
 /// Loads the directory and builds the writer on it.

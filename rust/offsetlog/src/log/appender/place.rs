@@ -6,14 +6,14 @@
 
 mod cleaner_point;
 
-use super::state::{CleanMark, Lines, State, Unclean};
+use super::state::{CleanMark, Lines, State};
 use crate::config::LogConfig;
-use crate::disk::{Disk, LockKind, SYNC_NAMES, read_whole, write_whole};
+use crate::disk::{Disk, read_whole, write_whole};
 use crate::error::{Error, Result};
+use crate::log::log_dir_files::{LogDirFiles, is_log_dir};
 use crate::segment::Directory;
-use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
-use offsetlog_format::name::{CLEAN_SHUTDOWN, LOCK, META_PROPERTIES};
-use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
+use offsetlog_format::OffsetCheckpointFile;
+use offsetlog_format::name::CLEAN_SHUTDOWN;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +24,6 @@ pub(crate) const CONFIG_FILE: &str = ".offsetlog.config";
 pub(crate) const STATE_FILE: &str = ".offsetlog.state";
 /// Exclusive lock of the partition's writer.
 pub(crate) const LOCK_FILE: &str = ".offsetlog.lock";
-/// In a log dir: the partitions that writers of ours have not closed, and the marker to be restored when the last one is.
-const UNCLEAN_FILE: &str = "offsetlog-unclean";
-/// In a log dir: held while one of our processes changes a file that all partitions share.
-const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 
 /// The boot id on systems that have none.
 const UNKNOWN_BOOT: u128 = 0;
@@ -57,8 +53,8 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(in crate::log) struct Place {
     directory: Arc<Directory>,
-    /// The log dir, where the folder around the partition is one.
-    log_dir: Option<PathBuf>,
+    /// What is shared with the log dir's other partitions, where the folder around this one is a log dir.
+    shared: Option<Arc<LogDirFiles>>,
     topic: String,
     partition: i32,
     marked_unclean: bool,
@@ -70,20 +66,23 @@ pub(in crate::log) struct Place {
 }
 
 impl Place {
+    /// `shared` is what a program has that has the whole log dir open.
     pub(in crate::log) fn new(
         directory: &Arc<Directory>,
         topic: &str,
         partition: i32,
+        shared: Option<&Arc<LogDirFiles>>,
     ) -> Result<Self> {
-        let log_dir = match directory.path.parent() {
-            Some(parent) if is_log_dir(directory.disk.as_ref(), parent)? => {
-                Some(parent.to_path_buf())
+        let shared = match (shared, directory.path.parent()) {
+            (Some(shared), _) => Some(Arc::clone(shared)),
+            (None, Some(parent)) if is_log_dir(directory.disk.as_ref(), parent)? => {
+                Some(Arc::new(LogDirFiles::new(&directory.checkpoints)))
             }
             _ => None,
         };
         Ok(Self {
             directory: Arc::clone(directory),
-            log_dir,
+            shared,
             topic: topic.to_owned(),
             partition,
             marked_unclean: false,
@@ -106,7 +105,7 @@ impl Place {
     }
 
     pub(super) fn log_dir(&self) -> Option<&Path> {
-        self.log_dir.as_deref()
+        self.shared.as_ref().map(|shared| shared.log_dir())
     }
 
     fn disk(&self) -> &dyn Disk {
@@ -129,7 +128,7 @@ impl Place {
         let same_boot = crashed.is_some_and(|state| {
             state.boot.filter(|&boot| boot != UNKNOWN_BOOT) == self.disk().boot_id()
         });
-        let Some(log_dir) = &self.log_dir else {
+        let Some(shared) = &self.shared else {
             let crashed_beyond = crashed.map(|state| state.recovery_point);
             let state = state.unwrap_or_default();
             if own.is_some() || crashed_beyond.is_some() {
@@ -147,16 +146,13 @@ impl Place {
             });
         };
         let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
-            let path = log_dir.join(file.name());
-            let checkpoint = match self.read_checkpoint(&path) {
-                Ok(checkpoint) => checkpoint,
+            match shared.line(file, &self.topic, self.partition) {
                 Err(error) if error.is_corruption() => {
                     warnings.push(format!("ignored: {error}"));
-                    return Ok(None);
+                    Ok(None)
                 }
-                Err(error) => return Err(error),
-            };
-            Ok(checkpoint.offset_of(&self.topic, self.partition))
+                line => line,
+            }
         };
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
@@ -170,7 +166,10 @@ impl Place {
                 .map(|_| recovery_point),
             noted_by_us: state
                 .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
-            clean: self.disk().stat(&log_dir.join(CLEAN_SHUTDOWN)).is_ok(),
+            clean: self
+                .disk()
+                .stat(&shared.log_dir().join(CLEAN_SHUTDOWN))
+                .is_ok(),
             recovery_point,
             durable: recovery_point,
             log_start_offset: log_start.unwrap_or(0),
@@ -190,18 +189,32 @@ impl Place {
         if self.marked_unclean {
             return Ok(());
         }
-        self.write_state(&State {
-            // In a log dir: what stands there, to see whether a broker moves it.
-            recovery_point: match &self.log_dir {
-                Some(log_dir) => self.line(log_dir, OffsetCheckpointFile::RecoveryPoint)?,
-                None => recovery_point,
-            },
+        let state = State {
             boot: Some(self.boot()),
             ..State::new(recovery_point, log_start)
+        };
+        let Some(shared) = &self.shared else {
+            self.write_state(&state)?;
+            self.marked_unclean = true;
+            return Ok(());
+        };
+        let on_disk = self.on_disk(shared)?;
+        let line = shared.line(
+            OffsetCheckpointFile::RecoveryPoint,
+            &self.topic,
+            self.partition,
+        );
+        let recovery_point = match line {
+            Err(error) if error.is_corruption() => 0,
+            line => line?.unwrap_or(0),
+        };
+        self.write_state(&State {
+            // What stands there, or will, to see whether a broker moves it.
+            recovery_point,
+            before: (recovery_point != on_disk.recovery_point).then_some(on_disk),
+            ..state
         })?;
-        if let Some(log_dir) = self.log_dir.clone() {
-            self.leave_marker(&log_dir)?;
-        }
+        shared.leave_marker(&self.name())?;
         self.marked_unclean = true;
         Ok(())
     }
@@ -210,81 +223,24 @@ impl Place {
         self.disk().boot_id().unwrap_or(UNKNOWN_BOOT)
     }
 
-    /// The partition's line in a checkpoint of the log dir, 0 without one.
-    fn line(&self, log_dir: &Path, file: OffsetCheckpointFile) -> Result<i64> {
-        let checkpoint = match self.read_checkpoint(&log_dir.join(file.name())) {
-            Err(error) if error.is_corruption() => OffsetCheckpoint::default(),
-            read => read?,
+    /// What the log dir's checkpoints say of the partition now, 0 without a line.
+    fn on_disk(&self, shared: &LogDirFiles) -> Result<Lines> {
+        let line = |file| -> Result<i64> {
+            let line = shared.line_on_disk(file, &self.topic, self.partition)?;
+            Ok(line.unwrap_or(0))
         };
-        let offset = checkpoint.offset_of(&self.topic, self.partition);
-        Ok(offset.unwrap_or(0))
+        Ok(Lines {
+            recovery_point: line(OffsetCheckpointFile::RecoveryPoint)?,
+            log_start: line(OffsetCheckpointFile::LogStartOffset)?,
+        })
     }
 
-    /// The partition is gone: so are its lines in the log dir.
-    pub(in crate::log) fn forget(&self) -> Result<()> {
-        let log_dir = self.log_dir.clone().unwrap_or_default();
-        let _shared = self.share(&log_dir)?;
-        for file in OffsetCheckpointFile::ALL {
-            self.set_line(&log_dir.join(file.name()), None)?;
-        }
-        self.no_longer_unclean(&log_dir)
-    }
-
-    /// Removes the log dir's clean marker and notes that this partition is the reason.
-    fn leave_marker(&self, log_dir: &Path) -> Result<()> {
-        let _shared = self.share(log_dir)?;
-        let marker = log_dir.join(CLEAN_SHUTDOWN);
-        let list = log_dir.join(UNCLEAN_FILE);
-        let mut unclean = match read_small(self.disk(), &marker)? {
-            Some(bytes) => Unclean {
-                broker_epoch: read_broker_epoch(&bytes).unwrap_or(-1),
-                partitions: Vec::new(),
-            },
-            None => match read_small(self.disk(), &list)? {
-                Some(bytes) => Unclean::parse(&bytes),
-                // Nobody said that the log dir was clean: there is nothing to restore.
-                None => return Ok(()),
-            },
-        };
-        let name = self.name();
-        if !unclean.partitions.contains(&name) {
-            unclean.partitions.push(name);
-        }
-        self.write(&list, unclean.text().as_bytes())?;
-        self.remove(&marker)
-    }
-
-    /// Notes a clean end; everything else is on the disk already.
-    pub(super) fn mark_clean(&mut self, state: State, mark: CleanMark) -> Result<()> {
-        self.write_state(&State {
-            clean: Some(mark),
-            ..state
-        })?;
-        self.marked_unclean = false;
-        let Some(log_dir) = self.log_dir.clone() else {
+    /// The partition is gone, or another one takes its place that begins at `log_start`: so are its lines in the log dir.
+    pub(in crate::log) fn forget(&self, log_start: Option<i64>) -> Result<()> {
+        let Some(shared) = &self.shared else {
             return Ok(());
         };
-        let _shared = self.share(&log_dir)?;
-        self.no_longer_unclean(&log_dir)
-    }
-
-    /// Takes the partition from the list of those that are not closed; behind the last one the log dir is clean again.
-    fn no_longer_unclean(&self, log_dir: &Path) -> Result<()> {
-        let list = log_dir.join(UNCLEAN_FILE);
-        let Some(bytes) = read_small(self.disk(), &list)? else {
-            return Ok(());
-        };
-        let mut unclean = Unclean::parse(&bytes);
-        let name = self.name();
-        unclean.partitions.retain(|partition| *partition != name);
-        if !unclean.partitions.is_empty() {
-            return self.write(&list, unclean.text().as_bytes());
-        }
-        self.write(
-            &log_dir.join(CLEAN_SHUTDOWN),
-            &write_clean_shutdown(unclean.broker_epoch),
-        )?;
-        self.remove(&list)
+        shared.forget(&self.topic, self.partition, log_start)
     }
 
     /// Writes recovery point and log start offset where the next opening reads them. `first_base` decides, as in a broker,
@@ -295,101 +251,74 @@ impl Place {
         high_watermark: i64,
         first_base: i64,
     ) -> Result<()> {
-        let Some(log_dir) = &self.log_dir else {
-            let boot = Some(self.boot());
-            return self.write_state(&State { boot, ..state });
+        let boot = Some(self.boot());
+        self.note(State { boot, ..state }, high_watermark, first_base)
+    }
+
+    /// Writes them down for a minute in which nobody did, where many partitions' are written together.
+    pub(super) fn checkpoint_in_time(&self, now: i64) -> Result<()> {
+        match &self.shared {
+            Some(shared) => shared.write_lines_in_time(now),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), and notes a clean end; everything else is on the disk already.
+    pub(super) fn close(
+        &mut self,
+        state: State,
+        mark: CleanMark,
+        high_watermark: i64,
+        first_base: i64,
+    ) -> Result<()> {
+        let clean = Some(mark);
+        self.note(State { clean, ..state }, high_watermark, first_base)?;
+        self.marked_unclean = false;
+        match &self.shared {
+            Some(shared) if !shared.gathers() => shared.settle(),
+            _ => Ok(()),
+        }
+    }
+
+    fn note(&self, state: State, high_watermark: i64, first_base: i64) -> Result<()> {
+        let Some(shared) = &self.shared else {
+            return self.write_state(&state);
         };
-        let _shared = self.share(log_dir)?;
+        let start_line = (state.log_start > first_base).then_some(state.log_start);
         let lines = [
             (
                 OffsetCheckpointFile::RecoveryPoint,
                 Some(state.recovery_point),
             ),
-            (
-                OffsetCheckpointFile::LogStartOffset,
-                (state.log_start > first_base).then_some(state.log_start),
-            ),
+            (OffsetCheckpointFile::LogStartOffset, start_line),
             (OffsetCheckpointFile::HighWatermark, Some(high_watermark)),
         ];
-        let state = State {
-            boot: Some(self.boot()),
-            ..state
-        };
-        let before = Lines {
-            recovery_point: self.line(log_dir, OffsetCheckpointFile::RecoveryPoint)?,
-            log_start: self.line(log_dir, OffsetCheckpointFile::LogStartOffset)?,
-        };
-        if before != state.lines() {
+        shared.withdraw(&lines, &self.topic, self.partition);
+        let on_disk = self.on_disk(shared)?;
+        // What is lower must not be found higher, and where the log begins is a promise.
+        let at_once = !shared.gathers()
+            || state.recovery_point < on_disk.recovery_point
+            || state.log_start < on_disk.log_start
+            || start_line.is_some_and(|start| start != on_disk.log_start);
+        let before = Some(on_disk).filter(|&on_disk| on_disk != state.lines());
+        if before.is_some() || !at_once {
             // Until all is written both count as ours: a crash in between must not look like a broker's doing.
-            let before = Some(before);
-            self.write_state(&State { before, ..state })?;
+            let noted = State { before, ..state };
+            self.write_state(&if at_once {
+                State {
+                    clean: None,
+                    boot: Some(self.boot()),
+                    ..noted
+                }
+            } else {
+                noted
+            })?;
         }
-        for (file, offset) in lines {
-            self.set_line(&log_dir.join(file.name()), offset)?;
+        shared.set_lines(&lines, &self.topic, self.partition, at_once)?;
+        if at_once {
+            self.write_state(&state)?;
         }
-        self.write_state(&state)
-    }
-
-    fn set_line(&self, path: &Path, offset: Option<i64>) -> Result<()> {
-        // A checkpoint that cannot be read is empty to a broker too.
-        let mut checkpoint = match self.read_checkpoint(path) {
-            Ok(checkpoint) => checkpoint,
-            Err(error) if error.is_corruption() => OffsetCheckpoint::default(),
-            Err(error) => return Err(error),
-        };
-        let before = checkpoint.clone();
-        let is_ours = |entry: &PartitionOffset| {
-            entry.partition == self.partition && entry.topic == self.topic
-        };
-        match (
-            checkpoint.entries.iter_mut().find(|entry| is_ours(entry)),
-            offset,
-        ) {
-            (Some(entry), Some(offset)) => entry.offset = offset,
-            (None, Some(offset)) => checkpoint.entries.push(PartitionOffset {
-                topic: self.topic.clone(),
-                partition: self.partition,
-                offset,
-            }),
-            (_, None) => checkpoint.entries.retain(|entry| !is_ours(entry)),
-        }
-        if checkpoint == before {
-            return Ok(());
-        }
-        let bytes = checkpoint
-            .write()
-            .map_err(|error| Error::new(error).at_path(path))?;
-        self.write(path, &bytes)
-    }
-
-    fn read_checkpoint(&self, path: &Path) -> Result<OffsetCheckpoint> {
-        match read_small(self.disk(), path)? {
-            Some(bytes) => {
-                OffsetCheckpoint::parse(&bytes).map_err(|error| Error::new(error).at_path(path))
-            }
-            None => Ok(OffsetCheckpoint::default()),
-        }
-    }
-
-    /// Keeps our other processes away from what the partitions share; held for a few small writes.
-    fn share(&self, log_dir: &Path) -> Result<crate::disk::Lock> {
-        let path = log_dir.join(SHARED_LOCK_FILE);
-        let mut waited = 0;
-        loop {
-            let lock = self
-                .disk()
-                .lock(&path, LockKind::Exclusive)
-                .map_err(|error| Error::io("lock", &path, error))?;
-            if let Some(lock) = lock {
-                return Ok(lock);
-            }
-            if waited >= 10_000 {
-                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 10 s");
-                return Err(Error::io("lock", &path, busy));
-            }
-            std::thread::sleep(std::time::Duration::from_millis(2));
-            waited += 2;
-        }
+        Ok(())
     }
 
     fn name(&self) -> String {
@@ -408,37 +337,6 @@ impl Place {
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         write_whole(self.disk(), path, bytes).map_err(|failed| Error::failed_call(path, failed))
     }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        let removed = match self.disk().unlink(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other,
-        };
-        removed.map_err(|error| Error::io("remove", path, error))?;
-        match path.parent() {
-            Some(parent) => self
-                .disk()
-                .sync_directory(parent)
-                .map_err(|error| Error::io(SYNC_NAMES, parent, error)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A folder that a broker keeps logs in, or that is prepared for one.
-pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> Result<bool> {
-    let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
-        .into_iter()
-        .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));
-    for name in marks {
-        let mark = path.join(name);
-        match disk.stat(&mark) {
-            Ok(_) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("look at", &mark, error)),
-        }
-    }
-    Ok(false)
 }
 
 /// The settings stored with a partition, if any.
@@ -474,7 +372,7 @@ pub(crate) fn read_state(
     Ok(state)
 }
 
-fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     match read_whole(disk, path, 16 << 20) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,6 +1,7 @@
 //! One pass over a segment that checks every batch and works out all that is kept beside it: both indexes, aborted transactions,
 //! leader epochs, producers. Nothing is written here.
 
+use super::ahead::Ahead;
 use super::append::parse_marker;
 use super::load_producers::Tracked;
 use crate::error::{Error, Result};
@@ -68,7 +69,7 @@ pub(super) struct Rule {
 }
 
 /// Opens a segment to be walked to its last whole batch, whatever its place in the log.
-pub(in crate::log) fn open(
+pub(super) fn open(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
@@ -95,6 +96,7 @@ pub(super) fn survey(
     check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<Contents> {
     let segment = open(directory, base_offset, next_base)?;
+    let mut ahead = Ahead::of(&segment);
     let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, Vec::new());
     let (offset_room, time_room) = capacities(rule.index_bytes);
     let mut indexing = Indexing::new(base_offset, rule.index_interval, offset_room, time_room);
@@ -119,7 +121,8 @@ pub(super) fn survey(
             check(walk.position() - told)?;
             told = walk.position();
         }
-        let header = match walk.step(true) {
+        let is_checked = ahead.has_checked(walk.position());
+        let header = match walk.step(!is_checked) {
             Ok(Step::Batch(header)) => header,
             Ok(Step::End(_)) => break,
             Err(error) if error.is_corruption() || is_unknown_magic(&error) => {

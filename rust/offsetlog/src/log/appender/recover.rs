@@ -2,7 +2,7 @@
 
 use super::{WriteOptions, load};
 use crate::error::{Error, Result};
-use crate::log::{OpenOptions, open};
+use crate::log::{OpenOptions, open, view};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,9 +98,11 @@ pub fn recover(
     options: &OpenOptions,
     recover: &RecoverOptions,
 ) -> Result<RecoveryReport> {
-    let (directory, topic, partition) = open::directory(path.as_ref(), options, !recover.dry_run)?;
+    let (directory, topic, partition) =
+        open::directory(path.as_ref(), options, !recover.dry_run, None)?;
+    view::refuse_old(directory.disk.as_ref(), &directory.path)?;
     let mut warnings = Vec::new();
-    let mut place = super::place::Place::new(&directory, &topic, partition)?;
+    let mut place = super::place::Place::new(&directory, &topic, partition, None)?;
     let config =
         super::place::read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let locks = if recover.dry_run {

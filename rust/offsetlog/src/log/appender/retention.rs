@@ -58,8 +58,13 @@ struct Candidate {
 impl Appender {
     /// The segments that retention removes at `now`, oldest first.
     pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.breached_below(self.high_watermark(), now)
+    }
+
+    fn breached_below(&self, high_watermark: i64, now: i64) -> Result<Vec<RemovedSegment>> {
         let mut walk = Walk {
             appender: self,
+            high_watermark,
             candidates: self.candidates(),
             removed: Vec::new(),
         };
@@ -183,6 +188,7 @@ impl Appender {
 /// A walk from the oldest segment on. Each reason goes on where the one before stopped.
 struct Walk<'a> {
     appender: &'a Appender,
+    high_watermark: i64,
     candidates: Vec<Candidate>,
     removed: Vec<RemovedSegment>,
 }
@@ -200,7 +206,7 @@ impl Walk<'_> {
     ) -> Result<()> {
         while let Some(candidate) = self.rest().first().copied() {
             let size_bytes = self.appender.size_of(&candidate)?;
-            let may_go = candidate.end_offset <= self.appender.high_watermark()
+            let may_go = candidate.end_offset <= self.high_watermark
                 && !(candidate.is_last && size_bytes == 0);
             if !may_go || !is_due(&candidate, size_bytes)? {
                 break;
@@ -213,5 +219,49 @@ impl Walk<'_> {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use crate::batch_builder::BatchBuilder;
+    use crate::config::LogConfig;
+    use crate::log::{AppendOptions, Log, OpenOptions, WriteOptions};
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    /// Three segments of one record each, all of them old enough to go.
+    #[test]
+    fn what_is_not_replicated_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = [("internal.segment.bytes", "100"), ("retention.ms", "0")];
+        let write = WriteOptions {
+            config: Some(LogConfig::parse(settings).unwrap()),
+            ..WriteOptions::default()
+        };
+        let path = folder.path().join("orders-0");
+        let log = Log::open_for_append(path, &OpenOptions::default(), &write).unwrap();
+        for _ in 0..3 {
+            let mut batch = BatchBuilder::default();
+            batch.push(NOW, Some(b"k"), Some(b"v"), &[]).unwrap();
+            log.append(&mut batch, &AppendOptions::default()).unwrap();
+        }
+        let due = |high_watermark| {
+            let removed = log
+                .changing(|appender| appender.breached_below(high_watermark, NOW + 1))
+                .unwrap();
+            removed
+                .iter()
+                .map(|one| one.base_offset)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(due(0), Vec::<i64>::new());
+        assert_eq!(due(1), [0]);
+        assert_eq!(due(2), [0, 1]);
+        assert_eq!(due(3), [0, 1, 2]);
+        let all = log.changing(|appender| appender.breached(NOW + 1)).unwrap();
+        assert_eq!(all.len(), 3);
     }
 }

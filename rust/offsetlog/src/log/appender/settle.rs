@@ -88,12 +88,17 @@ fn first_difference(
     from: u64,
 ) -> Result<Option<u64>> {
     let failed = |error| Error::io("read", path, error);
-    let mut shown = vec![0; CHUNK_BYTES];
-    let mut held = vec![0; CHUNK_BYTES + UNCACHED_ALIGNMENT];
+    // Most files are short, and one byte more than there are tells the end.
+    let size = cached.stat().map_err(failed)?.size;
+    let chunk = usize::try_from(size + 1).map_or(CHUNK_BYTES, |bytes| {
+        bytes.next_multiple_of(UNCACHED_ALIGNMENT).min(CHUNK_BYTES)
+    });
+    let mut shown = vec![0; chunk];
+    let mut held = vec![0; chunk + UNCACHED_ALIGNMENT];
     let skipped = held.as_ptr().align_offset(UNCACHED_ALIGNMENT);
     let Some(held) = held
         .get_mut(skipped..)
-        .and_then(|held| held.get_mut(..CHUNK_BYTES))
+        .and_then(|held| held.get_mut(..chunk))
     else {
         return Ok(None);
     };
@@ -104,7 +109,7 @@ fn first_difference(
         if shown.get(..wanted) != held.get(..found) {
             return Ok(Some(position));
         }
-        if wanted < CHUNK_BYTES {
+        if wanted < chunk {
             return Ok(None);
         }
         position += wanted as u64;

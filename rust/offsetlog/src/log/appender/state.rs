@@ -22,7 +22,7 @@ pub(super) struct Lines {
 pub(crate) struct State {
     pub(crate) recovery_point: i64,
     pub(crate) log_start: i64,
-    /// In a log dir, while its checkpoints are being changed: what they said before.
+    /// In a log dir, until its checkpoints say the above: what they said before.
     pub(super) before: Option<Lines>,
     pub(super) clean: Option<CleanMark>,
     /// First offset that was not compacted yet; not in a log dir, which has a checkpoint for it.
@@ -53,6 +53,11 @@ impl State {
     /// Whether what is noted here, or was before, is what the checkpoints say.
     pub(super) fn notes(&self, is_said: impl Fn(Lines) -> bool) -> bool {
         is_said(self.lines()) || self.before.is_some_and(is_said)
+    }
+
+    /// Whether a writer of ours has the log open, or ended without closing it.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.boot.is_some()
     }
 
     pub(super) fn text(&self) -> String {
@@ -131,13 +136,13 @@ impl State {
 
 /// Contents of the list of partitions that are not closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unclean {
-    pub(super) broker_epoch: i64,
-    pub(super) partitions: Vec<String>,
+pub(crate) struct Unclean {
+    pub(crate) broker_epoch: i64,
+    pub(crate) partitions: Vec<String>,
 }
 
 impl Unclean {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("{}\n", self.broker_epoch);
         for partition in &self.partitions {
             text.push_str(partition);
@@ -146,7 +151,7 @@ impl Unclean {
         text
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.lines();
         let broker_epoch = lines.next().and_then(|line| line.parse().ok());

@@ -49,8 +49,10 @@ impl Appender {
         self.mark_unclean()?;
         // Those that are due would have gone before; what is read again now stays until the next time.
         self.expire_producers(self.now());
-        self.lower_recovery_point(offset)?;
+        // In this order: with the cleaner's point the recovery point is written down as it stands in memory, and is lower on the disk
+        // while the cut is under way.
         self.lower_cleaner_point(offset)?;
+        self.lower_recovery_point(offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             self.poison(error);
@@ -253,8 +255,8 @@ impl Appender {
         }
         self.flusher.wait();
         self.mark_unclean()?;
-        self.lower_recovery_point(offset)?;
         self.lower_cleaner_point(offset)?;
+        self.lower_recovery_point(offset)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.poison(error);
@@ -266,8 +268,16 @@ impl Appender {
         let now = self.now();
         self.unsynced = true;
         self.names_changed = true;
-        let mut bases = std::mem::take(&mut self.closed);
+        let mut bases = self.closed.clone();
         bases.push(self.active.base_offset);
+        let settings = self.settings(now);
+        // The new segment comes first, where its name is free: a directory without any does not tell where its log was to begin.
+        let mut fresh = None;
+        if !bases.contains(&offset) {
+            fresh = Some(ActiveSegment::create(&self.directory, offset, &settings)?);
+            self.sync_names()?;
+        }
+        self.closed.clear();
         self.made_with.clear();
         for base in bases.into_iter().rev() {
             self.doom_segment(base, now)?;
@@ -277,8 +287,10 @@ impl Appender {
             let path = segment_path(&self.directory.path, snapshot, ".snapshot");
             super::leftovers::remove(disk, &path)?;
         }
-        let settings = self.settings(now);
-        self.active = ActiveSegment::create(&self.directory, offset, &settings)?;
+        self.active = match fresh {
+            Some(fresh) => fresh,
+            None => ActiveSegment::create(&self.directory, offset, &settings)?,
+        };
         self.active.touch()?;
         self.epochs = LeaderEpochs::default();
         companions::write_epochs(&self.directory, &self.epochs)?;

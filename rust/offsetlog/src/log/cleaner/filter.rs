@@ -3,7 +3,8 @@
 //! Source: Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 
 use super::Plan;
-use super::offset_map::OffsetMap;
+use super::fingerprint::Fingerprint;
+use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::Output;
 use super::rewrite::{Rewriter, write_empty};
 use super::transactions::Data;
@@ -39,12 +40,95 @@ pub(super) struct Counts {
     pub(super) kept: u64,
 }
 
+/// What is to become of a record.
+enum Verdict {
+    Stays,
+    Goes,
+    /// Unless the map knows a later one with this key.
+    StaysUnless(Fingerprint),
+}
+
+/// A record of a batch that the map is to be asked about.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    slot: usize,
+    offset: i64,
+    fingerprint: Fingerprint,
+    is_tombstone: bool,
+}
+
+/// What becomes of the records of a batch.
+#[derive(Debug, Default)]
+struct Verdicts {
+    /// Whether each one is kept.
+    keeps: Vec<bool>,
+    kept: usize,
+    /// Whether one that is kept is a tombstone.
+    has_tombstone: bool,
+    /// Those that the map is about to be asked about.
+    open: Vec<Open>,
+}
+
+impl Verdicts {
+    fn find(
+        &mut self,
+        map: &OffsetMap,
+        mut records: Records<'_>,
+        verdict: impl Fn(&RecordView<'_>) -> Verdict,
+    ) -> Result<()> {
+        self.keeps.clear();
+        self.kept = 0;
+        self.has_tombstone = false;
+        self.open.clear();
+        while let Some(record) = records.next_record()? {
+            let verdict = verdict(&record);
+            let is_tombstone = record.value.is_none();
+            if let Verdict::StaysUnless(fingerprint) = verdict {
+                self.open.push(Open {
+                    slot: self.keeps.len(),
+                    offset: record.offset,
+                    fingerprint,
+                    is_tombstone,
+                });
+            }
+            let keeps = matches!(verdict, Verdict::Stays);
+            self.note(keeps, is_tombstone);
+            self.keeps.push(keeps);
+            if self.open.len() == TOGETHER {
+                self.ask(map);
+            }
+        }
+        self.ask(map);
+        Ok(())
+    }
+
+    fn ask(&mut self, map: &OffsetMap) {
+        let open = std::mem::take(&mut self.open);
+        map.fetch(open.iter().map(|open| open.fingerprint));
+        for record in &open {
+            let last = map.get(record.fingerprint);
+            if last.is_none_or(|last| last <= record.offset) {
+                self.note(true, record.is_tombstone);
+                if let Some(keeps) = self.keeps.get_mut(record.slot) {
+                    *keeps = true;
+                }
+            }
+        }
+        self.open = open;
+        self.open.clear();
+    }
+
+    fn note(&mut self, keeps: bool, is_tombstone: bool) {
+        self.kept += usize::from(keeps);
+        self.has_tombstone |= keeps && is_tombstone;
+    }
+}
+
 /// Contexts and buffers, kept from batch to batch.
 pub(super) struct Filter {
     decompressor: Decompressor,
     rewriter: Rewriter,
-    /// Whether each record of the batch is kept.
-    verdicts: Vec<bool>,
+    verdicts: Verdicts,
     pub(super) counts: Counts,
     limit: u64,
 }
@@ -54,7 +138,7 @@ impl Filter {
         Self {
             decompressor: Decompressor::new(),
             rewriter: Rewriter::new(),
-            verdicts: Vec::new(),
+            verdicts: Verdicts::default(),
             counts: Counts::default(),
             limit,
         }
@@ -90,18 +174,22 @@ impl Filter {
             };
         }
         let records = Records::open(header, bytes, &mut self.decompressor, self.limit)?;
-        self.verdicts.clear();
-        let mut rest = records.clone();
-        let (mut kept, mut has_tombstone) = (0_usize, false);
-        while let Some(record) = rest.next_record()? {
-            let keeps = is_control
-                || standing.data == Data::Doubtful
-                || terms.keeps(header, &record, is_over);
-            has_tombstone |= keeps && record.value.is_none();
-            kept += usize::from(keeps);
-            self.verdicts.push(keeps);
-        }
-        self.counts.read += self.verdicts.len() as u64;
+        let keeps_all = is_control || standing.data == Data::Doubtful;
+        let verdict = |record: &RecordView<'_>| {
+            if keeps_all {
+                Verdict::Stays
+            } else {
+                terms.verdict(header, record, is_over)
+            }
+        };
+        self.verdicts.find(terms.map, records.clone(), verdict)?;
+        let Verdicts {
+            ref keeps,
+            kept,
+            has_tombstone,
+            ..
+        } = self.verdicts;
+        self.counts.read += keeps.len() as u64;
         self.counts.kept += kept as u64;
         if kept == 0 {
             return if stays_empty {
@@ -112,17 +200,19 @@ impl Filter {
             };
         }
         let begins_horizon = horizon.is_none() && (has_tombstone || standing.ended_before);
-        if kept == self.verdicts.len() && header.magic == 2 && !begins_horizon {
+        if kept == keeps.len() && header.magic == 2 && !begins_horizon {
             out.room().extend_from_slice(bytes);
             return out.appended(header);
         }
+        // A new checksum would vouch for what is wrong by now.
+        header.check_crc(bytes)?;
         let horizon = if begins_horizon {
             Some(now.saturating_add(terms.plan.config.delete_retention_ms()))
         } else {
             horizon
         };
         let mut rest = records;
-        let mut verdicts = self.verdicts.iter();
+        let mut verdicts = keeps.iter();
         let next = || loop {
             match (rest.next_record()?, verdicts.next()) {
                 (Some(_), Some(false)) => {}
@@ -136,21 +226,25 @@ impl Filter {
 
 impl Terms<'_> {
     /// Whether a record stays for its key's sake.
-    fn keeps(&self, header: &BatchHeader, record: &RecordView<'_>, is_over: bool) -> bool {
+    #[inline]
+    fn verdict(&self, header: &BatchHeader, record: &RecordView<'_>, is_over: bool) -> Verdict {
         if record.offset >= self.end {
-            return true;
+            return Verdict::Stays;
         }
         // A broker takes no record without key into a compacted topic; one from before the topic was compacted goes.
         let Some(key) = record.key else {
-            return false;
+            return Verdict::Goes;
         };
         let tombstones_stay = if header.magic == 2 {
             !is_over
         } else {
             self.keeps_old_tombstones
         };
-        (record.value.is_some() || tombstones_stay)
-            && self.map.get(key).is_none_or(|last| last <= record.offset)
+        if record.value.is_some() || tombstones_stay {
+            Verdict::StaysUnless(self.map.fingerprint(key))
+        } else {
+            Verdict::Goes
+        }
     }
 
     /// Whether a batch stays even without records: the last one of a producer, for its sequence or epoch, and the last one below the

@@ -4,13 +4,16 @@
 //! apart by their MD5 alone, for which anybody can make two keys that count as one; here the fingerprint is a keyed hash, of 128 bits
 //! too, with keys that nobody knows.
 
+use super::fingerprint::{Fingerprint, Fingerprints};
 use crate::error::{Error, Result};
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Bytes of an entry, Kafka's too: a fingerprint and an offset.
 const ENTRY_BYTES: usize = 24;
 /// Slots of a new table.
 const FIRST_SLOTS: usize = 4096;
+
+/// How many keys are looked for at the same time: while one waits for memory, so do the others.
+pub(super) const TOGETHER: usize = 64;
 
 /// Two halves of a fingerprint, and the offset plus one; all zeros are no entry.
 type Entry = [u64; 3];
@@ -23,7 +26,7 @@ pub(crate) struct OffsetMap {
     /// As many keys as it takes.
     limit: usize,
     slots: usize,
-    hashers: [RandomState; 2],
+    fingerprints: Fingerprints,
 }
 
 impl OffsetMap {
@@ -41,7 +44,7 @@ impl OffsetMap {
             used: 0,
             limit,
             slots,
-            hashers: [RandomState::new(), RandomState::new()],
+            fingerprints: Fingerprints::new(),
         };
         map.entries = table(slots.min(FIRST_SLOTS))?;
         Ok(map)
@@ -58,20 +61,35 @@ impl OffsetMap {
         self.used
     }
 
+    /// What the map knows a key by.
     #[inline]
-    fn fingerprint(&self, key: &[u8]) -> (u64, u64) {
-        let [first, second] = self.hashers.each_ref().map(|state| {
-            let mut hasher = state.build_hasher();
-            hasher.write(key);
-            hasher.finish()
-        });
-        (first, second)
+    pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
+        self.fingerprints.of(key)
+    }
+
+    /// The slot from which the entry with a fingerprint is looked for.
+    #[inline]
+    const fn home(entries: &[Entry], fingerprint: Fingerprint) -> usize {
+        ((fingerprint.0 as u128 * entries.len() as u128) >> 64) as usize
+    }
+
+    /// Has the entries of several fingerprints fetched from memory at the same time, before they are asked for one by one.
+    #[inline]
+    pub(crate) fn fetch(&self, fingerprints: impl Iterator<Item = Fingerprint>) {
+        let mut any = 0;
+        for fingerprint in fingerprints {
+            let entry = self.entries.get(Self::home(&self.entries, fingerprint));
+            any |= entry.map_or(0, |entry| entry[2]);
+        }
+        // Nothing depends on it but that they are read.
+        std::hint::black_box(any);
     }
 
     /// Where the entry with a fingerprint is, or would be.
     #[inline]
-    fn slot_of(entries: &[Entry], (first, second): (u64, u64)) -> usize {
-        let mut slot = ((u128::from(first) * entries.len() as u128) >> 64) as usize;
+    fn slot_of(entries: &[Entry], fingerprint: Fingerprint) -> usize {
+        let Fingerprint(first, second) = fingerprint;
+        let mut slot = Self::home(entries, fingerprint);
         while let Some(entry) = entries.get(slot) {
             let [at_first, at_second, offset] = *entry;
             if offset == 0 || (at_first == first && at_second == second) {
@@ -85,18 +103,17 @@ impl OffsetMap {
         slot
     }
 
-    /// The last offset of a key.
+    /// The last offset of the key with a fingerprint.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8]) -> Option<i64> {
-        let slot = Self::slot_of(&self.entries, self.fingerprint(key));
+    pub(crate) fn get(&self, fingerprint: Fingerprint) -> Option<i64> {
+        let slot = Self::slot_of(&self.entries, fingerprint);
         let offset = self.entries.get(slot)?[2];
         offset.checked_sub(1).map(|offset| offset as i64)
     }
 
-    /// Notes that the record at `offset` has this key. The caller asked whether there is room.
+    /// Notes that the record at `offset` has the key with this fingerprint. The caller asked whether there is room.
     #[inline]
-    pub(crate) fn put(&mut self, key: &[u8], offset: i64) -> Result<()> {
-        let fingerprint = self.fingerprint(key);
+    pub(crate) fn put(&mut self, fingerprint: Fingerprint, offset: i64) -> Result<()> {
         let slot = Self::slot_of(&self.entries, fingerprint);
         let Some(entry) = self.entries.get_mut(slot) else {
             return Ok(());
@@ -115,7 +132,7 @@ impl OffsetMap {
     fn grow(&mut self) -> Result<()> {
         let mut entries = table(self.entries.len().saturating_mul(4).min(self.slots))?;
         for &entry in self.entries.iter().filter(|entry| entry[2] != 0) {
-            let slot = Self::slot_of(&entries, (entry[0], entry[1]));
+            let slot = Self::slot_of(&entries, Fingerprint(entry[0], entry[1]));
             if let Some(place) = entries.get_mut(slot) {
                 *place = entry;
             }
@@ -138,20 +155,28 @@ fn table(slots: usize) -> Result<Vec<Entry>> {
 mod tests {
     use super::*;
 
+    fn put(map: &mut OffsetMap, key: &[u8], offset: i64) {
+        map.put(map.fingerprint(key), offset).unwrap();
+    }
+
+    fn get(map: &OffsetMap, key: &[u8]) -> Option<i64> {
+        map.get(map.fingerprint(key))
+    }
+
     #[test]
     fn takes_as_many_keys_as_kafkas() {
         for (bytes, keys) in [(48, 1), (96, 3), (240, 9), (24 * 11, 9), (24 * 1000, 900)] {
             let mut map = OffsetMap::new(bytes).unwrap();
             let mut count = 0_u32;
             while !map.is_full() {
-                map.put(&count.to_be_bytes(), i64::from(count)).unwrap();
+                put(&mut map, &count.to_be_bytes(), i64::from(count));
                 count += 1;
             }
             assert_eq!((count, map.len()), (keys, keys as usize), "{bytes} bytes");
             for key in 0..count {
-                assert_eq!(map.get(&key.to_be_bytes()), Some(i64::from(key)));
+                assert_eq!(get(&map, &key.to_be_bytes()), Some(i64::from(key)));
             }
-            assert_eq!(map.get(b"another"), None);
+            assert_eq!(get(&map, b"another"), None);
         }
         assert!(OffsetMap::new(47).is_err());
     }
@@ -161,15 +186,15 @@ mod tests {
         let mut map = OffsetMap::new(24 * 100_000).unwrap();
         for round in 0..3 {
             for key in 0..60_000_i64 {
-                map.put(&key.to_le_bytes(), round * 60_000 + key).unwrap();
+                put(&mut map, &key.to_le_bytes(), round * 60_000 + key);
             }
         }
         assert_eq!(map.len(), 60_000);
         for key in 0..60_000_i64 {
-            assert_eq!(map.get(&key.to_le_bytes()), Some(120_000 + key));
+            assert_eq!(get(&map, &key.to_le_bytes()), Some(120_000 + key));
         }
-        assert_eq!(map.get(b""), None);
-        map.put(b"", 7).unwrap();
-        assert_eq!(map.get(b""), Some(7));
+        assert_eq!(get(&map, b""), None);
+        put(&mut map, b"", 7);
+        assert_eq!(get(&map, b""), Some(7));
     }
 }

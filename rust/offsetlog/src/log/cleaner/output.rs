@@ -8,8 +8,8 @@ use offsetlog_format::{AbortedTransaction, BatchHeader, FileState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes that are written at once.
-const WRITE_BYTES: usize = 1 << 20;
+/// Bytes that are written at once: few enough to be in the cache still.
+const WRITE_BYTES: usize = 256 << 10;
 
 /// A segment in the making.
 #[derive(Debug)]

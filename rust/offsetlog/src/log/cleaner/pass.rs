@@ -1,19 +1,24 @@
 //! One pass over a log: the map of the dirty part, then group after group of segments, each handed to the writer when it is done.
 
 use super::filter::{Counts, Filter, Standing, Terms};
-use super::offset_map::OffsetMap;
+use super::fingerprint::Fingerprint;
+use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::{Output, discard};
 use super::transactions::{Data, Ending, Met, Outcomes};
 use super::{Plan, Source};
 use crate::codec::Decompressor;
 use crate::error::Result;
 use crate::log::Log;
-use crate::log::appender::open_closed;
 use crate::records::Records;
+use crate::segment::Segment;
 use crate::segment::find::{self, Trace};
-use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
+use std::ops::Range;
+use std::sync::Arc;
 
+/// Bytes that are read at once: few enough that they, and what is written of them, stay in the cache.
+const READ_BYTES: usize = 256 << 10;
 /// Bytes after which the caller is asked whether to go on.
 const CHECK_BYTES: u64 = 4 << 20;
 
@@ -26,6 +31,8 @@ pub(crate) struct Pass<'l> {
     /// Asked every few MiB; an error ends the pass.
     check: &'l dyn Fn() -> Result<()>,
     buffer: Vec<u8>,
+    /// Keys, and offsets of their records, that come into the map next.
+    keys: Vec<(Fingerprint, i64)>,
     unchecked: u64,
     /// Segments and bytes that were read and written, and records.
     pub(crate) segments: (usize, usize),
@@ -48,6 +55,7 @@ impl<'l> Pass<'l> {
             outcomes: Outcomes::new(log, from, plan.log_start),
             check,
             buffer: Vec::new(),
+            keys: Vec::with_capacity(TOGETHER),
             unchecked: 0,
             segments: (0, 0),
             bytes: (0, 0),
@@ -63,14 +71,23 @@ impl<'l> Pass<'l> {
     fn walk(&self, segment: &Source, from: i64) -> Result<Walk> {
         let directory = &self.log.0.directory;
         let next = Some(segment.next_base_offset);
-        let open = open_closed(directory, segment.base_offset, next)?;
-        find::start(&open, from, SCAN_BYTES, Vec::new(), &mut Trace::default())
+        // Read, not mapped: of pages that are met once, mapping costs more than copying.
+        let open = Segment::new(Arc::clone(directory), segment.base_offset, next)
+            .open()?
+            .0;
+        find::start(&open, from, READ_BYTES, Vec::new(), &mut Trace::default())
     }
 
-    fn step(&mut self, walk: &mut Walk) -> Result<Option<BatchHeader>> {
-        let Step::Batch(header) = walk.step(true)? else {
+    /// The next batch, loaded; its checksum is compared unless that was done between the two offsets.
+    fn step(&mut self, walk: &mut Walk, checked: &Range<i64>) -> Result<Option<BatchHeader>> {
+        let Step::Batch(header) = walk.step(false)? else {
             return Ok(None);
         };
+        if checked.contains(&header.last_offset) {
+            walk.batch()?;
+        } else {
+            walk.verify(&header)?;
+        }
         self.unchecked += header.size_bytes as u64;
         if self.unchecked >= CHECK_BYTES {
             self.unchecked = 0;
@@ -86,7 +103,7 @@ impl<'l> Pass<'l> {
         let mut decompressor = Decompressor::new();
         for segment in self.plan.dirty() {
             let mut walk = self.walk(segment, self.plan.first_dirty)?;
-            while let Some(header) = self.step(&mut walk)? {
+            while let Some(header) = self.step(&mut walk, &(0..0))? {
                 if self.is_mapped(&header, &mut walk, &mut met)? {
                     let is_full = self
                         .put_all(&header, &walk, &mut decompressor, &mut latest)
@@ -129,18 +146,37 @@ impl<'l> Pass<'l> {
     ) -> Result<bool> {
         let limit = self.limit();
         let mut records = Records::open(header, walk.loaded_batch(), decompressor, limit)?;
-        while let Some(record) = records.next_record()? {
-            let Some(key) = record
-                .key
-                .filter(|_| record.offset >= self.plan.first_dirty)
-            else {
-                continue;
-            };
+        loop {
+            let next = records.next_record();
+            if let Ok(Some(record)) = &next {
+                if let Some(key) = record
+                    .key
+                    .filter(|_| record.offset >= self.plan.first_dirty)
+                {
+                    self.keys.push((self.map.fingerprint(key), record.offset));
+                }
+                if self.keys.len() < TOGETHER {
+                    continue;
+                }
+            }
+            if self.put_together(latest)? {
+                return Ok(true);
+            }
+            if next?.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn put_together(&mut self, latest: &mut i64) -> Result<bool> {
+        let fingerprints = self.keys.iter().map(|&(fingerprint, _)| fingerprint);
+        self.map.fetch(fingerprints);
+        for (fingerprint, offset) in self.keys.drain(..) {
             if self.map.is_full() {
                 return Ok(true);
             }
-            self.map.put(key, record.offset)?;
-            *latest = record.offset;
+            self.map.put(fingerprint, offset)?;
+            *latest = offset;
         }
         Ok(false)
     }
@@ -193,9 +229,11 @@ impl<'l> Pass<'l> {
             std::mem::take(&mut self.buffer),
         )?;
         let old_horizon = plan.old_horizon();
+        // The map was made of these. Where one stays as it is, its own checksum goes with it; where it is written anew it is checked again.
+        let checked = plan.first_dirty..end;
         for source in group {
             let mut walk = self.walk(source, source.base_offset)?;
-            while let Some(header) = self.step(&mut walk)? {
+            while let Some(header) = self.step(&mut walk, &checked)? {
                 let standing = self.standing(&header, &mut walk, met, &mut out)?;
                 let terms = Terms {
                     plan,

@@ -46,7 +46,15 @@ impl Rewriter {
         mut next: impl FnMut() -> Result<Option<RecordView<'r>>>,
         out: &mut Vec<u8>,
     ) -> Result<BatchHeader> {
+        let codec = original.codec()?;
+        let start = out.len();
+        out.resize(start + BATCH_HEADER_V2_BYTES, 0);
         self.records.clear();
+        let records = if codec == Codec::None {
+            &mut *out
+        } else {
+            &mut self.records
+        };
         let mut kept: Option<Kept> = None;
         while let Some(record) = next()? {
             let kept = kept.get_or_insert_with(|| Kept {
@@ -60,7 +68,7 @@ impl Rewriter {
                 max_timestamp: -1,
             });
             write_record(
-                &mut self.records,
+                records,
                 record.timestamp.wrapping_sub(kept.base_timestamp),
                 (record.offset - kept.first_offset) as i32,
                 record.key,
@@ -72,14 +80,10 @@ impl Rewriter {
             kept.max_timestamp = kept.max_timestamp.max(record.timestamp);
         }
         let Some(kept) = kept else {
+            out.truncate(start);
             return Ok(write_empty(original, out));
         };
-        let codec = original.codec()?;
-        let start = out.len();
-        out.resize(start + BATCH_HEADER_V2_BYTES, 0);
-        if codec == Codec::None {
-            out.extend_from_slice(&self.records);
-        } else {
+        if codec != Codec::None {
             self.compressor.compress(codec, 2, &self.records, out)?;
         }
         let mut header = BatchHeader {

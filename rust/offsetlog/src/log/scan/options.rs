@@ -1,5 +1,6 @@
 //! What a scan is asked for, and what it tells of itself.
 
+use super::OnCorrupt;
 use crate::log::Log;
 use crate::log::values::Isolation;
 
@@ -25,6 +26,8 @@ pub struct ScanOptions {
     pub verify_checksums: bool,
     /// Whether control records are returned too.
     pub control_records: bool,
+    /// What happens where bytes are damaged.
+    pub on_corrupt: OnCorrupt,
 }
 
 impl Default for ScanOptions {
@@ -39,6 +42,7 @@ impl Default for ScanOptions {
             limit: None,
             verify_checksums: true,
             control_records: false,
+            on_corrupt: OnCorrupt::Raise,
         }
     }
 }

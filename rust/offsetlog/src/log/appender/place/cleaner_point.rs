@@ -3,23 +3,18 @@
 use super::{Place, State};
 use crate::error::Result;
 use offsetlog_format::OffsetCheckpointFile;
-use std::path::PathBuf;
+
+const FILE: OffsetCheckpointFile = OffsetCheckpointFile::CleanerOffset;
 
 impl Place {
-    fn cleaner_file(&self) -> Option<PathBuf> {
-        let log_dir = self.log_dir.as_ref()?;
-        Some(log_dir.join(OffsetCheckpointFile::CleanerOffset.name()))
-    }
-
     /// First offset that was not compacted yet, if the log ever was. A checkpoint that cannot be read counts as empty.
     pub(in crate::log::appender) fn cleaner_point(&self) -> Result<Option<i64>> {
-        let Some(path) = self.cleaner_file() else {
+        let Some(shared) = &self.shared else {
             return Ok(self.cleaner);
         };
-        match self.read_checkpoint(&path) {
-            Ok(checkpoint) => Ok(checkpoint.offset_of(&self.topic, self.partition)),
+        match shared.line(FILE, &self.topic, self.partition) {
             Err(error) if error.is_corruption() => Ok(None),
-            Err(error) => Err(error),
+            line => line,
         }
     }
 
@@ -29,13 +24,19 @@ impl Place {
         offset: i64,
         state: State,
     ) -> Result<()> {
-        let Some(path) = self.cleaner_file() else {
+        let Some(shared) = &self.shared else {
             self.cleaner = Some(offset);
             let boot = Some(self.boot());
             return self.write_state(&State { boot, ..state });
         };
-        let log_dir = self.log_dir.clone().unwrap_or_default();
-        let _shared = self.share(&log_dir)?;
-        self.set_line(&path, Some(offset))
+        // A point that was lost is cleaned from again; one that is too high hides what is dirty.
+        let on_disk = shared.line_on_disk(FILE, &self.topic, self.partition)?;
+        let is_lower = on_disk.is_some_and(|on_disk| offset < on_disk);
+        shared.set_lines(
+            &[(FILE, Some(offset))],
+            &self.topic,
+            self.partition,
+            is_lower,
+        )
     }
 }

@@ -1,0 +1,123 @@
+//! The works on whole log dirs, and compaction.
+//!
+//! `open-all LOG_DIR [append]` opens every partition and asks where it ends, all held at once; for appending, as many as a log dir
+//! holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
+//! partitions, appends one record to each, and closes it. `compact DIRECTORY` runs one pass of the cleaner over a log; opening and
+//! closing are not measured.
+
+use crate::writing::{Sources, log_checksum, remove};
+use crate::{Met, Outcome, answer, clocked};
+use offsetlog::{
+    AppendOptions, BatchBuilder, CompactOptions, Log, LogConfig, LogDir, LogDirOptions, NewTopic,
+    OpenOptions, Route, WriteOptions,
+};
+use offsetlog_benches::FIRST_TIMESTAMP;
+use std::path::Path;
+
+/// Segments of the logs that are compacted.
+const SEGMENT_BYTES: &str = "67108864";
+/// Of a broker's cleaner.
+const MAP_BYTES: usize = 128 << 20;
+
+/// Runs a round if it is one of these.
+pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<String>> {
+    let answer = match words {
+        ["open-all", log_dir] => open_all(log_dir)?,
+        ["open-all", log_dir, "append"] => open_all_for_append(log_dir)?,
+        ["create", log_dir, source, partitions] => {
+            create(log_dir, sources.records(source)?, partitions.parse()?)?
+        }
+        ["compact", directory] => compact(directory)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(answer))
+}
+
+fn open_all(path: &str) -> Outcome<String> {
+    let mut met = Met::default();
+    let mut logs = Vec::new();
+    let (cpu, wall) = clocked(|| {
+        let log_dir = LogDir::open(&[path], &OpenOptions::default())?;
+        for partition in log_dir.partitions() {
+            let log = log_dir.log(&partition.topic, partition.partition)?;
+            met.add(log.log_end_offset()? as u64);
+            logs.push(log);
+        }
+        Ok(())
+    })?;
+    Ok(answer(cpu, wall, met))
+}
+
+fn open_all_for_append(path: &str) -> Outcome<String> {
+    let mut met = Met::default();
+    let mut opened = None;
+    let (cpu, wall) = clocked(|| {
+        let options = LogDirOptions::default();
+        let log_dir = LogDir::open_for_append(&[path], &OpenOptions::default(), &options)?;
+        for partition in log_dir.partitions() {
+            let log = log_dir.log(&partition.topic, partition.partition)?;
+            met.add(log.log_end_offset()? as u64);
+        }
+        opened = Some(log_dir);
+        Ok(())
+    })?;
+    opened.map_or(Ok(()), |log_dir| log_dir.close())?;
+    Ok(answer(cpu, wall, met))
+}
+
+fn create(path: &str, source: &[(Vec<u8>, Vec<u8>)], partitions: i32) -> Outcome<String> {
+    remove(path)?;
+    let (cpu, wall) = clocked(|| {
+        let options = LogDirOptions::default();
+        let log_dir = LogDir::open_for_append(&[path], &OpenOptions::default(), &options)?;
+        log_dir.create_topic(&NewTopic {
+            name: "many",
+            partitions,
+            config: LogConfig::default(),
+            topic_id: None,
+        })?;
+        let mut batch = BatchBuilder::default();
+        let options = AppendOptions {
+            leader_epoch: Some(0),
+            ..AppendOptions::default()
+        };
+        for (partition, (key, value)) in (0..partitions).zip(source.iter().cycle()) {
+            let timestamp = FIRST_TIMESTAMP + i64::from(partition);
+            batch.push(timestamp, Some(key), Some(value), &[])?;
+            log_dir.append("many", Route::Partition(partition), &mut batch, &options)?;
+        }
+        Ok(log_dir.close()?)
+    })?;
+    let mut met = Met::default();
+    for partition in 0..partitions {
+        met.add(log_checksum(
+            &Path::new(path).join(format!("many-{partition}")),
+        )?);
+    }
+    Ok(answer(cpu, wall, met))
+}
+
+fn compact(directory: &str) -> Outcome<String> {
+    let settings = [
+        ("cleanup.policy", "compact"),
+        ("segment.bytes", SEGMENT_BYTES),
+    ];
+    let write = WriteOptions {
+        config: Some(LogConfig::parse(settings)?),
+        ..WriteOptions::default()
+    };
+    let log = Log::open_for_append(directory, &OpenOptions::default(), &write)?;
+    let (cpu, wall) = clocked(|| {
+        log.compact(&CompactOptions {
+            first_dirty: Some(0),
+            map_bytes: Some(MAP_BYTES),
+        })?;
+        Ok(())
+    })?;
+    let met = Met {
+        count: log.log_end_offset()? as u64,
+        sum: log.size_bytes()?,
+    };
+    log.close()?;
+    Ok(answer(cpu, wall, met))
+}

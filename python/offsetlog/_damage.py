@@ -1,0 +1,180 @@
+"""What a scan did, and what is damaged, as data: what scans left out, and what verifying finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetlog import _offsetlog
+from offsetlog._options import MAX_BATCH_BYTES, MAX_DECOMPRESSED_BYTES, MAX_OPEN_FILES, open_options, path_text
+
+if TYPE_CHECKING:
+    from offsetlog._options import PathLike
+
+__all__ = ["DamageReport", "Finding", "Hole", "ScanReport", "verify"]
+
+
+class Hole(NamedTuple):
+    """Bytes of a ``.log`` file from which no records could be read."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    path: str
+    """The ``.log`` file."""
+    position: int
+    """Where in the file the bytes begin. Of a batch with a bad record it is the first byte; the records before that one were given."""
+    size_bytes: int
+    """How many bytes."""
+    start: int | None
+    """First offset that may be missing."""
+    stop: int | None
+    """Offset behind the last one that may be missing; ``None`` where nothing tells."""
+    error: str
+    """Name of the error class that ``on_corrupt="raise"`` would have raised, such as ``"CorruptBatchError"``; empty for an
+    unfinished end, which is none."""
+    reason: str
+    """What is wrong, in words."""
+
+    @property
+    def offsets(self) -> int | None:
+        """How many offsets may be missing; compaction and transactions leave offsets out too, so fewer records may be."""
+        return None if self.start is None or self.stop is None else self.stop - self.start
+
+
+class ScanReport(NamedTuple):
+    """What a reading of a :class:`Scan` did and left out, so far."""
+
+    holes: tuple[Hole, ...] = ()
+    """In the order of the scan, at most 10,000 of them."""
+    hole_count: int = 0
+    """How many there are."""
+    hole_bytes: int = 0
+    """Bytes of all of them."""
+    torn_tails: tuple[Hole, ...] = ()
+    """Unfinished ends of active segments, at which logs ended: no damage, but what a crash or a write in progress leaves."""
+    segments: int = 0
+    """Segments that were opened. This and what follows is told as of the segment that was opened last, or of the end."""
+    batches: int = 0
+    """Record batches whose records were looked at."""
+    batches_skipped: int = 0
+    """Record batches that were stepped over by their header: outside the range, too old, of an aborted transaction."""
+    bytes_read: int = 0
+    """Bytes of ``.log`` files that were passed."""
+
+
+def scan_report(native: _offsetlog.Scan | None) -> ScanReport:
+    """Return the report of the compiled module's scan as the public value."""
+    if native is None:
+        return ScanReport()
+    holes, count, size, torn, done = native.report()
+    return ScanReport(tuple(map(Hole._make, holes)), count, size, tuple(map(Hole._make, torn)), *done)
+
+
+class Finding(NamedTuple):
+    """One thing that :func:`verify` found."""
+
+    severity: str
+    """``"error"``: bytes contradict themselves or each other. ``"warning"``: something is missing or unfinished that can be made
+    again or cut off without loss. ``"note"``: what a running or killed broker leaves, or Kafka accepts; nothing is wrong."""
+    kind: str
+    """The name of the error that reading raises, such as ``"CorruptBatchError"``, or ``"TornTail"``, ``"ZeroTail"``,
+    ``"MissingFile"``, ``"Leftover"``, ``"Gap"``, ``"LeaderEpoch"``."""
+    path: str
+    """The file or folder."""
+    position: int | None
+    """Where in the file."""
+    offset: int | None
+    """The offset, where one is known."""
+    reason: str
+    """What is wrong, in words."""
+    found: str | None
+    """What was found, where that is a value."""
+    expected: str | None
+    """What was expected."""
+    clean: str
+    """What Kafka does with it when it starts after a clean stop."""
+    unclean: str
+    """What Kafka does with it when it starts after a crash."""
+    recover: str
+    """What :func:`recover` does with it."""
+
+
+class DamageReport(NamedTuple):
+    """What :func:`verify` found and looked at."""
+
+    findings: tuple[Finding, ...]
+    """In the order met, at most 10,000 of them."""
+    notes: int
+    """How many notes there are."""
+    warnings: int
+    """How many warnings."""
+    errors: int
+    """How many errors."""
+    partitions: int
+    """Partitions looked at."""
+    segments: int
+    """Segments read."""
+    batches: int
+    """Whole batches met."""
+    records: int
+    """Records decoded."""
+    bytes_read: int
+    """Bytes of ``.log`` files read."""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether there are warnings or errors."""
+        return self.warnings + self.errors > 0
+
+
+def verify(
+    *paths: PathLike,
+    progress: Callable[[int], object] | None = None,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> DamageReport:
+    """Check partitions, or log dirs with all partitions in them, without changing a byte.
+
+    Reads every batch, decodes every record, and holds against them what lies beside: indexes, leader epochs, transaction indexes,
+    producer snapshots, checkpoints, names. Takes no lock, makes no file, works beside a running broker.
+
+    Parameters
+    ----------
+    *paths
+        Partition directories or log dirs.
+    progress
+        Called every few MiB with the bytes read since it was called last; what it raises ends the work.
+    max_batch_bytes, max_decompressed_bytes
+        As for :meth:`Log.open`.
+
+    Raises
+    ------
+    OSError
+        As the operating system says, with ``errno`` and ``filename``.
+    LogDirError
+        A path is neither a partition nor a log dir.
+    LimitExceededError
+        A batch is above `max_batch_bytes`.
+
+    Examples
+    --------
+    >>> report = verify("tests/data/kafka-4.3.0/torn/log-dir-1/g-torn-flip-old-0")
+    >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
+    [('error', 'CorruptBatchError', 36)]
+    """
+    options = open_options(
+        mapped=False,
+        max_batch_bytes=max_batch_bytes,
+        max_decompressed_bytes=max_decompressed_bytes,
+        max_open_files=MAX_OPEN_FILES,
+    )
+    findings, counts, read = _offsetlog.verify(
+        [path_text(path) for path in paths],
+        progress=progress,
+        max_batch_bytes=options["max_batch_bytes"],
+        max_decompressed_bytes=options["max_decompressed_bytes"],
+        max_open_files=options["max_open_files"],
+    )
+    return DamageReport(tuple(map(Finding._make, findings)), *counts, *read)

@@ -1,0 +1,92 @@
+"""Groups of consumers, as the log dirs of their coordinators have them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetlog._times import to_datetime
+
+if TYPE_CHECKING:
+    from offsetlog import _offsetlog
+
+__all__ = ["Group", "GroupMember", "GroupOffset"]
+
+
+class GroupMember(NamedTuple):
+    """A member of a group when its coordinator last wrote."""
+
+    member_id: str
+    """Its id."""
+    instance_id: str | None
+    """Its ``group.instance.id``."""
+    client_id: str
+    """Its ``client.id``."""
+    client_host: str
+    """The address that it came from."""
+    assignment: tuple[tuple[str, tuple[int, ...]], ...]
+    """The partitions that it was given, by topic. A topic of which only the id is known, and that is not here, has that for a name."""
+
+
+class GroupOffset(NamedTuple):
+    """An offset that a group has committed."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    offset: int
+    """The next offset to be read."""
+    leader_epoch: int | None
+    """Leader epoch of the record read last, where the consumer said so."""
+    metadata: str
+    """What the consumer put beside it."""
+    commit_timestamp: int
+    """When it was committed, in ms since 1970."""
+    log_end_offset: int | None
+    """Where the partition's log ends here; ``None`` where it is in none of the log dirs."""
+    lag: int | None
+    """Offsets between the two."""
+
+    @property
+    def commit_datetime(self) -> datetime | None:
+        """The same time, aware, UTC."""
+        return to_datetime(self.commit_timestamp)
+
+
+class Group(NamedTuple):
+    """A group of consumers."""
+
+    group_id: str
+    """Its name."""
+    kind: str
+    """``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``; empty where only offsets are left of it."""
+    protocol_type: str | None
+    """Of a classic group ``"consumer"``, or what else uses the protocol, such as ``"connect"``."""
+    protocol: str | None
+    """How a classic group shares out partitions."""
+    epoch: int | None
+    """Generation of a classic group, epoch of another one."""
+    leader: str | None
+    """Member id of a classic group's leader."""
+    members: tuple[GroupMember, ...]
+    """By member id."""
+    offsets: tuple[GroupOffset, ...]
+    """By topic and partition."""
+
+    @property
+    def lag(self) -> int:
+        """Sum of the lags that are known."""
+        return sum(each.lag for each in self.offsets if each.lag is not None)
+
+
+def groups_of(native: _offsetlog.LogDir) -> list[Group]:
+    """Return what the compiled module found as the public values."""
+    return [
+        Group(*group[:6], tuple(map(_member, group[6])), tuple(map(GroupOffset._make, group[7])))  # plain values come first
+        for group in native.groups()
+    ]
+
+
+def _member(found: tuple[str, str | None, str, str, list[tuple[str, list[int]]]]) -> GroupMember:
+    return GroupMember(*found[:4], tuple((topic, tuple(numbers)) for topic, numbers in found[4]))

@@ -1,0 +1,187 @@
+"""``OldLog``: a partition of Kafka 0.7, read as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from offsetlog import _offsetlog
+from offsetlog._options import (
+    MAX_BATCH_BYTES,
+    MAX_DECOMPRESSED_BYTES,
+    MAX_OPEN_FILES,
+    OpenOptions,
+    PathLike,
+    integer,
+    open_options,
+    path_text,
+)
+from offsetlog._values import OldRecord
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["OldLog"]
+
+
+class OldLog:
+    """A partition directory of Kafka 0.7: ``.kafka`` files named by the position of their first byte in the whole partition.
+
+    Made by :meth:`OldLog.open`. What 0.7 calls an offset is such a position, in bytes. There are no keys, no timestamps and no
+    indexes. :func:`~offsetlog.convert` makes a current directory of it, whose records are numbered from 0.
+
+    It is what it was when it was opened, holds no file open, takes no lock and changes nothing. Safe to use from several threads;
+    pickles as path and options.
+
+    Examples
+    --------
+    >>> import pathlib, struct, tempfile, zlib
+    >>> def message(payload):
+    ...     body = struct.pack(">bbI", 1, 0, zlib.crc32(payload)) + payload
+    ...     return struct.pack(">i", len(body)) + body
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "clicks-7")
+    ...     path.mkdir()
+    ...     _ = (path / f"{0:020}.kafka").write_bytes(message(b"one") + message(b"two"))
+    ...     log = OldLog.open(path)
+    ...     for record in log.scan():
+    ...         print(record)
+    ...     log.read(13)[0].value
+    OldRecord(offset=0, next_offset=13, value=b'one')
+    OldRecord(offset=13, next_offset=26, value=b'two')
+    b'two'
+    """
+
+    __slots__ = ("_absolute", "_native", "_options")
+
+    _native: _offsetlog.OldLog
+    _options: OpenOptions
+    _absolute: str
+
+    def __init__(self) -> None:
+        message = "open a partition of Kafka 0.7 with OldLog.open(path)"
+        raise TypeError(message)
+
+    @classmethod
+    def open(
+        cls,
+        path: PathLike,
+        *,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> Self:
+        """Open a partition directory, named ``topic-partition``.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        max_batch_bytes, max_decompressed_bytes
+            Bounds on an entry, on disk and decompressed.
+
+        Raises
+        ------
+        LogDirError
+            The name is not ``topic-partition``; a file does not begin where the one before ends; there are ``.log`` files too.
+        OSError
+            The directory cannot be listed.
+
+        Notes
+        -----
+        Lists the directory; nothing is read. Source: FORMAT.md, "Message of Kafka 0.7".
+        """
+        options = open_options(
+            mapped=False,
+            max_batch_bytes=max_batch_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            max_open_files=MAX_OPEN_FILES,
+        )
+        return cls._of(path_text(path), options)
+
+    @classmethod
+    def _of(cls, path: str, options: OpenOptions) -> Self:
+        log = object.__new__(cls)
+        log._native = _offsetlog.OldLog.open(path, **options)
+        log._options = options
+        log._absolute = os.path.abspath(path)
+        return log
+
+    @property
+    def path(self) -> str:
+        """The partition directory."""
+        return self._native.path
+
+    @property
+    def topic(self) -> str:
+        """The topic, from the directory's name."""
+        return self._native.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition, from the directory's name."""
+        return self._native.partition
+
+    @property
+    def log_start_offset(self) -> int:
+        """Position of the first byte that is there."""
+        return self._native.start
+
+    @property
+    def log_end_offset(self) -> int:
+        """Position behind the last byte, of which the last ones may be an unfinished entry."""
+        return self._native.end
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return self._native.size_bytes
+
+    def scan(self, start: int | None = None) -> Iterator[OldRecord]:
+        """Iterate over the messages, sets unpacked, from the entry at `start` on.
+
+        Parameters
+        ----------
+        start
+            Position of an entry: the ``offset`` or ``next_offset`` of a message, or the end of the log; ``None`` is the first one.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `start` lies outside the log.
+        ConfigError
+            No entry begins at `start`: only the one before tells where one does.
+        CorruptionError
+            A bad entry that others follow, with file, position and offset; what was before it has been given. An unfinished entry
+            at the very end of the last file is the end.
+        DecompressionLimitError, LimitExceededError
+            An entry is larger than allowed.
+
+        Notes
+        -----
+        Every entry's checksum is checked, which covers its payload only, as in 0.7. Memory holds an entry, or half a MiB.
+        """
+        found = self._native.scan(None if start is None else integer("start", start, minimum=0))
+        return (OldRecord._make(row) for rows in found for row in rows)
+
+    def read(self, offset: int) -> tuple[OldRecord, ...]:
+        """Return the messages of the entry at `offset`: one, or those of a compressed set; none at the end of the log.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, ConfigError, CorruptionError
+            As :meth:`scan`.
+        """
+        found = self._native.scan(integer("offset", offset, minimum=0))
+        first = next(found, [])
+        return tuple(OldRecord._make(row) for row in first if row[0] == offset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopened, (self._absolute, self._options))
+
+    def __repr__(self) -> str:
+        return f"OldLog({self.path!r}, offsets {self.log_start_offset} to {self.log_end_offset})"
+
+
+def _reopened(path: str, options: OpenOptions) -> OldLog:
+    return OldLog._of(path, options)  # noqa: SLF001  # same module

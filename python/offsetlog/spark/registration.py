@@ -1,0 +1,66 @@
+"""Registering the format with a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from offsetlog.spark.reader import OffsetLogSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+# What Spark adds to the environment of a source's class, in the driver, when a stream of it starts.
+_ADDED = {
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "15",
+    "SPARK_BUFFER_SIZE": "65536",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+}
+
+
+@contextmanager
+def _whole_environment(spark: SparkSession) -> Iterator[None]:
+    """Let the environment of what is registered hold from the start all that Spark adds to it.
+
+    Streams of one source share one ``java.util.HashMap``, to which each adds when it starts, without a lock. Two that do so at the
+    same moment can leave a map that counts wrong, and then every task of theirs fails with ``java.io.OptionalDataException`` until
+    the driver ends. Values that are replaced do not change the count.
+    """
+    environment = getattr(getattr(spark, "_sc", None), "environment", None)
+    if environment is None:
+        # Spark Connect: the driver is elsewhere.
+        yield
+        return
+    missing = {name: value for name, value in _ADDED.items() if name not in environment}
+    environment.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del environment[name]
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format with a session.
+
+    The format is found by its name without this, wherever ``offsetlog`` is installed. Registering makes the first use faster, as
+    Spark need not look for it. A driver that runs several streams registers it first: Spark itself can damage what streams of one
+    source share when two of them start at the same moment (all their tasks then fail with ``java.io.OptionalDataException``), and
+    registering leaves it nothing to damage.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    """
+    try:
+        with _whole_environment(spark):
+            spark.dataSource.register(OffsetLogSource)
+    except Exception as error:
+        # PySpark 4.0 refuses a name that it has found by itself before; it is the same class.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise

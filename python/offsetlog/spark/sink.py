@@ -1,0 +1,310 @@
+"""Writing from Spark: tasks stage records inside the partition directories, a commit on the driver publishes them, each once.
+
+Where things run: the writer is made in a Python process of the driver and pickled; ``write`` runs in Python workers of the executors;
+``commit`` and ``abort`` run in a further process of the driver. So a writer holds plain values only.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow
+import pyarrow.compute
+import pyspark.sql.datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from offsetlog import LogConfig, LogDir, partition_for
+from offsetlog.errors import ConfigError, LogDirError
+from offsetlog.spark.publishing import commit, finish, journals
+from offsetlog.spark.sink_options import SinkSettings
+from offsetlog.spark.staging import STAGING, Stage, Staged, discard_job, jobs, partition_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+    from pyspark.sql.types import StructType
+
+__all__ = ["OffsetLogWriter", "RowStreamWriter", "StreamWriter", "TaskMessage", "prepare", "stream_writer"]
+
+logger = logging.getLogger("offsetlog")
+
+ROWS_A_BATCH = 10_000
+# How long another task may take to make a topic.
+MAKING_SECONDS = 30.0
+# How long Spark lets the workers of tasks go on that it kills (spark.python.task.killTimeout, 2 s), and a little.
+KILLED_SECONDS = 3.0
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    staged: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+class Topic(NamedTuple):
+    """What a task has to know of a topic."""
+
+    name: str
+    partitions: int
+    directories: tuple[str, ...]
+    config: LogConfig
+
+
+def prepare(settings: SinkSettings) -> None:
+    """Make what is missing of log dirs and topic, and remove what jobs left that nobody finishes. Called on the driver.
+
+    Of a stream, PySpark also calls this between the tasks of a micro-batch and its commit.
+
+    Raises
+    ------
+    LogLockedError
+        A broker runs on the log dir.
+    ConfigError
+        A topic that is there has another id than the one that is asked for.
+    """
+    with LogDir.open(settings.paths, "a") as log_dir:
+        topics = log_dir.topics()
+        for name, wanted in settings.topic_ids:
+            found = log_dir.log(name, topics[name][0]).topic_id if name in topics else wanted
+            if found != wanted:
+                message = f"topic {name!r} is there and has the id {found}, found {wanted}"
+                raise ConfigError(message, key="topicId", value=wanted)
+        if settings.topic is not None and settings.topic not in topics:
+            _create(log_dir, settings.topic, settings)
+    finish(settings.paths[0])
+    needed = {Path(path).parts[1] for journal in journals(settings.paths[0]) for target in journal.targets for path in target.staged}
+    for directory, job, is_old in jobs(_directories(settings)):
+        if is_old and job not in needed:
+            discard_job([directory], job)
+
+
+def _create(log_dir: LogDir, name: str, settings: SinkSettings) -> None:
+    log_dir.create_topic(name, settings.partitions, config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
+
+
+def _directories(settings: SinkSettings) -> list[str]:
+    return [str(entry.parent) for path in settings.paths for entry in Path(path).glob(f"*/{STAGING}")]
+
+
+class Writer:
+    """What batch and stream have in common."""
+
+    def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
+        self._settings = settings
+        self._columns = tuple(columns)
+        self._job = f"{settings.job_prefix}{uuid.uuid4().hex}"
+
+    def _stage(self, batches: Iterable[pyarrow.RecordBatch]) -> TaskMessage:
+        stage = Stage(self._job, uuid.uuid4().hex)
+        router = _Router(self._settings)
+        try:
+            for batch in batches:
+                for topic, partition, rows in router.routed(batch.select(self._columns)):
+                    directory = topic.directories[partition]
+                    stage.append(
+                        topic.name, partition, directory, topic.config, rows, preserve_offsets=self._settings.preserve_offsets
+                    )
+            return TaskMessage([tuple(each) for each in stage.close()])
+        except BaseException:
+            stage.abandon()
+            raise
+
+    def _publish(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None) -> None:
+        staged = [Staged(*each) for message in messages if isinstance(message, TaskMessage) for each in message.staged]
+        settings = self._settings
+        log_dir = settings.paths[0]
+        finish(log_dir)
+        is_new = commit(
+            log_dir,
+            settings.name or self._job,
+            sequence,
+            staged,
+            preserve_offsets=settings.preserve_offsets,
+            keep=settings.name is not None,
+        )
+        self._discard()
+        records, size = sum(each.records for each in staged), sum(each.size_bytes for each in staged)
+        what = f"{records} records, {size} bytes, {len({each.directory for each in staged})} partitions"
+        logger.info("%s: %s%s", settings.name or self._job, what, "" if is_new else " were published before and are dropped")
+
+    def _discard(self) -> None:
+        """Remove what jobs of this name have staged: this one's, and those of drivers that died."""
+        prefix = self._settings.job_prefix or self._job
+        for directory, job, _ in jobs(_directories(self._settings)):
+            if job.startswith(prefix):
+                discard_job([directory], job)
+
+
+class OffsetLogWriter(Writer, DataSourceArrowWriter):
+    """The sink of one batch job."""
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskMessage:
+        """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
+        return self._stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks staged. Called on the driver, once, when all are done."""
+        self._publish(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # those that failed are not among them
+        """Remove what the tasks staged. Called on the driver when the job failed, while other tasks of it may still be running."""
+        self._discard()
+        # What they staged meanwhile. A stream has its next micro-batch for that.
+        time.sleep(KILLED_SECONDS)
+        self._discard()
+
+
+class StreamWriter(Writer):
+    """The sink of a stream, whichever way Spark hands over the rows."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
+        """Publish a micro-batch. Called on the driver; a micro-batch that comes again is dropped."""
+        self._publish(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # as above
+        """Remove what the tasks of a micro-batch staged."""
+        self._discard()
+
+
+class RowStreamWriter(StreamWriter, DataSourceStreamWriter):
+    """The sink of a stream before PySpark 4.1, which hands over rows."""
+
+    def __init__(self, settings: SinkSettings, columns: Sequence[str], schema: pyarrow.Schema) -> None:
+        super().__init__(settings, columns)
+        self._schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> TaskMessage:
+        """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
+        return self._stage(_batches(iterator, self._schema))
+
+
+def stream_writer(settings: SinkSettings, columns: Sequence[str], schema: StructType) -> DataSourceStreamWriter:
+    """Return the writer that this PySpark knows: of Arrow batches, or of rows before 4.1."""
+    if hasattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter"):
+        from offsetlog.spark.sink_arrow import ArrowStreamWriter  # noqa: PLC0415  # not in 4.0
+
+        return ArrowStreamWriter(settings, columns)
+    # Only here: newer ones want a time zone for it.
+    return RowStreamWriter(settings, columns, to_arrow_schema(schema))
+
+
+def _batches(rows: Iterator[Row], schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+    waiting: list[Row] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) == ROWS_A_BATCH:
+            yield _batch(waiting, schema)
+            waiting = []
+    if waiting:
+        yield _batch(waiting, schema)
+
+
+def _batch(rows: Sequence[Row], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    columns = []
+    for at, kind in enumerate(schema):
+        values = [row[at] for row in rows]
+        if pyarrow.types.is_timestamp(kind.type):
+            # PySpark hands over times of this machine's zone without saying so; to Arrow a time without a zone is one of UTC.
+            values = [None if value is None else value.astimezone(UTC) for value in values]
+        columns.append(pyarrow.array(values, kind.type))
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Router:
+    """Where the rows of one task go."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._topics: dict[str, Topic] = {}
+        self._random = random.Random()  # noqa: S311  # where rows go is no secret
+        self._turns: dict[str, int] = {}
+
+    def routed(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Topic, int, pyarrow.RecordBatch]]:
+        """Yield the rows of each partition, in their order."""
+        for topic, rows in self._by_topic(batch):
+            partitions = self._partitions(topic, rows)
+            data = rows.select([name for name in rows.schema.names if name not in {"topic", "partition"}])
+            for partition in pyarrow.compute.unique(partitions).to_pylist():
+                mask = pyarrow.compute.equal(partitions, partition)
+                yield topic, partition, data if mask.true_count == len(mask) else data.filter(mask)
+
+    def _by_topic(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Topic, pyarrow.RecordBatch]]:
+        if self._settings.topic is not None:
+            yield self._topic(self._settings.topic), batch
+            return
+        topics = batch.column("topic")
+        if topics.null_count:
+            message = "a row has no topic: the column is null there, and there is no option topic"
+            raise ConfigError(message, key="topic", value="")
+        for name in pyarrow.compute.unique(topics).to_pylist():
+            mask = pyarrow.compute.equal(topics, name)
+            yield self._topic(name), batch if mask.true_count == len(mask) else batch.filter(mask)
+
+    def _partitions(self, topic: Topic, rows: pyarrow.RecordBatch) -> pyarrow.Array:
+        given = rows.column("partition").to_pylist() if "partition" in rows.schema.names else [None] * rows.num_rows
+        keys = rows.column("key") if "key" in rows.schema.names else None
+        sticky = self._random.randrange(topic.partitions)
+        chosen = []
+        for at, partition in enumerate(given):
+            if partition is None:
+                chosen.append(self._chosen(topic, None if keys is None else keys[at].as_py(), sticky))
+            elif 0 <= partition < topic.partitions:
+                chosen.append(partition)
+            else:
+                message = f"partition {partition} found, topic {topic.name!r} has 0 to {topic.partitions - 1}"
+                raise ConfigError(message, key="partition", value=str(partition))
+        return pyarrow.array(chosen, pyarrow.int32())
+
+    def _chosen(self, topic: Topic, key: bytes | str | None, sticky: int) -> int:
+        if self._settings.partitioner == "round_robin":
+            turn = self._turns.setdefault(topic.name, sticky)
+            self._turns[topic.name] = (turn + 1) % topic.partitions
+            return turn
+        if key is None:
+            return sticky
+        return partition_for(key.encode() if isinstance(key, str) else key, topic.partitions)
+
+    def _topic(self, name: str) -> Topic:
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = self._look_up(name)
+        return found
+
+    def _look_up(self, name: str) -> Topic:
+        settings = self._settings
+        deadline = time.monotonic() + MAKING_SECONDS
+        while True:
+            log_dir = LogDir.open(settings.paths)
+            numbers = log_dir.topics().get(name, [])
+            # The first partition is made last: until it is there, another task is making the topic.
+            if numbers and numbers == list(range(len(numbers))):
+                directories = [partition_directory(settings.paths, name, number) or "" for number in numbers]
+                # What the options say holds for what is written here, also where the topic itself has other settings.
+                config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
+                return Topic(name, len(numbers), tuple(directories), config)
+            if time.monotonic() > deadline:
+                message = f"of topic {name!r} only the partitions {numbers} are here: how many it has is not known"
+                raise LogDirError(message, path=settings.paths[0])
+            if numbers:
+                time.sleep(0.05)
+            else:
+                self._make(name)
+
+    def _make(self, name: str) -> None:
+        settings = self._settings
+        with LogDir.open(settings.paths, "a") as log_dir:
+            try:
+                _create(log_dir, name, settings)
+            except LogDirError:
+                # Another task was first, unless it is wrong for all.
+                if name not in LogDir.open(settings.paths).topics():
+                    raise

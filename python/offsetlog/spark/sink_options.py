@@ -1,0 +1,204 @@
+"""The options of ``write`` and ``writeStream``: name, kind, default, check, meaning.
+
+The columns and ``topic`` are those of Spark's Kafka sink; ``path`` stands in place of the brokers. Any topic setting of Kafka is an
+option by its own name and holds for topics that are made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from offsetlog import LogConfig
+from offsetlog.errors import ConfigError
+from offsetlog.spark.options import INT_MAX, Option, boolean, folders, positive, word
+from offsetlog.spark.refusal import refuse, shown, writable
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "sink_columns", "sink_settings_from"]
+
+
+class SinkSettings(NamedTuple):
+    """The options after their checks: plain values that pickle. The field comments name the option."""
+
+    paths: tuple[str, ...]  # path
+    topic: str | None = None
+    partitions: int = 1
+    topic_ids: tuple[tuple[str, str], ...] = ()  # topicId: (topic, id)
+    partitioner: Literal["default", "round_robin"] = "default"
+    preserve_offsets: bool = False  # preserveOffsets
+    name: str | None = None  # transactionId; of a stream queryId, checkpointLocation
+    config: tuple[tuple[str, str], ...] = ()  # topic settings by Kafka's names
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def log_config(self) -> LogConfig:
+        """The settings of topics that are made."""
+        return LogConfig.from_dict(dict(self.config))
+
+    @property
+    def job_prefix(self) -> str:
+        """With what the folders begin that jobs of this name stage in; nothing without a name."""
+        return f"{hashlib.sha256(self.name.encode()).hexdigest()[:16]}-" if self.name else ""
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        refuse(name, text, "must not be blank")
+    return text.strip()
+
+
+def _count(name: str, text: str) -> int:
+    return positive(name, text, INT_MAX)
+
+
+def _ids(name: str, text: str) -> str | dict[str, str]:
+    if not text.strip().startswith("{"):
+        return _text(name, text)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        refuse(name, text, f"must be an id, or a JSON object of topics and ids: {error}")
+    for topic, value in found.items():
+        if not isinstance(value, str):
+            refuse(name, text, f"must give {shown(topic)} an id, found {shown(value)}")
+    return dict(found)
+
+
+# One option a line, as in Kafka's own tables: a longer line reads better than three.
+# fmt: off
+SINK_OPTIONS: tuple[Option, ...] = (
+    Option("path", "folders", "required", _text, "One log dir, or several with commas between them, made if missing. No broker may run on them meanwhile."),
+    Option("topic", "name", "", _text, "Topic of all rows. Wins over the column `topic`."),
+    Option("partitions", "int", "1", _count, "Partitions of a topic that is made. One that is there keeps its own."),
+    Option("topicId", "id or JSON", "drawn", _ids, 'Id of a topic that is made (22 characters of base64), as a cluster knows it: of the option `topic`, or of several as `{"orders":"…"}`. A topic that is there and has another id is refused.'),
+    Option("partitioner", "default or round_robin", "default", word("default", "round_robin"), "Where rows without a `partition` go. `default`: by the key's murmur2 hash, as Java's producer does; without a key some partition for each batch of rows. A column `partition` wins."),
+    Option("preserveOffsets", "boolean", "false", boolean, "A restore: rows keep the offsets of the column `offset`, gaps included, and the epochs of `leaderEpoch`. They come sorted by topic, partition and offset, and lie behind the end of their log."),
+    Option("transactionId", "text", "", _text, "Name of a batch job. Run again under the same name, also after a crash anywhere, it publishes nothing twice."),
+    Option("queryId", "text", "checkpointLocation", _text, "Name of a stream, under which its micro-batches are published once."),
+    Option("checkpointLocation", "folder", "", _text, "Spark's own option; what a stream is named by where no `queryId` is given."),
+)
+"""All options but topic settings, in the order of the documentation."""
+# fmt: on
+
+_BY_NAME = {option.name.lower(): option for option in SINK_OPTIONS}
+# What Spark puts there by itself.
+_IGNORED = {"queryname", "paths"}
+
+COLUMN_TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+    "offset": ("bigint",),
+    "leaderEpoch": ("int",),
+}
+"""The columns that are written, and Spark's names of the types that they may have."""
+
+
+def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
+    """Return the settings that these options ask for.
+
+    Raises
+    ------
+    ConfigError
+        An option is unknown (the text names the nearest known one), has a value that cannot be used, or is missing.
+    """
+    values: dict[str, Any] = {}
+    config: dict[str, str] = {}
+    client = []
+    for name, text in options.items():
+        folded = name.lower()
+        if folded in _BY_NAME:
+            option = _BY_NAME[folded]
+            values[option.name] = option.check(option.name, text)
+        elif folded.startswith("kafka."):
+            client.append(name)
+        elif folded not in _IGNORED:
+            config[_setting(name, text)] = text
+    if "path" not in values:
+        refuse("path", "", "is missing: the log dir to write to, as .save(path) or .start(path)")
+    for wrong, right in (("transactionId", "queryId"),) if is_stream else (("queryId", "transactionId"),):
+        if wrong in values:
+            refuse(wrong, str(values[wrong]), f"is for {'batch jobs' if is_stream else 'streams'}; give {right}")
+    job = values.get("queryId", values.get("checkpointLocation")) if is_stream else values.get("transactionId")
+    if is_stream and job is None:
+        message = "names the stream, under which each micro-batch is published once; without it give checkpointLocation as an option"
+        refuse("queryId", "", message)
+    ids = values.get("topicId", {})
+    if isinstance(ids, str):
+        if "topic" not in values:
+            refuse("topicId", ids, 'is of one topic, found no option topic; of several give {"orders":"..."}')
+        ids = {values["topic"]: ids}
+    LogConfig.from_dict(config)
+    warnings = [f"option {name} is for Kafka's client and ignored" for name in sorted(client)]
+    return SinkSettings(
+        paths=folders(str(values["path"])),
+        topic=values.get("topic"),
+        partitions=values.get("partitions", 1),
+        topic_ids=tuple(ids.items()),
+        partitioner=values.get("partitioner", "default"),
+        preserve_offsets=values.get("preserveOffsets", False),
+        name=None if job is None else f"query {job}" if is_stream else job_name(job),
+        config=tuple(config.items()),
+        warnings=tuple(warnings),
+    )
+
+
+def job_name(transaction_id: str) -> str:
+    """Return the name under which a batch job commits. No query has it."""
+    return f"job {transaction_id}"
+
+
+def _setting(name: str, text: str) -> str:
+    try:
+        LogConfig.from_dict({name: text})
+    except ConfigError as error:
+        near = get_close_matches(name.lower(), _BY_NAME, n=1)
+        if near:
+            message = f"unknown option {shown(name)}; did you mean {_BY_NAME[near[0]].name!r}?"
+            raise ConfigError(writable(message), key=writable(name, 100), value=writable(text, 200)) from None
+        raise ConfigError(writable(f"option {name}: {error}"), key=writable(name, 100), value=writable(text, 200)) from None
+    return name
+
+
+def sink_columns(schema: StructType, settings: SinkSettings) -> tuple[str, ...]:
+    """Return the columns that are written, in the schema's order; others are ignored, as by Spark's Kafka sink.
+
+    Raises
+    ------
+    ConfigError
+        ``value`` is missing, ``topic`` while there is no such option, ``offset`` under ``preserveOffsets``; a column has another type.
+    """
+    columns = []
+    for field in schema.fields:
+        expected = COLUMN_TYPES.get(field.name)
+        if expected is None:
+            continue
+        found = field.dataType.simpleString()
+        if found not in expected:
+            message = f"column {field.name!r} must be {' or '.join(expected)}, found {found}; cast it in a select before the write"
+            raise ConfigError(message, key=field.name, value=found)
+        if field.name in columns:
+            message = f"column {field.name!r} is there twice"
+            raise ConfigError(message, key=field.name, value=found)
+        columns.append(field.name)
+    needed: Sequence[tuple[str, str]] = (
+        ("value", ""),
+        *((("topic", ", or give the option topic"),) if settings.topic is None else ()),
+        *((("offset", ", which rows keep under preserveOffsets"),) if settings.preserve_offsets else ()),
+    )
+    for name, more in needed:
+        if name not in columns:
+            message = f"no column {name!r} found{more}; the columns are {', '.join(schema.fieldNames()) or 'none'}"
+            raise ConfigError(message, key=name, value="")
+    if not settings.preserve_offsets:
+        columns = [name for name in columns if name not in {"offset", "leaderEpoch"}]
+    return tuple(columns)

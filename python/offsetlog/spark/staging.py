@@ -1,0 +1,162 @@
+"""Records that a task writes aside, inside the directories of the partitions that they are for.
+
+A staged log is a log as any other: ``<partition>/offsetlog-staging/<job>/<attempt>/<topic>-<partition>``. Brokers leave folders inside
+a partition directory alone, and it is the same file system as the log that the records are for. Each attempt of a task has its own
+folders, so that one which is tried again, or runs twice, writes beside the first; only a commit says which of them count
+(:mod:`offsetlog.spark.publishing`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetlog import Log, LogConfig
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["STAGING", "Stage", "Staged", "discard", "discard_job", "jobs", "partition_directory"]
+
+logger = logging.getLogger("offsetlog")
+
+STAGING = "offsetlog-staging"
+# What a job left that nobody finished: a driver that died. Longer than any task runs.
+LEFT_AFTER_SECONDS = 7 * 24 * 3600
+
+
+class Staged(NamedTuple):
+    """One staged log, as a task tells the driver of it: plain values."""
+
+    topic: str
+    partition: int
+    directory: str
+    """The partition's directory."""
+    path: str
+    """The staged log's, relative to it."""
+    first_offset: int
+    last_offset: int
+    records: int
+    batches: int
+    size_bytes: int
+
+
+class Stage:
+    """What one attempt of a task writes aside. Not for several threads."""
+
+    def __init__(self, job: str, attempt: str) -> None:
+        self._place = Path(STAGING, job, attempt)
+        self._logs: dict[tuple[str, int], tuple[str, Log]] = {}
+        self._records: dict[tuple[str, int], int] = {}
+
+    def append(
+        self, topic: str, partition: int, directory: str, config: LogConfig, rows: pyarrow.RecordBatch, *, preserve_offsets: bool
+    ) -> None:
+        """Append rows for a partition.
+
+        Raises
+        ------
+        InvalidRecordError
+            With `preserve_offsets`, the rows of one partition do not come in the order of their offsets.
+        """
+        key = topic, partition
+        if key not in self._logs:
+            path = Path(directory, self._place, f"{topic}-{partition}")
+            self._logs[key] = directory, Log.open(path, "a", config)
+        _, log = self._logs[key]
+        log.append_arrow(rows, preserve_offsets=preserve_offsets)
+        self._records[key] = self._records.get(key, 0) + rows.num_rows
+
+    def close(self) -> list[Staged]:
+        """Make everything durable, and return what there is."""
+        staged = []
+        for (topic, partition), (directory, log) in self._logs.items():
+            bases = [batch.base_offset for batch in log.batches()]
+            found = Staged(
+                topic,
+                partition,
+                directory,
+                os.path.relpath(log.path, directory),
+                bases[0],
+                log.log_end_offset - 1,
+                self._records[topic, partition],
+                len(bases),
+                log.size_bytes,
+            )
+            log.close()
+            staged.append(found)
+        self._logs.clear()
+        return staged
+
+    def abandon(self) -> None:
+        """Close what is open, and remove it."""
+        for directory, log in self._logs.values():
+            try:
+                log.close()
+            except OSError as error:
+                logger.warning("%s could not be closed: %s", log.path, error)
+            place = Path(directory, self._place)
+            shutil.rmtree(place, ignore_errors=True)
+            # The job may have been discarded before: nobody comes back for its folders.
+            _remove_empty(place.parent)
+        self._logs.clear()
+
+
+def partition_directory(paths: Iterable[str], topic: str, partition: int) -> str | None:
+    """Return where a partition lies among log dirs."""
+    for path in paths:
+        directory = os.path.join(path, f"{topic}-{partition}")  # a text is what is kept
+        if os.path.isdir(directory):  # as above
+            return directory
+    return None
+
+
+def discard(staged: Iterable[Staged]) -> None:
+    """Remove staged logs. What cannot be removed goes with what is left over later."""
+    for each in staged:
+        shutil.rmtree(Path(each.directory, each.path), ignore_errors=True)
+        _remove_empty(Path(each.directory, each.path).parent)
+
+
+def discard_job(directories: Iterable[str], job: str) -> None:
+    """Remove all that a job staged, also what attempts left that nobody counts."""
+    for directory in directories:
+        place = Path(directory, STAGING, job)
+        if place.is_dir():
+            shutil.rmtree(place, ignore_errors=True)
+            _remove_empty(place.parent)
+
+
+def jobs(directories: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield (partition directory, job, whether it is old) of what is staged."""
+    now = time.time()
+    for directory in directories:
+        try:
+            entries = list(os.scandir(Path(directory, STAGING)))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                newest = max(path.stat().st_mtime for path in [Path(entry.path), *Path(entry.path).iterdir()])
+            except OSError:
+                continue
+            yield directory, entry.name, now - newest > LEFT_AFTER_SECONDS
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder and those above it inside the staging place, as far as they are empty."""
+    while folder.name != STAGING and STAGING in folder.parts:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+    try:
+        folder.rmdir()
+    except OSError:
+        return

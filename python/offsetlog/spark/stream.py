@@ -1,0 +1,206 @@
+"""The reader of a stream: PySpark's class over :mod:`offsetlog.spark.stream_planning`.
+
+Where things run: a reader lives in one Python process of the driver for as long as its query runs, and answers there what the next
+micro-batch ends at and which tasks it has; a copy of it, made anew from the options, reads in Python workers of the executors. The
+checkpoint is Spark's: each micro-batch is written there as its end offsets before it runs, and after a crash the last one is run again
+with the same offsets.
+
+PySpark 4.2 and later tell a reader where a micro-batch starts, and whether it is bound by limits (:mod:`offsetlog.spark.admission`).
+Before, there is only a question without arguments: the reader here remembers what it answered last.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from offsetlog import TopicPartition
+from offsetlog.spark.filters import Pushed
+from offsetlog.spark.planning import tasks
+from offsetlog.spark.stream_offsets import Behind, OffsetJson, Offsets, from_json, rate_limited, to_json, waiting
+from offsetlog.spark.stream_options import StreamSettings
+from offsetlog.spark.stream_planning import Follower
+from offsetlog.spark.tasks import input_partitions, read_task
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["StreamReader", "stream_reader"]
+
+logger = logging.getLogger("offsetlog")
+
+HAS_ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def stream_reader(settings: StreamSettings, not_null: Sequence[str] = ()) -> DataSourceStreamReader:
+    """Return the reader that the installed PySpark can use best."""
+    if not HAS_ADMISSION_CONTROL:
+        return StreamReader(settings, not_null)
+    from offsetlog.spark.admission import AdmissionStreamReader  # noqa: PLC0415  # what it stands on begins with PySpark 4.2
+
+    return AdmissionStreamReader(settings, not_null)
+
+
+class StreamReader(DataSourceStreamReader):
+    """One query's reading. Pickles as plain values: what it remembers is of its process."""
+
+    def __init__(self, settings: StreamSettings, not_null: Sequence[str] = (), clock: Callable[[], int] | None = None) -> None:
+        self._settings = settings
+        self._not_null = tuple(not_null)
+        self._clock = clock
+        self._follower: Follower | None = None
+        self._initial: Offsets | None = None
+        self._standing: frozenset[TopicPartition] | None = None
+        self._seen: Offsets | None = None
+        self._last: Offsets | None = None
+        self._given: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._last_trigger_ms = 0
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802  # PySpark's name
+        """Return where a new query starts. Called on the driver, once; after a crash in the first micro-batch, once more.
+
+        Raises
+        ------
+        ConfigError
+            A topic is not there; offsets or times do not name exactly the partitions that are read; no record is at or after a
+            starting time.
+        """
+        return to_json(self._start())
+
+    def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802  # PySpark's name, and its form before 4.2
+        """Return where the next micro-batch ends. Called on the driver for each trigger, by PySpark 4.0 and 4.1.
+
+        Raises
+        ------
+        ConfigError
+            A topic is not there.
+        """
+        self._last = self._limited(self._start() if self._last is None else self._last)
+        return to_json(self._last)
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch. Called on the driver, once for each; the ends in `end` are exclusive.
+
+        PySpark before 4.2 also calls this with the last offsets of the checkpoint, twice the same, when a query goes on.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, FileNotFoundError
+            Records that were not read yet are gone, and ``failOnDataLoss`` is on.
+        """
+        begin, stop = from_json(start), from_json(end)
+        if start == end:
+            if self._initial is None:
+                self._seen = self._last = stop
+            return []
+        if self._is_first_again(begin, stop):
+            begin = self._initial = self._following().initial_again(stop)
+            self._standing, self._last = None, stop
+        reading = self._settings.reading
+        found = list(self._following().ranges(begin, stop))
+        made = tasks(found, reading)
+        self._tell(stop, sum(span.stop - span.start for span in found), len(made))
+        return input_partitions(made)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+        """Return the record batches of one task. Called on an executor, once for each task and retry."""
+        reading = self._settings.reading
+        return read_task(partition, reading, Pushed(keys=reading.keys), self._not_null)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Do nothing: what was read stands in Spark's checkpoint. Called on the driver when a micro-batch is done."""
+
+    def _following(self) -> Follower:
+        if self._follower is None:
+            self._follower = Follower(self._settings.reading)
+            for warning in (*self._settings.reading.warnings, *self._own_warnings()):
+                logger.warning("%s", warning)
+        return self._follower
+
+    def _own_warnings(self) -> list[str]:
+        """Return what this PySpark cannot do with the options."""
+        if self._settings.max_offsets is None:
+            return []
+        return [
+            "option maxOffsetsPerTrigger: before PySpark 4.2, Trigger.AvailableNow and Trigger.Once end after one such micro-batch"
+        ]
+
+    def _start(self) -> Offsets:
+        """Return where the query starts, or started."""
+        if self._initial is None:
+            if self._seen is None:
+                self._initial, self._standing = self._following().initial()
+            else:
+                self._initial = self._following().initial_again(self._seen)
+        return self._initial
+
+    def _is_first_again(self, begin: Offsets, stop: Offsets) -> bool:
+        """Whether this is the first micro-batch once more, whose end another process gave: where it began is to be found out again."""
+        return self._seen is None and begin == self._initial and stop != self._given
+
+    def _now(self, start: Offsets) -> Offsets:
+        """Return where reading ends for now."""
+        latest = self._there(start)
+        if self._standing is not None and self._initial is not None:
+            # The first micro-batch: of partitions that start at the latest it reads nothing, and leaves new ones to the next one, so
+            # that its end in the checkpoint says where the query started (see Follower.initial_again).
+            known = self._initial
+            latest = {
+                partition: known[partition] if partition in self._standing else offset
+                for partition, offset in latest.items()
+                if partition in known
+            }
+            self._standing = None
+        return latest
+
+    def _there(self, start: Offsets) -> Offsets:
+        return self._following().latest(start)
+
+    def _limited(self, start: Offsets, *, least: bool = True, most: bool = True) -> Offsets:
+        """Return where the micro-batch that begins at `start` ends.
+
+        Parameters
+        ----------
+        start
+            Where it begins.
+        least, most
+            Whether ``minOffsetsPerTrigger`` and ``maxOffsetsPerTrigger`` hold.
+        """
+        self._given = self._within_limits(start, least=least, most=most)
+        return self._given
+
+    def _within_limits(self, start: Offsets, *, least: bool, most: bool) -> Offsets:
+        self._latest = latest = self._now(start)
+        settings = self._settings
+        if least and settings.min_offsets is not None and self._waits(settings.min_offsets, start, latest):
+            return start
+        if not most or settings.max_offsets is None:
+            return latest
+        new = latest.keys() - start.keys()
+        begin = {**start, **self._following().earliest(new)} if new else start
+        # What was deleted since it was listed has no start: it stays as it is, and planning says that it is gone.
+        limited = rate_limited(settings.max_offsets, begin, {one: end for one, end in latest.items() if one in begin})
+        return {**latest, **limited}
+
+    def _waits(self, least: int, start: Offsets, latest: Offsets) -> bool:
+        """Whether a micro-batch is put off until more waits."""
+        now = int(time.time() * 1000) if self._clock is None else self._clock()
+        if now - self._last_trigger_ms < self._settings.max_delay_ms and waiting(start, latest) < least:
+            return True
+        self._last_trigger_ms = now
+        return False
+
+    def _tell(self, end: Offsets, count: int, task_count: int) -> None:
+        behind = Behind.of(end, self._latest or end)
+        logger.info(
+            "micro-batch of %d offsets in %d tasks; behind the latest: %d at least, %d at most, %.1f on average",
+            count,
+            task_count,
+            *behind,
+        )

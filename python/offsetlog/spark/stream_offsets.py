@@ -1,0 +1,81 @@
+"""Offsets of a stream: their JSON form, and how limits share out what waits. Nothing here reads a file or a clock.
+
+The arithmetic is that of Spark's Kafka source, down to the rounding of its floating point, so that a query with the same options has
+the same micro-batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from offsetlog import TopicPartition
+from offsetlog.spark.options import LONG_MAX
+
+__all__ = ["Behind", "OffsetJson", "Offsets", "from_json", "rate_limited", "to_json", "waiting"]
+
+Offsets = dict[TopicPartition, int]
+"""For each partition the offset that is read next: exclusive as an end, inclusive as a start."""
+OffsetJson = dict[str, dict[str, int]]
+"""The same as Spark's Kafka source writes it into a checkpoint: ``{"topic":{"0":23,"1":42}}``."""
+
+
+class Behind(NamedTuple):
+    """How many offsets each partition is behind its latest, over all partitions; the names are those of Spark's Kafka metrics."""
+
+    min_offsets_behind_latest: int
+    max_offsets_behind_latest: int
+    avg_offsets_behind_latest: float
+
+    @classmethod
+    def of(cls, consumed: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Behind:
+        """Return it for what was read and what is there; a partition that was not read at all is behind by its latest."""
+        behind = [max(0, offset - consumed.get(partition, 0)) for partition, offset in latest.items()] or [0]
+        return cls(min(behind), max(behind), sum(behind) / len(behind))
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
+    """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news."""
+    found: OffsetJson = {}
+    for topic, partition in sorted(offsets):
+        found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    return found
+
+
+def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Return the offsets of the JSON form."""
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in found.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def waiting(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """Return how many offsets wait, for ``minOffsetsPerTrigger``: a partition that is new counts from 0."""
+    return sum(offset - start.get(partition, 0) for partition, offset in latest.items())
+
+
+def rate_limited(limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
+    """Return the end of a micro-batch of about `limit` offsets.
+
+    Each partition gets its share by what waits in it, rounded down; a share below 1 is rounded up, so that no partition starves.
+
+    Parameters
+    ----------
+    limit
+        ``maxOffsetsPerTrigger``.
+    start
+        Where each partition starts: for every partition of `latest`.
+    latest
+        Where each one ends for now. One that ends before it starts keeps that end: whoever reads says that offsets are gone.
+    """
+    sizes = {partition: end - start[partition] for partition, end in latest.items() if end > start[partition]}
+    total = float(sum(sizes.values()))
+    ends = dict(latest)
+    for partition, size in sizes.items():
+        share = limit * (size / total)
+        offsets = min(math.ceil(share) if share < 1 else math.floor(share), LONG_MAX)
+        ends[partition] = min(latest[partition], start[partition] + offsets)
+    return ends

@@ -1,0 +1,189 @@
+"""From offsets to ranges, micro-batch after micro-batch: where a stream starts, what is there now, what went away in between.
+
+Runs on the driver, in one process for as long as the query runs. Which offsets were read stands in Spark's checkpoint; what is kept
+here in memory only saves looking twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
+
+from offsetlog import Log, TopicPartition
+from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.spark.options import EARLIEST, LATEST, Settings, partition_names
+from offsetlog.spark.planning import Listing, Range, check_names, check_paths, limit_offset, readable_range
+from offsetlog.spark.stream_offsets import Offsets
+
+__all__ = ["Follower"]
+
+logger = logging.getLogger("offsetlog")
+
+_LISTINGS = 3
+"""How often a listing that changes under us is made before its error is passed on, as Spark's Kafka source asks its brokers."""
+
+
+class Follower:
+    """Looks at log dirs that others append to. The answers are those of the moment of the question."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._warned: set[str] = set()
+
+    def initial(self) -> tuple[Offsets, frozenset[TopicPartition]]:
+        """Return where a new query starts, and the partitions for which that is the latest of now.
+
+        Raises
+        ------
+        ConfigError
+            Offsets or times do not name exactly the partitions that are read, or no record is at or after a starting time.
+        """
+        check_paths(self._settings)
+        listing = self._listing()
+        chosen = listing.chosen()
+        check_names(self._settings.start, chosen)
+        offsets: Offsets = {}
+        moving = set()
+        for partition in chosen:
+            offsets[partition], moves = self._start(partition, listing.log(partition))
+            if moves:
+                moving.add(partition)
+        return offsets, frozenset(moving)
+
+    def initial_again(self, end: Offsets) -> Offsets:
+        """Return where a query started whose first micro-batch ends at `end`, for that to be read again.
+
+        A Python source cannot write its first offsets into the checkpoint. So they are worked out once more: what does not move is
+        what it was, and what does (the latest of then) is the end of the first micro-batch, which reads nothing of such a partition.
+        """
+        listing = self._listing()
+        offsets: Offsets = {}
+        for partition in listing.chosen():
+            if partition not in end:
+                continue
+            start, moves = self._start(partition, listing.log(partition))
+            offsets[partition] = end[partition] if moves else min(start, end[partition])
+            if self._from_earliest(partition) and start > 0:
+                name = f"{partition.topic}-{partition.partition}"
+                self._warn("%s: the first micro-batch is read again, from the earliest offset of now, %d", name, start)
+        return offsets
+
+    def latest(self, start: Offsets) -> Offsets:
+        """Return where reading ends for now in every partition that is there, those that `start` does not know included.
+
+        A partition of which less can be read than before, because replication or a transaction has to be waited for, ends where it
+        starts; only one whose log itself is shorter ends before.
+        """
+        for attempt in range(_LISTINGS):
+            try:
+                listing = self._listing()
+                return {partition: self._end(listing.log(partition), start.get(partition, 0)) for partition in listing.chosen()}
+            except FileNotFoundError:
+                # A topic was deleted between the listing and the look at it.
+                if attempt == _LISTINGS - 1:
+                    raise
+        raise AssertionError
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where partitions start, without those that are gone."""
+        listing = self._listing()
+        offsets = {}
+        for partition in partitions:
+            log = _log(listing, partition)
+            if log is not None:
+                offsets[partition] = log.log_start_offset
+        return offsets
+
+    def ranges(self, start: Offsets, end: Offsets) -> Iterator[Range]:
+        """Yield what a micro-batch reads of each partition, without the empty ones.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, FileNotFoundError
+            Offsets or partitions are gone, and ``failOnDataLoss`` is on.
+        """
+        listing = self._listing()
+        deleted = start.keys() - end.keys()
+        if deleted:
+            self._gone(deleted, "their topics were deleted, or are no longer among those that are asked for")
+        for partition in sorted(end):
+            log = _log(listing, partition)
+            if log is None:
+                if start.get(partition) != end[partition]:
+                    self._gone([partition], "the partition directory is not there")
+                continue
+            begin, stop = self._checked(partition, log, start.get(partition), end[partition])
+            if begin < stop:
+                yield Range(log, begin, stop)
+
+    def _checked(self, partition: TopicPartition, log: Log, begin: int | None, stop: int) -> tuple[int, int]:
+        """Return the range of a micro-batch, after saying what of it the log does not hold."""
+        first, behind_last = log.log_start_offset, log.log_end_offset
+        if begin is None:
+            begin = first
+            logger.info("%s-%d is new; it is read from offset %d", *partition, first)
+            if first > 0:
+                self._lost(partition, log, (0, first), f"is new, and starts at {first} instead of 0")
+        if stop < begin:
+            self._lost(partition, log, (stop, begin), f"was read up to {begin}, and now ends at {stop}")
+        elif begin < first and begin < stop:
+            self._lost(partition, log, (begin, min(first, stop)), f"starts at {first} now")
+        if begin < stop and behind_last < stop:
+            self._lost(partition, log, (max(begin, behind_last), stop), f"ends at {behind_last} now")
+        return max(begin, first), min(stop, behind_last)
+
+    def _start(self, partition: TopicPartition, log: Log) -> tuple[int, bool]:
+        """Return where a partition starts as the options say, and whether that is the latest of now."""
+        settings = self._settings
+        first, end, _ = readable_range(settings, log)
+        offset = limit_offset(settings, settings.start, partition, log, (first, end))
+        kind, value = settings.start.kind, settings.start.value
+        if kind == "offsets":
+            return offset, value[partition] == LATEST
+        # A time without a record gives the end; so may one whose record is the last thing that was appended, which does no harm.
+        return offset, kind != "earliest" and offset == end
+
+    def _from_earliest(self, partition: TopicPartition) -> bool:
+        limit = self._settings.start
+        return limit.kind == "earliest" or (limit.kind == "offsets" and limit.value.get(partition) == EARLIEST)
+
+    def _end(self, log: Log, start: int) -> int:
+        _, end, behind_last = readable_range(self._settings, log)
+        return max(end, min(start, behind_last))
+
+    def _listing(self) -> Listing:
+        return Listing(self._settings, self._warn)
+
+    def _gone(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        message = f"{partition_names(partitions)}: {reason}; records may be lost"
+        if self._settings.fail_on_data_loss:
+            raise FileNotFoundError(
+                errno.ENOENT, f"{message} (failOnDataLoss = false goes on with what is there)", self._settings.paths[0]
+            )
+        self._warn("%s; what is there is read, as failOnDataLoss is false", message)
+
+    def _lost(self, partition: TopicPartition, log: Log, lost: tuple[int, int], reason: str) -> None:
+        message = f"{partition.topic}-{partition.partition} {reason}: offsets {lost[0]} to {lost[1] - 1} are gone"
+        if self._settings.fail_on_data_loss:
+            _raise_lost(f"{message} (failOnDataLoss = false goes on with what is there)", log, lost[0])
+        self._warn("%s; what is there is read, as failOnDataLoss is false; path %s", message, log.path)
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        """Warn once of a thing: without new records, Spark asks a hundred times a second."""
+        message = text % arguments
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning("%s", message)
+
+
+def _raise_lost(message: str, log: Log, offset: int) -> NoReturn:
+    raise OffsetOutOfRangeError(
+        message, requested=offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, path=log.path
+    )
+
+
+def _log(listing: Listing, partition: TopicPartition) -> Log | None:
+    """Return the log of a partition, or ``None`` where its directory is gone."""
+    return listing.log(partition) if listing.holds(partition) else None

@@ -1,0 +1,252 @@
+"""Writing a frame by one call: the rows laid out as the sink needs them, progress while it runs, a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions
+
+from offsetlog import LogConfig, LogDir, partition_for
+from offsetlog.errors import ConfigError
+from offsetlog.spark.options import Paths, folders
+from offsetlog.spark.publishing import forget, journal_of
+from offsetlog.spark.sink_options import job_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["Published", "WriteSummary", "write"]
+
+logger = logging.getLogger("offsetlog")
+
+POLL_SECONDS = 0.5
+TELL_SECONDS = 10.0
+
+
+class Published(NamedTuple):
+    """What a write added to one partition."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    """Where the log ended before."""
+    end_offset: int
+    """Where it ends now; between the two, other writers may have appended too."""
+    records: int
+    """Records of this write."""
+    batches: int
+    """Record batches that they came in."""
+    size_bytes: int
+    """Bytes of those, as they lie in the log."""
+    tasks: int
+    """Tasks that gave them."""
+
+
+class WriteSummary(NamedTuple):
+    """What a write did."""
+
+    partitions: tuple[Published, ...]
+    """In order of topic and partition; those without new records are not among them."""
+    is_new: bool
+    """``False``: all this was published before under the same `transaction_id`, and nothing was added now."""
+    seconds: float
+
+    @property
+    def records(self) -> int:
+        """Records of all partitions."""
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all partitions, as they lie in the logs."""
+        return sum(each.size_bytes for each in self.partitions)
+
+
+def write(
+    frame: DataFrame,
+    path: Paths,
+    *,
+    topic: str | None = None,
+    partitions: int | None = None,
+    topic_ids: Mapping[str, str] | None = None,
+    order_by: Sequence[str] = (),
+    preserve_offsets: bool = False,
+    transaction_id: str | None = None,
+    settings: LogConfig | Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> WriteSummary:
+    """Write a frame to topics, each record once, and return what was written.
+
+    The rows are laid out first, where that matters: with `preserve_offsets` by topic, partition and offset; with `order_by` so that
+    one task writes all that goes to a partition, in that order. Else each task writes the rows that it has.
+
+    Parameters
+    ----------
+    frame
+        Columns as for ``frame.write.format("offsetlog")``: ``value``, and as wanted ``key``, ``topic``, ``partition``, ``headers``,
+        ``timestamp``, ``offset``, ``leaderEpoch``.
+    path
+        One log dir, or several (a list, or commas between them); made if missing. All workers and the driver must see them, and no
+        broker may run on them.
+    topic
+        Topic of all rows; ``None`` takes the column.
+    partitions
+        Partitions of topics that are made; 1 by default.
+    topic_ids
+        Ids of topics that are made (22 characters of base64), as a cluster knows them; others are drawn.
+    order_by
+        Columns by which the records of a partition are ordered. Rows with neither ``partition`` nor key go through one task then.
+    preserve_offsets
+        A restore: rows keep their ``offset``, and ``leaderEpoch`` where the column is there.
+    transaction_id
+        Name of this write. Called again under the same name, also after a crash anywhere, it publishes nothing twice.
+    settings
+        Settings of the topics that are made, by Kafka's names; those that shape batches hold for what is written in any case.
+    progress
+        Called on another thread with the tasks that are done and those that are known, about twice a second while they change.
+        Without it a line is logged every ten seconds.
+
+    Raises
+    ------
+    ConfigError
+        Columns or options that do not fit; raised before a job runs where the arguments show it.
+    pyspark.errors.PySparkException
+        What failed in a worker or in the commit, as text. What was not published is removed.
+
+    Examples
+    --------
+    >>> rows = spark.range(100).selectExpr("cast(id as string) value", "concat('k', id % 7) key", "timestamp_millis(id) timestamp")
+    >>> done = write(rows, folder, topic="orders", partitions=2, order_by=["timestamp"])
+    >>> done.records, [(each.partition, each.start_offset, each.end_offset) for each in done.partitions]
+    (100, [(0, 0, 42), (1, 0, 58)])
+    """
+    paths = folders(path)
+    transaction = transaction_id or f"write-{uuid.uuid4().hex}"
+    name = job_name(transaction)
+    before = journal_of(paths[0], name)
+    options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
+    options.update(transactionId=transaction, preserveOffsets=preserve_offsets)
+    options.update({} if topic is None else {"topic": topic})
+    options.update({} if partitions is None else {"partitions": partitions})
+    options.update({} if topic_ids is None else {"topicId": json.dumps(dict(topic_ids))})
+    laid_out = _laid_out(frame, paths, topic, partitions or 1, tuple(order_by), preserve_offsets=preserve_offsets)
+    began = time.monotonic()
+    try:
+        with _watched(frame.sparkSession, progress):
+            laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
+        journal = journal_of(paths[0], name)
+    finally:
+        if transaction_id is None:
+            _forget_published(paths[0], name)
+    targets = () if journal is None else journal.targets
+    published = sorted(
+        Published(each.topic, each.partition, each.start, each.end, each.records, each.batches, each.size_bytes, each.tasks)
+        for each in targets
+        if each.records
+    )
+    summary = WriteSummary(tuple(published), before is None, time.monotonic() - began)
+    for each in published:
+        what = each.records, each.end_offset - 1, each.batches, each.size_bytes, each.tasks
+        logger.info("%s-%d: %d records up to offset %d, %d batches, %d bytes, %d tasks", *each[:2], *what)
+    return summary
+
+
+def _forget_published(log_dir: str, name: str) -> None:
+    """Remove the note of a write that nobody repeats; one that died half-way stays, for the next write to finish it."""
+    journal = journal_of(log_dir, name)
+    if journal is not None and journal.is_published:
+        forget(log_dir, name)
+
+
+def _laid_out(
+    frame: DataFrame, paths: Sequence[str], topic: str | None, partitions: int, order_by: tuple[str, ...], *, preserve_offsets: bool
+) -> DataFrame:
+    """Return the frame with the rows of a partition together and in order, where that is asked for."""
+    for name in order_by:
+        if name not in frame.columns:
+            message = f"no column {name!r} found to order by; the columns are {', '.join(frame.columns)}"
+            raise ConfigError(message, key="order_by", value=name)
+    if preserve_offsets:
+        if order_by:
+            message = "order_by and preserve_offsets exclude each other: offsets are the order"
+            raise ConfigError(message, key="order_by", value=",".join(order_by))
+        # A missing column is refused by the sink, which says more.
+        columns = [name for name in ("topic", "partition", "offset") if name in frame.columns]
+        return frame.repartitionByRange(*columns).sortWithinPartitions(*columns) if columns else frame
+    if not order_by:
+        return frame
+    known = {name: len(numbers) for name, numbers in _topics(paths).items()}
+    placed = frame.withColumn("partition", _partition(frame, known, topic, partitions))
+    columns = [name for name in ("topic", "partition") if name in placed.columns]
+    return placed.repartition(*columns).sortWithinPartitions(*columns, *order_by)
+
+
+def _topics(paths: Sequence[str]) -> dict[str, list[int]]:
+    try:
+        with LogDir.open(list(paths)) as log_dir:
+            return log_dir.topics()
+    except FileNotFoundError:
+        # They are made by the write.
+        return {}
+
+
+def _partition(frame: DataFrame, known: Mapping[str, int], topic: str | None, partitions: int) -> Column:
+    """Return where a row goes by its column or its key; null where it has neither."""
+
+    def by_key(name: str | None, key: bytes | str | None) -> int | None:
+        if key is None or name is None:
+            return None
+        return partition_for(key.encode() if isinstance(key, str) else bytes(key), known.get(name, partitions))
+
+    named = functions.lit(topic) if topic is not None else functions.col("topic")
+    routed = functions.udf(by_key, "int")(named, functions.col("key")) if "key" in frame.columns else functions.lit(None).cast("int")
+    return functions.coalesce(functions.col("partition"), routed) if "partition" in frame.columns else routed
+
+
+@contextmanager
+def _watched(spark: SparkSession, progress: Callable[[int, int], None] | None) -> Iterator[None]:
+    """Tell of the tasks of the jobs that this thread runs meanwhile."""
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001  # Spark Connect has none, and says so with varying classes
+        yield
+        return
+    properties = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+    old = {key: context.getLocalProperty(key) for key in properties}
+    group = f"offsetlog-{uuid.uuid4().hex}"
+    context.setJobGroup(group, "offsetlog: write")
+    enough = threading.Event()
+
+    def watch() -> None:
+        told, spoken = (0, 0), time.monotonic()
+        while not enough.wait(POLL_SECONDS):
+            tracker = context.statusTracker()
+            infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(stage) for info in infos if info is not None for stage in info.stageIds]
+            counts = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+            now = sum(done for done, _ in counts), sum(tasks for _, tasks in counts)
+            if now == told:
+                continue
+            told = now
+            if progress is not None:
+                progress(*now)
+            elif time.monotonic() - spoken >= TELL_SECONDS:
+                spoken = time.monotonic()
+                logger.info("write: %d of %d tasks done", *now)
+
+    watcher = threading.Thread(target=watch, name="offsetlog-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        watcher.join()
+        for key, value in old.items():
+            context.setLocalProperty(key, value)  # type: ignore[arg-type]  # none removes it

@@ -1,0 +1,268 @@
+//! Options of the verbs that look into files and records: `dump`, `grep` and `groups`.
+
+use super::{Damaged, IsolationLevel, OffsetWord, Selection};
+use crate::json::Encoding;
+use crate::template::Template;
+use clap::{Args, ValueEnum};
+use offsetlog::format::internal_topic::CoordinatorTopic;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog dump /var/lib/kafka/data/orders-0
+  offsetlog dump data/orders-0/00000000000000368769.log --batches | jq 'select(.crc_valid == false)'
+  offsetlog dump /var/lib/kafka/data/__consumer_offsets-7 | jq -c 'select(.decoded.type == \"OffsetCommit\").decoded'
+  offsetlog dump --kafka --print-data-log 00000000000000000000.log 00000000000000000000.index
+
+Exit codes: 0 fine; 1 damage was found, or with --kafka Kafka's tool would have ended with an exception; 2 usage or input error; 130 interrupted.")]
+pub(crate) struct Dump {
+    /// Files of a partition or log dir, or directories: of a partition all files in order, of a log dir its own files
+    #[arg(required_unless_present = "files", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Files with commas between them, as Kafka's tool wants them
+    #[arg(long, value_name = "FILE,FILE", value_delimiter = ',')]
+    files: Vec<PathBuf>,
+
+    /// Only batches, no records
+    #[arg(long, conflicts_with = "kafka")]
+    pub(crate) batches: bool,
+
+    /// How to show keys
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        conflicts_with = "kafka"
+    )]
+    pub(crate) key_format: Encoding,
+
+    /// How to show values
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        conflicts_with = "kafka"
+    )]
+    pub(crate) value_format: Encoding,
+
+    /// Stop a .log file before the batch that ends behind this many bytes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) max_bytes: Option<i32>,
+
+    /// Read records as those of `__consumer_offsets`; without --kafka the directory's name decides where no decoder is given
+    #[arg(long, group = "decoder")]
+    offsets_decoder: bool,
+
+    /// Read records as those of `__transaction_state`
+    #[arg(long, group = "decoder")]
+    transaction_log_decoder: bool,
+
+    /// Read records as those of `__cluster_metadata`
+    #[arg(long, group = "decoder")]
+    cluster_metadata_decoder: bool,
+
+    /// Read records as those of `__share_group_state`
+    #[arg(long, group = "decoder")]
+    share_group_state_decoder: bool,
+
+    /// Print what kafka-dump-log of Kafka 4.3.0 prints; files only
+    #[arg(long, help_heading = "As Kafka's tool")]
+    pub(crate) kafka: bool,
+
+    /// Records with keys and values; so with any decoder, too
+    #[arg(long, requires = "kafka", help_heading = "As Kafka's tool")]
+    pub(crate) print_data_log: bool,
+
+    /// Records too, not only batches; so with --print-data-log, too
+    #[arg(long, requires = "kafka", help_heading = "As Kafka's tool")]
+    pub(crate) deep_iteration: bool,
+
+    /// Keys and values of records only
+    #[arg(long, requires = "kafka", help_heading = "As Kafka's tool")]
+    pub(crate) skip_record_metadata: bool,
+
+    /// Check an index against its segment, and print what does not agree only
+    #[arg(long, requires = "kafka", help_heading = "As Kafka's tool")]
+    pub(crate) verify_index_only: bool,
+
+    /// Check of an index what a broker checks
+    #[arg(long, requires = "kafka", help_heading = "As Kafka's tool")]
+    pub(crate) index_sanity_check: bool,
+
+    /// The largest batch that an index entry may point to
+    #[arg(
+        long,
+        requires = "kafka",
+        help_heading = "As Kafka's tool",
+        value_name = "N",
+        default_value_t = 5 << 20
+    )]
+    pub(crate) max_message_size: i32,
+}
+
+/// What records of an internal topic are read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decoder {
+    Coordinator(CoordinatorTopic),
+    Metadata,
+}
+
+impl Dump {
+    /// What is to be dumped, in the order given.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().chain(&self.paths).cloned().collect()
+    }
+
+    pub(crate) const fn decoder(&self) -> Option<Decoder> {
+        if self.offsets_decoder {
+            Some(Decoder::Coordinator(CoordinatorTopic::ConsumerOffsets))
+        } else if self.transaction_log_decoder {
+            Some(Decoder::Coordinator(CoordinatorTopic::TransactionState))
+        } else if self.share_group_state_decoder {
+            Some(Decoder::Coordinator(CoordinatorTopic::ShareGroupState))
+        } else if self.cluster_metadata_decoder {
+            Some(Decoder::Metadata)
+        } else {
+            None
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog grep order-7 /var/lib/kafka/data
+  offsetlog grep -i 'timeout|refused' data -t payments --in value -o s@2026-01-31T12:00:00Z
+  offsetlog grep -F '{\"id\":7}' data -t orders --json | jq .payload
+  offsetlog grep --hex ac1d0005 data/raw-0 --in value --count
+
+Regular expressions are those of Rust's crate regex: no look-around, no back-references, time linear in the bytes; they see bytes, so \
+(?-u:\\xff) finds one that is no text.
+
+Exit codes: 0 found; 1 nothing found; 2 usage or input error, damage included; 130 interrupted.")]
+pub(crate) struct Grep {
+    /// A regular expression; with -F text, with --hex bytes
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) pattern: String,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// The pattern is text as it stands
+    #[arg(short = 'F', long, conflicts_with = "hex")]
+    pub(crate) fixed_strings: bool,
+
+    /// The pattern is bytes, two hexadecimal digits each
+    #[arg(long, conflicts_with = "ignore_case")]
+    pub(crate) hex: bool,
+
+    /// Upper and lower case are the same
+    #[arg(short = 'i', long)]
+    pub(crate) ignore_case: bool,
+
+    /// Records that do not match
+    #[arg(short = 'v', long)]
+    pub(crate) invert_match: bool,
+
+    /// Where to look; may be given several times or with commas [default: all three]
+    #[arg(long = "in", value_enum, value_name = "PART", value_delimiter = ',')]
+    pub(crate) places: Vec<Place>,
+
+    /// Where to start: beginning, end, an offset, -N (N offsets before the end), s@TIME; e@TIME says where to stop
+    #[arg(
+        short = 'o',
+        long = "offset",
+        value_name = "OFFSET",
+        allow_hyphen_values = true
+    )]
+    pub(crate) offsets: Vec<OffsetWord>,
+
+    /// Stop in each partition after this many records
+    #[arg(short = 'm', long, value_name = "N")]
+    pub(crate) max_count: Option<u64>,
+
+    /// Print how many records there are in each partition, not the records
+    #[arg(short = 'c', long, conflicts_with = "format")]
+    pub(crate) count: bool,
+
+    /// How to print a record; letters as for cat [default: %t-%p:%o:%k:%s\n]
+    #[arg(
+        short = 'f',
+        long = "format",
+        allow_hyphen_values = true,
+        conflicts_with = "json"
+    )]
+    pub(crate) format: Option<Template>,
+
+    /// JSON lines in kcat's envelope, as cat prints them
+    #[arg(short = 'J', long)]
+    pub(crate) json: bool,
+
+    /// Print null keys and values as NULL instead of nothing
+    #[arg(short = 'Z', long)]
+    pub(crate) null: bool,
+
+    /// How to show keys
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) key_format: Encoding,
+
+    /// How to show values
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) value_format: Encoding,
+
+    /// Whether records of open and aborted transactions are looked at
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t)]
+    pub(crate) isolation_level: IsolationLevel,
+
+    /// What to do at damaged bytes: end the partition with their error, go on behind them, or end the partition there; the last two
+    /// say on standard error what is left out
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub(crate) on_corrupt: Damaged,
+
+    /// Partitions that are searched at the same time [default: one a processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<std::num::NonZeroUsize>,
+}
+
+/// A part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Place {
+    /// The key
+    Key,
+    /// The value
+    Value,
+    /// Names and values of headers
+    Headers,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog groups /mnt/kafka-1 /mnt/kafka-2
+  offsetlog groups data -g billing --json | jq '.offsets[] | select(.lag > 0)'
+
+Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end.
+
+Exit codes: 0 fine; 1 no group is here; 2 usage or input error; 130 interrupted.")]
+pub(crate) struct Groups {
+    /// Log dirs of a broker, all of them: each holds a part of the groups and of the topics
+    #[arg(required = true, value_name = "LOG_DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Only this group; several with -g each
+    #[arg(short = 'g', long = "group", value_name = "GROUP")]
+    pub(crate) names: Vec<String>,
+
+    /// Members and what they were given, instead of offsets
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) members: bool,
+
+    /// JSON lines, one a group, members and offsets in it
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No warnings
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}

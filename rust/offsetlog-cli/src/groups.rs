@@ -1,0 +1,182 @@
+//! `offsetlog groups`: consumer groups, what they have committed and how far behind that is, out of log dirs.
+
+use crate::args::Groups;
+use crate::console::Console;
+use crate::escape::escaped;
+use crate::failure::Failure;
+use crate::json::write_json;
+use crate::table::{Align, Table, or_dash};
+use crate::when::When;
+use crate::{EXIT_FINE, EXIT_NOTHING};
+use offsetlog::{Group, LogDir, OpenOptions};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// One group, as a JSON line.
+#[derive(Serialize)]
+struct GroupLine<'a> {
+    group: &'a str,
+    kind: Option<&'a str>,
+    protocol_type: Option<&'a str>,
+    protocol: Option<&'a str>,
+    epoch: Option<i32>,
+    leader: Option<&'a str>,
+    members: Vec<MemberLine<'a>>,
+    offsets: Vec<OffsetLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct MemberLine<'a> {
+    member_id: &'a str,
+    instance_id: Option<&'a str>,
+    client_id: &'a str,
+    client_host: &'a str,
+    assignment: BTreeMap<&'a str, &'a [i32]>,
+}
+
+#[derive(Serialize)]
+struct OffsetLine<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+    leader_epoch: Option<i32>,
+    log_end_offset: Option<i64>,
+    lag: Option<i64>,
+    commit_timestamp: i64,
+    metadata: &'a str,
+}
+
+pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failure> {
+    console.quiet = args.quiet;
+    let options = OpenOptions {
+        interrupt: console.terminal.interrupt.clone(),
+        ..OpenOptions::default()
+    };
+    let log_dir = LogDir::open(&args.paths, &options)?;
+    for warning in log_dir.warnings() {
+        console.warn(&warning);
+    }
+    let mut groups = log_dir.groups()?;
+    if !args.names.is_empty() {
+        for name in &args.names {
+            if !groups.iter().any(|group| group.group_id == *name) {
+                console.warn(&format!("no group {} here", escaped(name)));
+            }
+        }
+        groups.retain(|group| args.names.contains(&group.group_id));
+    }
+    if args.json {
+        for group in &groups {
+            write_json(&mut console.out, &line_of(group))?;
+            console.out.write_all(b"\n")?;
+        }
+    } else if args.members {
+        members(&groups).write(console)?;
+    } else {
+        offsets(&groups).write(console)?;
+    }
+    if groups.is_empty() {
+        console.warn("no groups here; they are in the log dirs that hold __consumer_offsets");
+        return Ok(EXIT_NOTHING);
+    }
+    Ok(EXIT_FINE)
+}
+
+fn offsets(groups: &[Group]) -> Table {
+    let mut table = Table::new(&[
+        ("GROUP", Align::Left),
+        ("TOPIC", Align::Left),
+        ("PARTITION", Align::Right),
+        ("CURRENT-OFFSET", Align::Right),
+        ("LOG-END-OFFSET", Align::Right),
+        ("LAG", Align::Right),
+        ("COMMITTED-AT", Align::Left),
+        ("METADATA", Align::Left),
+    ]);
+    for group in groups {
+        for each in &group.offsets {
+            table.push([
+                escaped(&group.group_id),
+                escaped(&each.topic),
+                each.partition.to_string(),
+                each.offset.to_string(),
+                or_dash(each.log_end_offset),
+                or_dash(each.lag()),
+                When(each.commit_timestamp).to_string(),
+                or_dash(shown(&each.metadata)),
+            ]);
+        }
+    }
+    table
+}
+
+fn members(groups: &[Group]) -> Table {
+    let mut table = Table::new(&[
+        ("GROUP", Align::Left),
+        ("KIND", Align::Left),
+        ("MEMBER-ID", Align::Left),
+        ("INSTANCE-ID", Align::Left),
+        ("CLIENT-ID", Align::Left),
+        ("HOST", Align::Left),
+        ("ASSIGNMENT", Align::Left),
+    ]);
+    for group in groups {
+        for member in &group.members {
+            let given = member.assignment.iter().map(|(topic, numbers)| {
+                let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+                format!("{}({})", escaped(topic), numbers.join(","))
+            });
+            let given = given.collect::<Vec<_>>().join(" ");
+            table.push([
+                escaped(&group.group_id),
+                or_dash(shown(group.kind)),
+                escaped(&member.member_id),
+                or_dash(member.instance_id.as_deref().and_then(shown)),
+                or_dash(shown(&member.client_id)),
+                or_dash(shown(&member.client_host)),
+                or_dash(shown(&given)),
+            ]);
+        }
+    }
+    table
+}
+
+/// Text that is safe to print, if there is any.
+fn shown(text: &str) -> Option<String> {
+    Some(escaped(text)).filter(|text| !text.is_empty())
+}
+
+fn line_of(group: &Group) -> GroupLine<'_> {
+    let members = group.members.iter().map(|member| MemberLine {
+        member_id: &member.member_id,
+        instance_id: member.instance_id.as_deref(),
+        client_id: &member.client_id,
+        client_host: &member.client_host,
+        assignment: member
+            .assignment
+            .iter()
+            .map(|(topic, numbers)| (topic.as_str(), numbers.as_slice()))
+            .collect(),
+    });
+    let offsets = group.offsets.iter().map(|each| OffsetLine {
+        topic: &each.topic,
+        partition: each.partition,
+        offset: each.offset,
+        leader_epoch: each.leader_epoch,
+        log_end_offset: each.log_end_offset,
+        lag: each.lag(),
+        commit_timestamp: each.commit_timestamp,
+        metadata: &each.metadata,
+    });
+    GroupLine {
+        group: &group.group_id,
+        kind: Some(group.kind).filter(|kind| !kind.is_empty()),
+        protocol_type: group.protocol_type.as_deref(),
+        protocol: group.protocol.as_deref(),
+        epoch: group.epoch,
+        leader: group.leader.as_deref(),
+        members: members.collect(),
+        offsets: offsets.collect(),
+    }
+}

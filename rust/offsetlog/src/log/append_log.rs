@@ -1,0 +1,167 @@
+//! Moving the batches of one log to the end of another, as they are: what was written aside is published, what was copied comes back.
+
+use super::{AppendInfo, AppendOptions, FetchOptions, Isolation, Log};
+use crate::error::{Error, Result};
+use offsetlog_format::BatchHeader;
+
+/// Bytes that are read and written at a time.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// Where a batch has its base offset, and where its leader epoch.
+const BASE_OFFSET: std::ops::Range<usize> = 0..8;
+const LEADER_EPOCH: std::ops::Range<usize> = 12..16;
+
+/// How the batches of a log are appended to another one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AppendLogOptions {
+    /// First offset of the other log, the first one of a batch; by default its log start offset.
+    pub start: Option<i64>,
+    /// Whether offsets and leader epochs stay as they are; otherwise batches get the next offsets, and the epoch of `append`.
+    pub keep_offsets: bool,
+    /// Leader epoch, and whether all is on the disk at the end.
+    pub append: AppendOptions,
+}
+
+impl Log {
+    /// Appends the batches of `source` behind the end of this log. Nothing is encoded or compressed again: base offset and leader epoch
+    /// are 12 bytes outside of what a batch's checksum covers. Checksums are compared on the way.
+    ///
+    /// Gaps between batches stay. Gives the first and last offset and the greatest timestamp; without batches the offsets are -1. Each batch is appended whole or
+    /// not at all. After an error, or when the process dies, the first ones may be in the log.
+    ///
+    /// # Errors
+    /// `Argument` for a `start` inside a batch, and for batches of magic 0 or 1, which [`convert`](crate::convert) makes new;
+    /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; those of reading `source`; `Io`, `Closed`,
+    /// `Poisoned`, `Interrupted`.
+    pub fn append_log(&self, source: &Self, options: &AppendLogOptions) -> Result<AppendInfo> {
+        let mut total = AppendInfo {
+            base_offset: -1,
+            last_offset: -1,
+            max_timestamp: -1,
+            log_append_time: -1,
+            duplicate: false,
+        };
+        // What is appended at once has to fit into a segment.
+        let segment_bytes = self.config()?.segment_bytes().max(1) as u64;
+        let fetch = FetchOptions {
+            max_bytes: CHUNK_BYTES.min(segment_bytes),
+            isolation: Isolation::ReadUncommitted,
+        };
+        let mut next = match options.start {
+            Some(start) => start,
+            None => source.log_start_offset()?,
+        };
+        let end = source.log_end_offset()?;
+        let mut behind: Option<i64> = None;
+        while next < end {
+            self.check()?;
+            let mut bytes = source.fetch(next, &fetch)?.records;
+            // By default the first batch may begin below the log start offset.
+            let from = options.start.filter(|_| behind.is_none());
+            let Some((first, last)) = check_batches(&bytes, from, source)? else {
+                break;
+            };
+            let gap = behind.map_or(0, |behind| first - behind);
+            self.changing(|appender| {
+                let leader_epoch = appender.epoch_for(options.append.leader_epoch);
+                if !options.keep_offsets {
+                    let base_offset = appender.log_end().saturating_add(gap);
+                    renumber(&mut bytes, base_offset, leader_epoch)?;
+                }
+                // Kept epochs may be newer than this log's.
+                let newest = if options.keep_offsets {
+                    i32::MAX
+                } else {
+                    leader_epoch
+                };
+                for part in parts(&bytes)? {
+                    let info = appender.append_as_follower(part, newest)?;
+                    if total.base_offset < 0 {
+                        total.base_offset = info.base_offset;
+                    }
+                    total.last_offset = info.last_offset;
+                    total.max_timestamp = total.max_timestamp.max(info.max_timestamp);
+                }
+                Ok(())
+            })?;
+            next = last.saturating_add(1);
+            behind = Some(next);
+        }
+        if options.append.flush {
+            self.flush().map_err(Error::after_append)?;
+        }
+        Ok(total)
+    }
+}
+
+/// The batches' headers and the bytes before each.
+fn for_each(bytes: &[u8], mut see: impl FnMut(usize, &BatchHeader) -> Result<()>) -> Result<()> {
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let header = BatchHeader::parse(rest).map_err(Error::new)?;
+        see(at, &header)?;
+        at += header.size_bytes;
+    }
+    Ok(())
+}
+
+/// First and last offset of the batches, which begin at `from` if that is given.
+fn check_batches(bytes: &[u8], from: Option<i64>, source: &Log) -> Result<Option<(i64, i64)>> {
+    let mut range: Option<(i64, i64)> = None;
+    for_each(bytes, |_, header| {
+        let refused = |reason: String| Error::argument("source", reason).at_path(source.path());
+        if header.magic != 2 {
+            let magic = header.magic;
+            return Err(refused(format!(
+                "a batch of magic {magic} found, 2 expected; `convert` makes such directories new"
+            )));
+        }
+        let base = header.base_offset.unwrap_or(header.last_offset);
+        let first = range.map_or(base, |(first, _)| first);
+        if let Some(from) = from.filter(|&from| first < from) {
+            return Err(refused(format!(
+                "offset {from} is inside the batch that begins at {first}"
+            )));
+        }
+        range = Some((first, header.last_offset));
+        Ok(())
+    })?;
+    Ok(range)
+}
+
+/// The batches up to each marker and behind it: of an append that holds several transactions a broker says in `.txnindex` that more
+/// is stable than was when they were appended one by one.
+fn parts(bytes: &[u8]) -> Result<Vec<&[u8]>> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for_each(bytes, |at, header| {
+        if header.attributes.is_control() {
+            let end = at + header.size_bytes;
+            parts.extend(bytes.get(start..end));
+            start = end;
+        }
+        Ok(())
+    })?;
+    parts.extend(bytes.get(start..).filter(|rest| !rest.is_empty()));
+    Ok(parts)
+}
+
+/// Gives the batches offsets from `base_offset` on, distances between them kept, and an epoch.
+fn renumber(bytes: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<()> {
+    let mut places = Vec::new();
+    for_each(bytes, |at, header| {
+        places.push((at, header.base_offset.unwrap_or(header.last_offset)));
+        Ok(())
+    })?;
+    let first = places.first().map_or(0, |&(_, base)| base);
+    for (at, base) in places {
+        let base = base_offset.saturating_add(base - first);
+        let batch = bytes.get_mut(at..).unwrap_or_default();
+        if let Some(place) = batch.get_mut(BASE_OFFSET) {
+            place.copy_from_slice(&base.to_be_bytes());
+        }
+        if let Some(place) = batch.get_mut(LEADER_EPOCH) {
+            place.copy_from_slice(&leader_epoch.to_be_bytes());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Checksums of a long segment, compared by two threads before the walk that works out what its batches say comes to them.
+//!
+//! The walk stays the judge: it compares a checksum itself wherever not all were found to be right here, so that what a recovery finds,
+//! and how it says so, does not depend on threads.
+
+use crate::segment::walk::{HOP_BYTES, Step, Walk};
+use crate::segment::{OpenSegment, Source};
+use offsetlog_format::BatchHeader;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What is looked at in one go: long enough that starting a thread does not count.
+const WINDOW_BYTES: u64 = 32 << 20;
+/// What a thread checks at a time, a batch at least.
+const TURN_BYTES: u64 = 256 << 10;
+
+/// To find out where smaller batches begin takes as long as their checksums.
+const LARGE_BATCH: u64 = 8 << 10;
+
+/// How far ahead of a walk batches were checked.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// `None` where a second thread would not help.
+    segment: Option<Arc<OpenSegment>>,
+    /// The positions that were looked at last, and whether all batches that begin there are right.
+    window: Range<u64>,
+    is_right: bool,
+}
+
+impl Ahead {
+    pub(super) fn of(segment: &Arc<OpenSegment>) -> Self {
+        let helps = segment.is_mapped()
+            && segment.stat.size >= 2 * WINDOW_BYTES
+            && std::thread::available_parallelism().is_ok_and(|threads| threads.get() > 1);
+        Self {
+            segment: helps.then(|| Arc::clone(segment)),
+            window: 0..0,
+            is_right: false,
+        }
+    }
+
+    /// Whether the checksum of the batch at `position` was found to be right. Positions ascend.
+    pub(super) fn has_checked(&mut self, position: u64) -> bool {
+        if !self.window.contains(&position)
+            && let Some(segment) = &self.segment
+        {
+            let (batches, end) = headers(segment, position);
+            if (batches.len() as u64).saturating_mul(LARGE_BATCH) > end - position {
+                self.segment = None;
+                return false;
+            }
+            self.window = position..end;
+            self.is_right = match &segment.source {
+                Source::Mapped(map) => are_right(map.bytes(), &turns(&batches)),
+                Source::File(_) => false,
+            };
+        }
+        self.is_right && self.window.contains(&position)
+    }
+}
+
+/// Does the same in two threads, until both are done; says whether both came to their end.
+fn in_two_threads(work: impl Fn() + Sync) -> bool {
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new()
+            .name("offsetlog-recover".to_owned())
+            .spawn_scoped(scope, &work);
+        work();
+        // No thread to be had: this one did it all.
+        other.map_or(true, |other| other.join().is_ok())
+    })
+}
+
+/// Headers of the batches from a position on with their positions, and where the last of them ends: what cannot be read is for the
+/// walk to say.
+fn headers(segment: &Arc<OpenSegment>, position: u64) -> (Vec<(u64, BatchHeader)>, u64) {
+    let mut walk = Walk::new(Arc::clone(segment), position, HOP_BYTES, Vec::new());
+    let mut batches = Vec::new();
+    while walk.position() < position + WINDOW_BYTES
+        && let Ok(Step::Batch(header)) = walk.step(false)
+    {
+        batches.push((walk.batch_position(), header));
+    }
+    (batches, walk.position())
+}
+
+/// Neighbours that one thread checks.
+fn turns(batches: &[(u64, BatchHeader)]) -> Vec<&[(u64, BatchHeader)]> {
+    let turn_of = |(position, _): &(u64, BatchHeader)| position / TURN_BYTES;
+    batches
+        .chunk_by(|one, next| turn_of(one) == turn_of(next))
+        .collect()
+}
+
+fn are_right(log: &[u8], turns: &[&[(u64, BatchHeader)]]) -> bool {
+    let (next, is_wrong) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let is_right = |(position, header): &(u64, BatchHeader)| {
+        let bytes = log.get(*position as usize..);
+        bytes.is_some_and(|bytes| header.check_crc(bytes).is_ok())
+    };
+    in_two_threads(|| {
+        while let Some(turn) = turns.get(next.fetch_add(1, Ordering::Relaxed))
+            && !is_wrong.load(Ordering::Relaxed)
+        {
+            if !turn.iter().all(is_right) {
+                is_wrong.store(true, Ordering::Relaxed);
+            }
+        }
+    }) && !is_wrong.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::appender::rebuild;
+    use crate::{BatchBuilder, Log, OpenOptions, WriteOptions};
+    use std::os::unix::fs::FileExt;
+
+    /// A closed segment of batches of 1 MiB: in which windows a flipped byte is found, and that nothing else is refused.
+    #[test]
+    fn only_what_is_right_counts_as_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t-0");
+        let log = Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default());
+        let log = log.unwrap();
+        let mut batch = BatchBuilder::default();
+        let value = vec![7; 1000 << 10];
+        for timestamp in 0..100 {
+            batch.push(timestamp, None, Some(&value), &[]).unwrap();
+            log.append(&mut batch, &crate::AppendOptions::default())
+                .unwrap();
+        }
+        log.close().unwrap();
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path.join("00000000000000000000.log"))
+            .unwrap();
+        let size = file.metadata().unwrap().len();
+        let batch_bytes = size / 100;
+        let checked = || -> Vec<bool> {
+            let mut directory =
+                crate::log::open::directory(&path, &OpenOptions::default(), true, None);
+            let directory = directory.as_mut().unwrap().0.clone();
+            let segment = rebuild::open(&directory, 0, Some(100)).unwrap();
+            let mut ahead = Ahead::of(&segment);
+            let mut found: Vec<bool> = (0..100)
+                .map(|slot| ahead.has_checked(slot * batch_bytes))
+                .collect();
+            found.push(ahead.has_checked(size));
+            found
+        };
+        let is_parallel = std::thread::available_parallelism().unwrap().get() > 1;
+        let mut expected = vec![is_parallel; 100];
+        expected.push(false);
+        assert_eq!(checked(), expected);
+        let window = (WINDOW_BYTES / batch_bytes) as usize;
+        for slot in [0, 40, 99] {
+            let at = slot as u64 * batch_bytes + batch_bytes - 1;
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+            let found = checked();
+            assert!(!found[slot], "batch {slot}");
+            let apart = |other: &usize| other.abs_diff(slot) > window;
+            assert!(
+                (0..100)
+                    .filter(apart)
+                    .all(|other| found[other] == is_parallel)
+            );
+            file.write_all_at(&byte, at).unwrap();
+        }
+    }
+}

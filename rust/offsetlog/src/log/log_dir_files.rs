@@ -1,0 +1,430 @@
+//! What the partitions of a log dir share: a line each in its checkpoints, and one mark that all were closed cleanly.
+//!
+//! A log that is opened by itself changes these files at once. A program that has the whole log dir open collects the lines of its
+//! partitions, as a broker does, and writes them together; what must not be lost in between is written at once there too.
+
+use super::appender::{STATE_FILE, Unclean, read_small, read_state};
+use crate::checkpoints::Checkpoints;
+use crate::disk::{Disk, EntryKind, FileStat, Lock, LockKind, SYNC_NAMES, write_whole};
+use crate::error::{Error, Result};
+use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
+use offsetlog_format::name::{
+    CLEAN_SHUTDOWN, DirectoryName, DirectoryState, LOCK, META_PROPERTIES,
+};
+use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The partitions that writers of ours have not closed, and the marker to be restored when the last one is.
+const UNCLEAN_FILE: &str = "offsetlog-unclean";
+/// Held while one of our processes changes a file that all partitions share.
+const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
+/// In the list of partitions: any, as their own files say. What a program writes that has the whole log dir open.
+const ANY: &str = "*";
+/// How often lines that wait are written: `log.flush.offset.checkpoint.interval.ms` of a broker.
+pub(crate) const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
+
+/// A checkpoint, and what is to stand in a partition's line of it; `None`: no line.
+pub(crate) type Line = (OffsetCheckpointFile, Option<i64>);
+
+/// The files of one log dir that its partitions share.
+#[derive(Debug)]
+pub(crate) struct LogDirFiles {
+    checkpoints: Arc<Checkpoints>,
+    /// Whether lines wait until [`write_lines`](Self::write_lines).
+    gathers: bool,
+    waiting: Mutex<Waiting>,
+}
+
+/// Lines by partition.
+type ByPartition = HashMap<(String, i32), Option<i64>>;
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: BTreeMap<OffsetCheckpointFile, ByPartition>,
+    /// When lines were written last, in ms since 1970.
+    written: Option<i64>,
+    /// The list as it was when it said what this program needs.
+    listed: Option<FileStat>,
+}
+
+impl Waiting {
+    fn take(&mut self, lines: &[Line], of: &(String, i32)) {
+        for (file, _) in lines {
+            if let Some(by_partition) = self.lines.get_mut(file) {
+                by_partition.remove(of);
+            }
+        }
+    }
+}
+
+impl LogDirFiles {
+    /// For a log that is open by itself: every change is written at once.
+    pub(crate) fn new(checkpoints: &Arc<Checkpoints>) -> Self {
+        Self::with(checkpoints, false)
+    }
+
+    /// For all logs of the log dir.
+    pub(crate) fn gathering(checkpoints: &Arc<Checkpoints>) -> Self {
+        Self::with(checkpoints, true)
+    }
+
+    fn with(checkpoints: &Arc<Checkpoints>, gathers: bool) -> Self {
+        Self {
+            checkpoints: Arc::clone(checkpoints),
+            gathers,
+            waiting: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn checkpoints(&self) -> &Arc<Checkpoints> {
+        &self.checkpoints
+    }
+
+    /// Whether lines wait to be written.
+    pub(crate) const fn gathers(&self) -> bool {
+        self.gathers
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        self.checkpoints.disk().as_ref()
+    }
+
+    pub(crate) fn log_dir(&self) -> &Path {
+        self.checkpoints.log_dir()
+    }
+
+    /// What stands in a partition's line, or will.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in the checkpoint.
+    pub(crate) fn line(
+        &self,
+        file: OffsetCheckpointFile,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<i64>> {
+        let waiting = self.waiting();
+        let of = (topic.to_owned(), partition);
+        match waiting.lines.get(&file).and_then(|lines| lines.get(&of)) {
+            Some(&line) => Ok(line),
+            None => self.checkpoints.offset_of(file, topic, partition),
+        }
+    }
+
+    /// What stands in a partition's line on the disk. A checkpoint that cannot be read is empty, to a broker too.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn line_on_disk(
+        &self,
+        file: OffsetCheckpointFile,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<i64>> {
+        match self.checkpoints.offset_of(file, topic, partition) {
+            Err(error) if error.is_corruption() => Ok(None),
+            read => read,
+        }
+    }
+
+    /// Takes back what waits for a partition: it is about to say something else of itself.
+    pub(crate) fn withdraw(&self, lines: &[Line], topic: &str, partition: i32) {
+        self.waiting().take(lines, &(topic.to_owned(), partition));
+    }
+
+    /// Sets a partition's lines: at once, with all that wait, or with the next that are written.
+    ///
+    /// # Errors
+    /// `Io`, and these lines do not wait either.
+    pub(crate) fn set_lines(
+        &self,
+        lines: &[Line],
+        topic: &str,
+        partition: i32,
+        at_once: bool,
+    ) -> Result<()> {
+        let mut waiting = self.waiting();
+        let of = (topic.to_owned(), partition);
+        for &(file, offset) in lines {
+            let by_partition = waiting.lines.entry(file).or_default();
+            by_partition.insert(of.clone(), offset);
+        }
+        if !at_once && self.gathers {
+            return Ok(());
+        }
+        let written = self.write_waiting(&mut waiting);
+        if written.is_err() {
+            waiting.take(lines, &of);
+        }
+        written
+    }
+
+    /// Removes the lines of a partition that is gone, or is about to be made; `log_start` is where that one will begin, if that is not its
+    /// first segment's base offset.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn forget(&self, topic: &str, partition: i32, log_start: Option<i64>) -> Result<()> {
+        let lines = OffsetCheckpointFile::ALL.map(|file| match file {
+            OffsetCheckpointFile::LogStartOffset => (file, log_start),
+            _ => (file, None),
+        });
+        self.set_lines(&lines, topic, partition, false)?;
+        if self.gathers { Ok(()) } else { self.settle() }
+    }
+
+    /// Writes the lines that wait.
+    ///
+    /// # Errors
+    /// `Io`; they wait on.
+    pub(crate) fn write_lines(&self) -> Result<()> {
+        self.write_waiting(&mut self.waiting())
+    }
+
+    /// Writes the lines that wait, if that was not done for a minute.
+    ///
+    /// # Errors
+    /// As [`write_lines`](Self::write_lines).
+    pub(crate) fn write_lines_in_time(&self, now: i64) -> Result<()> {
+        let mut waiting = self.waiting();
+        let since = *waiting.written.get_or_insert(now);
+        if now.saturating_sub(since) < CHECKPOINT_INTERVAL_MS {
+            return Ok(());
+        }
+        waiting.written = Some(now);
+        self.write_waiting(&mut waiting)
+    }
+
+    fn write_waiting(&self, waiting: &mut Waiting) -> Result<()> {
+        if waiting.lines.values().all(HashMap::is_empty) {
+            return Ok(());
+        }
+        let _shared = self.share()?;
+        for (file, lines) in &mut waiting.lines {
+            self.write_checkpoint(*file, lines)?;
+            lines.clear();
+        }
+        Ok(())
+    }
+
+    fn write_checkpoint(&self, file: OffsetCheckpointFile, lines: &ByPartition) -> Result<()> {
+        let before = match self.checkpoints.read(file) {
+            Err(error) if error.is_corruption() => OffsetCheckpoint::default(),
+            read => read?,
+        };
+        let mut after = OffsetCheckpoint::default();
+        let mut rest = lines.clone();
+        for entry in &before.entries {
+            let of = (entry.topic.clone(), entry.partition);
+            let offset = match lines.get(&of) {
+                Some(&line) => {
+                    // Of lines that stand there twice one stays.
+                    if rest.remove(&of).is_none() {
+                        continue;
+                    }
+                    line
+                }
+                None => Some(entry.offset),
+            };
+            if let Some(offset) = offset {
+                after.entries.push(PartitionOffset {
+                    offset,
+                    ..entry.clone()
+                });
+            }
+        }
+        let mut added: Vec<_> = rest.into_iter().collect();
+        added.sort_unstable();
+        for ((topic, partition), offset) in added {
+            if let Some(offset) = offset {
+                after.entries.push(PartitionOffset {
+                    topic,
+                    partition,
+                    offset,
+                });
+            }
+        }
+        if after == before {
+            return Ok(());
+        }
+        let path = self.checkpoints.path(file);
+        let bytes = after
+            .write()
+            .map_err(|error| Error::new(error).at_path(&path))?;
+        self.write(&path, &bytes)
+    }
+
+    /// Removes the clean marker, durably, and notes for whom: for `partition`, or for any where the whole log dir is open.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn leave_marker(&self, partition: &str) -> Result<()> {
+        let mut waiting = self.waiting();
+        let _shared = self.share()?;
+        let marker = self.log_dir().join(CLEAN_SHUTDOWN);
+        let list = self.log_dir().join(UNCLEAN_FILE);
+        if waiting.listed.is_some() && self.look_at(&list)? == waiting.listed {
+            return Ok(());
+        }
+        let mut unclean = match read_small(self.disk(), &marker)? {
+            Some(bytes) => Unclean {
+                broker_epoch: read_broker_epoch(&bytes).unwrap_or(-1),
+                partitions: Vec::new(),
+            },
+            None => match read_small(self.disk(), &list)? {
+                Some(bytes) => Unclean::parse(&bytes),
+                // Nobody said that the log dir was clean: there is nothing to restore.
+                None => return Ok(()),
+            },
+        };
+        let name = if self.gathers { ANY } else { partition };
+        if !unclean.partitions.iter().any(|noted| noted == name) {
+            unclean.partitions.push(name.to_owned());
+        }
+        self.write(&list, unclean.text().as_bytes())?;
+        self.remove(&marker)?;
+        if self.gathers {
+            waiting.listed = self.look_at(&list)?;
+        }
+        Ok(())
+    }
+
+    /// Takes those from the list that were closed cleanly since; behind the last one the log dir is clean again.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let list = self.log_dir().join(UNCLEAN_FILE);
+        // A process that comes to note itself waits, and finds what was done here.
+        let _shared = self.share()?;
+        let Some(bytes) = read_small(self.disk(), &list)? else {
+            return Ok(());
+        };
+        let mut unclean = Unclean::parse(&bytes);
+        let mut open = Vec::new();
+        for name in &unclean.partitions {
+            let is_open = if name == ANY {
+                self.is_any_open()?
+            } else {
+                self.is_open(name, true)?
+            };
+            if is_open {
+                open.push(name.clone());
+            }
+        }
+        if open == unclean.partitions && !open.is_empty() {
+            return Ok(());
+        }
+        unclean.partitions = open;
+        if !unclean.partitions.is_empty() {
+            return self.write(&list, unclean.text().as_bytes());
+        }
+        self.write(
+            &self.log_dir().join(CLEAN_SHUTDOWN),
+            &write_clean_shutdown(unclean.broker_epoch),
+        )?;
+        self.remove(&list)
+    }
+
+    /// Whether a partition's own file says that a writer of ours changed it and did not close it. `unknown` is the answer where the directory has no such file.
+    fn is_open(&self, name: &str, unknown: bool) -> Result<bool> {
+        let directory = self.log_dir().join(name);
+        if self.look_at(&directory)?.is_none() {
+            // It was deleted.
+            return Ok(false);
+        }
+        let mut unreadable = Vec::new();
+        let state = read_state(self.disk(), &directory.join(STATE_FILE), &mut unreadable)?;
+        Ok(match state {
+            Some(state) => state.is_open(),
+            None => unknown || !unreadable.is_empty(),
+        })
+    }
+
+    fn is_any_open(&self) -> Result<bool> {
+        let entries = self
+            .disk()
+            .list(self.log_dir())
+            .map_err(|error| Error::io("list", self.log_dir(), error))?;
+        for entry in entries {
+            let is_partition = entry.kind == EntryKind::Directory
+                && DirectoryName::parse(&entry.name)
+                    .is_ok_and(|name| name.state == DirectoryState::Live);
+            // A writer leaves its file before it changes anything.
+            if is_partition && self.is_open(&entry.name, false)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Keeps our other processes away from what the partitions share, their names among it; held for a few small writes.
+    ///
+    /// # Errors
+    /// `Io`, also where another one holds it for more than 10 s.
+    pub(crate) fn share(&self) -> Result<Lock> {
+        let path = self.log_dir().join(SHARED_LOCK_FILE);
+        let mut waited = 0;
+        loop {
+            let lock = self
+                .disk()
+                .lock(&path, LockKind::Exclusive)
+                .map_err(|error| Error::io("lock", &path, error))?;
+            if let Some(lock) = lock {
+                return Ok(lock);
+            }
+            if waited >= 10_000 {
+                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 10 s");
+                return Err(Error::io("lock", &path, busy));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+            waited += 2;
+        }
+    }
+
+    fn look_at(&self, path: &Path) -> Result<Option<FileStat>> {
+        match self.disk().stat(path) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("look at", path, error)),
+        }
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        write_whole(self.disk(), path, bytes).map_err(|failed| Error::failed_call(path, failed))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        match self.disk().unlink(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(|error| Error::io("remove", path, error))?,
+        }
+        self.disk()
+            .sync_directory(self.log_dir())
+            .map_err(|error| Error::io(SYNC_NAMES, self.log_dir(), error))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A folder that a broker keeps logs in, or that is prepared for one.
+pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
+        .into_iter()
+        .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));
+    for name in marks {
+        let mark = path.join(name);
+        match disk.stat(&mark) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("look at", &mark, error)),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,197 @@
+//! A batch that a scan hands out, and its records.
+
+use super::{BadBatch, BadBatches, OnCorrupt};
+use crate::codec::Decompressor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::Log;
+use crate::log::filter::{Filter, Selection, Verdict};
+use crate::log::values::Record;
+use crate::records::Records;
+use crate::segment::walk::Walk;
+use offsetlog_format::{BatchHeader, RecordView};
+use std::sync::Arc;
+
+/// A batch of a scan. It is decompressed when its first record is asked for.
+#[derive(Debug)]
+pub struct Batch<'s> {
+    pub(super) header: BatchHeader,
+    pub(super) log: &'s Log,
+    pub(super) walk: &'s Walk,
+    pub(super) source: Option<&'s mut Decompressor>,
+    pub(super) records: Option<Records<'s>>,
+    pub(super) filter: &'s Arc<Filter>,
+    pub(super) selection: Selection,
+    pub(super) limit: &'s mut Option<u64>,
+    pub(super) bad: &'s BadBatches,
+    pub(super) stopped: &'s mut bool,
+    /// Offset behind the last decoded record.
+    pub(super) next: i64,
+}
+
+impl<'s> Batch<'s> {
+    /// The header.
+    #[must_use]
+    pub const fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// The log that the batch is from.
+    #[must_use]
+    pub const fn log(&self) -> &'s Log {
+        self.log
+    }
+
+    /// Position of the batch in its segment's `.log` file.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.walk.batch_position()
+    }
+
+    /// The whole batch as stored.
+    #[must_use]
+    pub fn bytes(&self) -> &'s [u8] {
+        self.walk.loaded_batch()
+    }
+
+    /// If all records of the batch are wanted and its header counts them: passes them all and returns how many there are.
+    /// They are then not decoded.
+    pub fn take_whole(&mut self) -> Option<u64> {
+        // Where bad records are holes, only decoding tells whether there are any.
+        let untouched = self.source.is_some() && self.selection.takes_all() && !self.bad.notes();
+        let count = u64::try_from(self.header.record_count).ok()?;
+        if !untouched || self.limit.is_some_and(|limit| limit < count) {
+            return None;
+        }
+        self.source = None;
+        if let Some(limit) = self.limit {
+            *limit -= count;
+        }
+        Some(count)
+    }
+
+    /// If all records of the batch are wanted and their offsets are consecutive: passes them all and returns the first and
+    /// the last offset.
+    pub fn take_offsets(&mut self) -> Option<(i64, i64)> {
+        let base = self.header.base_offset?;
+        let dense = self.header.last_offset.checked_sub(base)?.checked_add(1)?
+            == i64::from(self.header.record_count);
+        if !dense {
+            return None;
+        }
+        self.take_whole().map(|_| (base, self.header.last_offset))
+    }
+
+    /// The next wanted record, or `None` at the end of the batch.
+    ///
+    /// # Errors
+    /// Corruption, with file, position and offset, unless the scan notes it; `Limit`.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<RecordView<'s>>> {
+        if self.records.is_none() {
+            match self.open() {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return self.end_badly(error),
+            }
+        }
+        let Some(records) = self.records.as_mut() else {
+            return Ok(None);
+        };
+        loop {
+            let record = match records.next_record() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    let error = self.place(Error::new(ErrorKind::from(error)));
+                    return self.end_badly(error);
+                }
+            };
+            self.next = record.offset.saturating_add(1);
+            match self.selection.verdict(self.filter, &record) {
+                Verdict::Take => {}
+                Verdict::Leave => continue,
+                Verdict::Stop => return Ok(None),
+            }
+            if let Some(limit) = self.limit {
+                match limit.checked_sub(1) {
+                    Some(left) => *limit = left,
+                    None => return Ok(None),
+                }
+            }
+            return Ok(Some(record));
+        }
+    }
+
+    #[cfg(feature = "arrow")]
+    /// Who is told of records that cannot be read.
+    pub(crate) const fn bad(&self) -> &'s BadBatches {
+        self.bad
+    }
+
+    #[cfg(feature = "arrow")]
+    /// Which records are wanted, for a thread that decodes a copy of the batch.
+    pub(crate) fn selection(&self) -> (Selection, &'s Arc<Filter>) {
+        (self.selection, self.filter)
+    }
+
+    /// Path of the segment's `.log` file.
+    #[must_use]
+    pub fn path(&self) -> &'s std::path::Path {
+        &self.walk.segment().path
+    }
+
+    /// Copies the rest of the wanted records.
+    ///
+    /// # Errors
+    /// As [`next_record`](Self::next_record).
+    pub fn to_records(&mut self) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        while let Some(view) = self.next_record()? {
+            records.push(Record::new(&self.header, &view)?);
+        }
+        Ok(records)
+    }
+
+    /// Ends the batch before a record that cannot be read.
+    #[cold]
+    fn end_badly(&mut self, error: Error) -> Result<Option<RecordView<'s>>> {
+        self.records = None;
+        self.bad
+            .pass(
+                &BadBatch {
+                    log: self.log,
+                    path: self.path(),
+                    position: self.position(),
+                    header: &self.header,
+                    next: self.next,
+                    selection: self.selection,
+                },
+                &error,
+            )
+            .then_some(())
+            .ok_or(error)?;
+        *self.stopped = self.bad.on_corrupt == OnCorrupt::Stop;
+        Ok(None)
+    }
+
+    #[cold]
+    fn place(&self, error: Error) -> Error {
+        let offset = self.header.base_offset.unwrap_or(self.header.last_offset);
+        self.walk.place(error).at_offset(offset)
+    }
+
+    /// Decompresses; says whether there is anything to read.
+    fn open(&mut self) -> Result<bool> {
+        let Some(decompressor) = self.source.take() else {
+            return Ok(false);
+        };
+        if self.header.attributes.codec_number() != 0 {
+            // A few bytes of the file can decompress to any number: its bytes alone do not say when to ask.
+            self.log.check()?;
+        }
+        let limit = self.log.0.options.limits.max_decompressed_bytes;
+        let records = Records::open(&self.header, self.walk.loaded_batch(), decompressor, limit);
+        self.records = Some(records.map_err(|error| self.place(error))?);
+        Ok(true)
+    }
+}

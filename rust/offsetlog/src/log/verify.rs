@@ -1,0 +1,299 @@
+//! Checking all that can be checked of partitions and log dirs without changing a byte.
+
+mod folder;
+mod report;
+mod segment;
+
+use super::appender::Progress;
+use super::view::refuse_old;
+use super::{Log, OpenOptions, named_offsets};
+use crate::codec::Decompressor;
+use crate::disk::EntryKind;
+use crate::error::{Error, Result};
+use crate::segment::{Directory, segment_path};
+use offsetlog_format::leader_epoch::LeaderEpochs;
+use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use offsetlog_format::partition_metadata::PartitionMetadata;
+use offsetlog_format::snapshot::read_producer_snapshot;
+use offsetlog_format::{FileName, FileState, SegmentFile};
+use report::Effect;
+pub use report::{DamageReport, Finding, Severity};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes between two questions whether to go on.
+const CHECK_BYTES: u64 = 4 << 20;
+
+/// How partitions are verified.
+#[derive(Clone, Default)]
+pub struct VerifyOptions {
+    /// Told every few MiB how many bytes of segments were read since it was told last.
+    pub progress: Option<Progress>,
+}
+
+impl std::fmt::Debug for VerifyOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerifyOptions").finish_non_exhaustive()
+    }
+}
+
+/// Checks partitions, or log dirs with all partitions in them: framing, checksums, order and ranges of batches, their records,
+/// indexes against the log, leader epochs, transactions, snapshots, checkpoints, names. Takes no lock and changes nothing.
+///
+/// # Errors
+/// `Io`; `Limit` for a batch above `max_batch_bytes`; `Interrupted`; `LogDir` where a path is neither a partition nor a log dir. What is
+/// wrong with the data is in the report.
+pub fn verify<P: AsRef<Path>>(
+    paths: &[P],
+    options: &OpenOptions,
+    verify: &VerifyOptions,
+) -> Result<DamageReport> {
+    let mut report = DamageReport::default();
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::io("resolve", path.as_ref(), error))?;
+        folder::check(&path, options, verify, &mut report, &mut seen)?;
+    }
+    Ok(report)
+}
+
+impl Log {
+    /// [`verify`] of this partition.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify(&self, options: &VerifyOptions) -> Result<DamageReport> {
+        verify(&[self.path()], self.options(), options)
+    }
+}
+
+/// The bytes of a companion; `None` where there is none.
+fn read_file(directory: &Directory, path: &Path) -> Result<Option<Vec<u8>>> {
+    named_offsets::read_optional(directory, path)
+}
+
+/// A partition that is being checked.
+struct Partition<'a> {
+    directory: Arc<Directory>,
+    options: &'a OpenOptions,
+    verify: &'a VerifyOptions,
+    report: &'a mut DamageReport,
+    decompressor: Decompressor,
+    buffer: Vec<u8>,
+    /// Bytes read that nobody was told of.
+    unsaid: u64,
+    /// The highest one met.
+    leader_epoch: i32,
+    epochs: Option<LeaderEpochs>,
+}
+
+/// Checks one partition directory.
+fn partition(
+    path: &Path,
+    options: &OpenOptions,
+    verify: &VerifyOptions,
+    report: &mut DamageReport,
+) -> Result<()> {
+    let (directory, _, _) = super::open::directory(path, options, false, None)?;
+    refuse_old(directory.disk.as_ref(), &directory.path)?;
+    report.partitions += 1;
+    let (decompressor, buffer) = segment::tools();
+    let mut partition = Partition {
+        directory,
+        options,
+        verify,
+        report,
+        decompressor,
+        buffer,
+        unsaid: 0,
+        leader_epoch: -1,
+        epochs: None,
+    };
+    partition.check()
+}
+
+impl Partition<'_> {
+    fn add(&mut self, finding: Finding) {
+        self.report.add(finding);
+    }
+
+    fn went_on(&mut self, bytes: u64) -> Result<()> {
+        self.report.bytes += bytes;
+        self.unsaid += bytes;
+        if self.unsaid >= CHECK_BYTES {
+            self.say()?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self) -> Result<()> {
+        let bytes = std::mem::take(&mut self.unsaid);
+        if let Some(progress) = &self.verify.progress {
+            progress(bytes);
+        }
+        match &self.options.interrupt {
+            Some(interrupt) if interrupt() => Err(Error::new(crate::ErrorKind::Interrupted)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&mut self) -> Result<()> {
+        let (bases, snapshots) = self.names()?;
+        self.companions()?;
+        let mut end = None;
+        for (slot, &base) in bases.iter().enumerate() {
+            if let Some(end) = end.filter(|&end| end < base) {
+                let path = segment_path(&self.directory.path, base, ".log");
+                let reason = format!("offsets {end} to {} are in no segment", base - 1);
+                let mut finding = Effect::NOTHING.finding(Severity::Note, "Gap", &path, reason);
+                finding.offset = Some(end);
+                self.add(finding);
+            }
+            let walked = self.segment(base, bases.get(slot + 1).copied())?;
+            end = Some(walked.end.unwrap_or(base));
+        }
+        if let (Some(&last), true) = (bases.last(), bases.len() > 1)
+            && !snapshots.iter().any(|&offset| offset >= last)
+        {
+            let path = segment_path(&self.directory.path, last, ".snapshot");
+            let reason =
+                "there is no producer snapshot at or behind the active segment's first offset";
+            self.add(Effect::SNAPSHOT.finding(Severity::Warning, "MissingFile", &path, reason));
+        }
+        if let Some(end) = end {
+            self.bounds(end)?;
+        }
+        if self.leader_epoch >= 0 && self.epochs.is_none() {
+            let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+            if self.directory.disk.stat(&path).is_err() {
+                let reason = format!(
+                    "there is none, and batches have leader epochs up to {}",
+                    self.leader_epoch
+                );
+                self.add(Effect::NO_EPOCHS.finding(
+                    Severity::Warning,
+                    "MissingFile",
+                    &path,
+                    reason,
+                ));
+            }
+        }
+        self.say()
+    }
+
+    /// Names of the files: segments and snapshots, ascending. What is odd is told.
+    fn names(&mut self) -> Result<(Vec<i64>, Vec<i64>)> {
+        let folder = self.directory.path.clone();
+        let entries = self.directory.disk.list(&folder);
+        let entries = entries.map_err(|error| Error::io("list", &folder, error))?;
+        let (mut bases, mut snapshots) = (Vec::new(), Vec::new());
+        let mut names: Vec<_> = entries
+            .into_iter()
+            .filter(|entry| entry.kind == EntryKind::File)
+            .map(|entry| entry.name)
+            .collect();
+        names.sort_unstable();
+        for name in names {
+            let path = folder.join(&name);
+            match FileName::classify(&name) {
+                FileName::Segment(file) => match (file.state, file.file) {
+                    (FileState::Live, SegmentFile::Log) => bases.push(file.offset),
+                    (FileState::Live, SegmentFile::ProducerSnapshot) => snapshots.push(file.offset),
+                    (FileState::Live, _) => {}
+                    (FileState::Swap, _) => {
+                        let reason = "output of a compaction that was about to take its place";
+                        self.add(Effect::SWAP.finding(Severity::Note, "Leftover", &path, reason));
+                    }
+                    (FileState::Deleted | FileState::Cleaned, _) => {
+                        let reason =
+                            "waits for its deletion, or is unfinished output of a compaction";
+                        self.add(Effect::DOOMED.finding(Severity::Note, "Leftover", &path, reason));
+                    }
+                },
+                FileName::BadSegmentName(error) => {
+                    let reason = format!("named like a segment's file, but {}", error.fault);
+                    self.add(Effect::NAME.finding(Severity::Error, "LogDirError", &path, reason));
+                }
+                _ => {}
+            }
+        }
+        self.orphans(&folder, &bases)?;
+        for &offset in &snapshots {
+            self.snapshot(offset)?;
+        }
+        Ok((bases, snapshots))
+    }
+
+    /// Indexes without their log.
+    fn orphans(&mut self, folder: &Path, bases: &[i64]) -> Result<()> {
+        let entries = self.directory.disk.list(folder);
+        for entry in entries.map_err(|error| Error::io("list", folder, error))? {
+            if let FileName::Segment(file) = FileName::classify(&entry.name)
+                && file.state == FileState::Live
+                && matches!(
+                    file.file,
+                    SegmentFile::OffsetIndex
+                        | SegmentFile::TimeIndex
+                        | SegmentFile::TransactionIndex
+                )
+                && bases.binary_search(&file.offset).is_err()
+            {
+                let path = folder.join(&entry.name);
+                let reason = "an index without its .log";
+                self.add(Effect::DOOMED.finding(Severity::Warning, "Leftover", &path, reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, offset: i64) -> Result<()> {
+        let path = segment_path(&self.directory.path, offset, ".snapshot");
+        if let Some(bytes) = read_file(&self.directory, &path)?
+            && let Err(error) = read_producer_snapshot(&bytes)
+        {
+            let at = error.at as u64;
+            let error = Error::from(error).at_position(at).at_offset(offset);
+            let mut finding = Effect::SNAPSHOT.error(&path, &error);
+            finding.kind = "CorruptSnapshotError";
+            self.add(finding);
+        }
+        Ok(())
+    }
+
+    /// Leader epochs and the topic's id.
+    fn companions(&mut self) -> Result<()> {
+        let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        if let Some(bytes) = read_file(&self.directory, &path)? {
+            match LeaderEpochs::parse_strict(&bytes) {
+                Ok(epochs) => self.epochs = Some(epochs),
+                Err(error) => {
+                    let mut finding = Effect::EPOCHS.error(&path, &Error::from(error));
+                    finding.kind = "CheckpointError";
+                    self.add(finding);
+                }
+            }
+        }
+        let path = self.directory.path.join(PARTITION_METADATA);
+        if let Some(bytes) = read_file(&self.directory, &path)?
+            && let Err(error) = PartitionMetadata::parse(&bytes)
+        {
+            self.add(Effect::METADATA.error(&path, &Error::from(error)));
+        }
+        Ok(())
+    }
+
+    /// The log start offset against the log's end.
+    fn bounds(&mut self, end: i64) -> Result<()> {
+        let bounds = named_offsets::read_checkpoints(&self.directory)?;
+        if let Some(start) = bounds.log_start.filter(|&start| start > end) {
+            let path = self.directory.path.clone();
+            let reason = format!("log start offset {start} is above the log end offset {end}");
+            let mut finding = Effect::START.finding(Severity::Error, "LogDirError", &path, reason);
+            finding.offset = Some(start);
+            self.add(finding);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! What verifying found.
+
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// What a running or killed broker leaves, or Kafka accepts: nothing is wrong.
+    Note,
+    /// Something is missing or unfinished that can be made again or cut off without loss.
+    Warning,
+    /// Bytes contradict themselves or each other.
+    Error,
+}
+
+impl Severity {
+    /// In lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Its kind: the name of the error that reading raises, or a word of its own.
+    pub kind: &'static str,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub position: Option<u64>,
+    /// The offset, where one is known.
+    pub offset: Option<i64>,
+    /// What is wrong, in words.
+    pub reason: String,
+    /// What was found, where that is a value.
+    pub found: Option<String>,
+    /// What was expected.
+    pub expected: Option<String>,
+    /// What Kafka does with it when it starts after a clean stop.
+    pub clean: &'static str,
+    /// What Kafka does with it when it starts after a crash.
+    pub unclean: &'static str,
+    /// What [`recover`](crate::recover) does with it.
+    pub recover: &'static str,
+}
+
+/// Findings that are kept; those beyond are only counted.
+const FINDINGS_MAX: usize = 10_000;
+
+/// What verifying found. Nothing was changed, locked or made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DamageReport {
+    /// In the order met; of more than ten thousand only as many.
+    pub findings: Vec<Finding>,
+    /// How many there are of each severity: notes, warnings, errors.
+    pub counts: [u64; 3],
+    /// Partitions looked at.
+    pub partitions: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Whole batches met.
+    pub batches: u64,
+    /// Records decoded.
+    pub records: u64,
+    /// Bytes of `.log` files read.
+    pub bytes: u64,
+}
+
+impl DamageReport {
+    /// Whether there are warnings or errors.
+    #[must_use]
+    pub const fn is_damaged(&self) -> bool {
+        let [_, warnings, errors] = self.counts;
+        warnings + errors > 0
+    }
+
+    pub(super) fn add(&mut self, finding: Finding) {
+        if let Some(count) = self.counts.get_mut(finding.severity as usize) {
+            *count += 1;
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// What becomes of a kind of damage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effect {
+    pub(super) clean: &'static str,
+    pub(super) unclean: &'static str,
+    pub(super) recover: &'static str,
+}
+
+const ACCEPTED: &str = "accepted";
+const LEFT: &str = "left as it is";
+const AGAIN: &str = "made again from the batches";
+const ABORTS: &str = "loading the log fails";
+const CUTS: &str = "the log is cut here; what is cut is kept in offsetlog-cut";
+
+impl Effect {
+    pub(super) const NOTHING: Self = Self::of(ACCEPTED, ACCEPTED, LEFT);
+    pub(super) const BATCH: Self = Self::of(
+        "not noticed until it is read, which then fails",
+        "the log is cut here, later segments are renamed .deleted",
+        CUTS,
+    );
+    pub(super) const TORN: Self = Self::of(
+        "kept; what is appended behind it can never be read",
+        "cut off",
+        "cut off; what is cut is kept in offsetlog-cut",
+    );
+    pub(super) const ZEROS: Self = Self::of(ABORTS, "cut off", "cut off");
+    pub(super) const ORDER: Self = Self::of(
+        "accepted: readers see offsets twice or going back",
+        "accepted, or the segment is emptied",
+        CUTS,
+    );
+    pub(super) const RECORDS: Self = Self::of(
+        "accepted; consumers fail on the batch",
+        "accepted; consumers fail on the batch",
+        LEFT,
+    );
+    pub(super) const MARKER: Self = Self::of("accepted", ABORTS, LEFT);
+    pub(super) const MAGIC: Self = Self::of(
+        "not noticed; consumers fail on the batch",
+        "not noticed where the rest is whole, else the log is cut here",
+        CUTS,
+    );
+    pub(super) const WIDE: Self = Self::of(ACCEPTED, "the segment is split in two", LEFT);
+    pub(super) const TOO_LARGE: Self = Self::of(ABORTS, ABORTS, "refused");
+    pub(super) const INDEX: Self = Self::of("believed: look-ups go astray", AGAIN, AGAIN);
+    pub(super) const TAIL: Self = Self::of("ignored", AGAIN, AGAIN);
+    pub(super) const NO_INDEX: Self = Self::of("the segment is recovered", AGAIN, AGAIN);
+    pub(super) const ABORTED: Self =
+        Self::of("the segment is recovered, or loading fails", AGAIN, AGAIN);
+    pub(super) const SNAPSHOT: Self = Self::of(
+        "deleted; producers come from an older one or from the batches",
+        "deleted; producers come from an older one or from the batches",
+        AGAIN,
+    );
+    pub(super) const EPOCHS: Self = Self::of(ABORTS, ABORTS, AGAIN);
+    pub(super) const NO_EPOCHS: Self = Self::of(
+        "followers and consumers cannot ask for the end of an epoch",
+        AGAIN,
+        AGAIN,
+    );
+    pub(super) const METADATA: Self = Self::of(ABORTS, ABORTS, LEFT);
+    pub(super) const NAME: Self = Self::of(ABORTS, ABORTS, "refused");
+    pub(super) const FOLDER: Self = Self::of(
+        "the broker does not start",
+        "the broker does not start",
+        LEFT,
+    );
+    pub(super) const IDENTITY: Self = Self::of(
+        "the broker does not start",
+        "the broker does not start",
+        LEFT,
+    );
+    pub(super) const CHECKPOINT: Self = Self::of(
+        "counts as empty",
+        "counts as empty: logs are read from their first segment",
+        LEFT,
+    );
+    pub(super) const START: Self = Self::of(
+        "all segments are renamed .deleted",
+        "all segments are renamed .deleted",
+        "refused",
+    );
+    pub(super) const DOOMED: Self = Self::of("deleted", "deleted", "removed");
+    pub(super) const SWAP: Self = Self::of(
+        "put in the place of what it was made from, or deleted",
+        "put in the place of what it was made from, or deleted",
+        "put in its place or removed",
+    );
+
+    const fn of(clean: &'static str, unclean: &'static str, recover: &'static str) -> Self {
+        Self {
+            clean,
+            unclean,
+            recover,
+        }
+    }
+
+    pub(super) fn finding(
+        self,
+        severity: Severity,
+        kind: &'static str,
+        path: &Path,
+        reason: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            severity,
+            kind,
+            path: path.to_path_buf(),
+            position: None,
+            offset: None,
+            reason: reason.into(),
+            found: None,
+            expected: None,
+            clean: self.clean,
+            unclean: self.unclean,
+            recover: self.recover,
+        }
+    }
+
+    /// A finding out of an error that reading raises.
+    pub(super) fn error(self, path: &Path, error: &Error) -> Finding {
+        let mut finding = self.finding(Severity::Error, error.kind().name(), path, error.words());
+        finding.position = error.position();
+        finding.offset = error.offset();
+        finding.found = error.found();
+        finding.expected = error.expected();
+        finding
+    }
+}

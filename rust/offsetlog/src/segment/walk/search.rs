@@ -1,0 +1,234 @@
+//! Finding the next whole batch behind bytes that are none.
+//!
+//! A batch can hold any bytes, also whole batches: those inside a value must not be taken for batches of the log. So what the
+//! damaged batch itself says of its length counts first; only where that leads nowhere are the bytes searched, and what is
+//! found there counts if something that fits stands right behind it too.
+
+use super::{SCAN_BYTES, Walk};
+use crate::error::Result;
+use crate::memory;
+use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
+use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame};
+
+/// Bytes of checksums computed in vain for each byte of a segment, after which a search gives up: hostile bytes can hold a header
+/// at every twentieth byte, each of which claims all that follows.
+pub(super) const WORK_PER_BYTE: u64 = 8;
+const LENGTH_AT: usize = 8;
+const MAGIC_AT: usize = 16;
+
+/// What a walk passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Where the bytes begin that are no batch, and how many they are.
+    pub(crate) position: u64,
+    pub(crate) bytes: u64,
+    /// First offset of the batch behind them if it stands in order; behind the last one of a closed segment, that of the next
+    /// segment.
+    pub(crate) next: Option<i64>,
+    /// The bytes were not searched to their end.
+    pub(crate) gave_up: bool,
+}
+
+/// What a search came to.
+enum Search {
+    At(u64),
+    Nothing,
+    GaveUp,
+}
+
+impl Walk {
+    /// Goes on behind the damage that the last step met: at the place to which the damaged batch's own length leads, if a header
+    /// or the end is there; otherwise at the next whole batch whose offsets fit; otherwise at the end.
+    pub(crate) fn pass_damage(&mut self) -> Result<Passed> {
+        let position = self.position;
+        let mut gave_up = false;
+        let behind = match self.own_end()? {
+            Some(behind) => behind,
+            None => match self.search(true)? {
+                Search::At(found) => found,
+                Search::Nothing => self.end,
+                Search::GaveUp => {
+                    gave_up = true;
+                    self.end
+                }
+            },
+        };
+        self.position = behind;
+        self.batch_at = behind;
+        self.batch_bytes = 0;
+        let next = if behind == self.end {
+            self.segment.next_base_offset
+        } else {
+            match self.peek()? {
+                Some(header) if header.base_offset.is_some() => header.base_offset,
+                Some(header) => super::super::find::first_offset_of_set(self, &header),
+                None => None,
+            }
+        };
+        Ok(Passed {
+            position,
+            bytes: behind - position,
+            next,
+            gave_up,
+        })
+    }
+
+    /// Where the present batch ends by its own word, if that is a place at which the log can go on.
+    fn own_end(&mut self) -> Result<Option<u64>> {
+        let front = self.bytes_at(self.position, FRAME_BYTES, false)?;
+        let length = front
+            .get(LENGTH_AT..)
+            .and_then(|bytes| bytes.first_chunk::<4>())
+            .map_or(-1, |bytes| i32::from_be_bytes(*bytes));
+        let Ok(length) = u64::try_from(length) else {
+            return Ok(None);
+        };
+        let behind = self.position + LOG_OVERHEAD_BYTES as u64 + length;
+        if length < (FRAME_BYTES - LOG_OVERHEAD_BYTES) as u64 || behind > self.end {
+            return Ok(None);
+        }
+        Ok(self.goes_on(behind, self.previous)?.then_some(behind))
+    }
+
+    /// Whether `position` is the end, or a place where a batch stands that fits or is whole, or where nothing was written yet.
+    fn goes_on(&mut self, position: u64, previous: i64) -> Result<bool> {
+        if position == self.end {
+            return Ok(true);
+        }
+        let front = self.bytes_at(position, BatchHeader::LONGEST, false)?;
+        if front.len() >= FRAME_BYTES && front.iter().all(|&byte| byte == 0) {
+            return Ok(true);
+        }
+        let Ok(header) = BatchHeader::parse(front) else {
+            return Ok(false);
+        };
+        if self.check_place_at(&header, position, previous).is_ok() {
+            return Ok(true);
+        }
+        if !self.may_checksum(&header, position) {
+            return Ok(false);
+        }
+        let whole = self.bytes_at(position, header.size_bytes, false)?;
+        Ok(header.check_crc(whole).is_ok())
+    }
+
+    /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover: such a batch was written to its end.
+    pub(super) fn is_whole_but_for_magic(&mut self, error: &FormatError) -> Result<bool> {
+        if !matches!(error.fault, Fault::UnknownMagic { .. }) {
+            return Ok(false);
+        }
+        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
+        let mut bytes = memory::copy(self.bytes_at(self.position, left as usize, false)?)?;
+        if let Some(magic) = bytes.get_mut(16) {
+            *magic = 2;
+        }
+        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
+    }
+
+    /// Whether the present bytes are a whole batch with the right checksum, whatever its offset, which no checksum covers.
+    pub(crate) fn stands_on_whole_batch(&mut self) -> Result<bool> {
+        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
+        let Ok(frame) = Frame::parse(self.bytes_at(self.position, FRAME_BYTES, false)?) else {
+            return Ok(false);
+        };
+        if frame.magic < 2 || frame.size_bytes as u64 > left {
+            return Ok(false);
+        }
+        let mut bytes = memory::copy(self.bytes_at(self.position, frame.size_bytes, false)?)?;
+        if let Some(offset) = bytes.get_mut(..8) {
+            offset.fill(0);
+        }
+        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
+    }
+
+    /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
+    /// bytes are damage in the middle, not an unfinished end.
+    pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {
+        // Where the search gives up, the bytes hold more than a write in progress leaves.
+        Ok(!matches!(self.search(false)?, Search::Nothing))
+    }
+
+    /// The next whole batch behind the present place: its checksum right, its offset beyond those before. With `in_place` also
+    /// what its neighbours say is looked at: its offsets fit into the segment, and the log goes on behind it.
+    fn search(&mut self, in_place: bool) -> Result<Search> {
+        let magic = self.previous_magic.max(0) as u8;
+        let mut position = self.position + 1;
+        while position + FRAME_BYTES as u64 <= self.end {
+            let length = self.bytes_at(position, SCAN_BYTES, false)?.len();
+            let bytes = self.loaded(position, length);
+            let magics = bytes.get(MAGIC_AT..).unwrap_or(&[]);
+            let candidates: Vec<usize> = if in_place {
+                memchr::memchr3_iter(0, 1, 2, magics)
+                    .filter(|&at| self.is_plausible(position, at))
+                    .collect()
+            } else {
+                memchr::memchr_iter(magic, magics)
+                    .filter(|&at| self.is_plausible(position, at))
+                    .collect()
+            };
+            for at in candidates {
+                let candidate = position + at as u64;
+                match self.is_valid_batch(candidate, in_place)? {
+                    Some(true) => return Ok(Search::At(candidate)),
+                    Some(false) => {}
+                    None => return Ok(Search::GaveUp),
+                }
+            }
+            if length <= FRAME_BYTES {
+                break;
+            }
+            position += (length - FRAME_BYTES + 1) as u64;
+        }
+        Ok(Search::Nothing)
+    }
+
+    fn is_plausible(&self, window: u64, at: usize) -> bool {
+        let position = window + at as u64;
+        Frame::parse(self.loaded(position, FRAME_BYTES)).is_ok_and(|frame| {
+            frame.offset > self.previous
+                && frame.offset - self.segment.base_offset <= i64::from(i32::MAX)
+                && frame.size_bytes as u64 <= self.end - position
+                && frame.size_bytes as u64 <= self.segment.directory.limits.max_batch_bytes
+        })
+    }
+
+    /// Whether a whole batch stands there; `None` where too much was looked at in vain.
+    fn is_valid_batch(&mut self, position: u64, in_place: bool) -> Result<Option<bool>> {
+        let front = self.bytes_at(position, BatchHeader::LONGEST, false)?;
+        let Ok(header) = BatchHeader::parse(front) else {
+            return Ok(Some(false));
+        };
+        if in_place
+            && self
+                .check_place_at(&header, position, self.previous)
+                .is_err()
+        {
+            return Ok(Some(false));
+        }
+        if !self.may_checksum(&header, position) {
+            return Ok(None);
+        }
+        let whole = self.bytes_at(position, header.size_bytes, false)?;
+        let is_whole = header.size_bytes >= LOG_OVERHEAD_BYTES && header.check_crc(whole).is_ok();
+        if !is_whole || !in_place {
+            return Ok(Some(is_whole));
+        }
+        let behind = position + header.size_bytes as u64;
+        self.goes_on(behind, header.last_offset).map(Some)
+    }
+
+    /// Takes the bytes of a checksum off what may be spent in vain; `false` when there is not enough left, or none to read.
+    fn may_checksum(&mut self, header: &BatchHeader, position: u64) -> bool {
+        let size = header.size_bytes as u64;
+        if size > self.end - position || size > self.segment.directory.limits.max_batch_bytes {
+            return false;
+        }
+        match self.search_budget.checked_sub(size) {
+            Some(left) => {
+                self.search_budget = left;
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,324 @@
+"""Scans that go on as logs grow: each record once, in its order, from whoever writes; and what ends them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from offsetlog import ConfigError, Log, LogConfig, LogDir, OffsetOutOfRangeError, Record
+
+SMALL = LogConfig.from_dict({"internal.segment.bytes": 3000})
+# Longer than any test waits: what comes earlier was told by the system.
+NEVER_MS = 3_600_000
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of changes")
+
+
+@contextmanager
+def running(work: Callable[[], object]) -> Iterator[None]:
+    """Beside it, on another thread, whose error is raised here."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join(60)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+
+
+def later(seconds: float, work: Callable[[], object]) -> Callable[[], object]:
+    """The work, after a while."""
+
+    def waited() -> None:
+        time.sleep(seconds)
+        work()
+
+    return waited
+
+
+def values(records: Iterator[Record]) -> list[int]:
+    return [int(record.value or b"") for record in records]
+
+
+@pytest.mark.parametrize("poll_interval_ms", [pytest.param(NEVER_MS, marks=LINUX), 20])
+def test_another_process_appends(tmp_path: Path, poll_interval_ms: int) -> None:
+    """Rolls segments, pauses, and appends single records and many at once."""
+    code = f"""
+import random, time
+from offsetlog import Log, LogConfig
+draw = random.Random(7)
+number = 0
+with Log.open({str(tmp_path / "t-0")!r}, "a", LogConfig.from_dict({{"internal.segment.bytes": 3000}})) as log:
+    while number < 3000:
+        count = draw.choice((1, 1, 1, 40, 200))
+        log.append_records([b"%d" % (number + each) for each in range(count)])
+        number += count
+        time.sleep(draw.choice((0, 0, 0.01, 0.1)))
+print(number)
+"""
+    with Log.open(tmp_path / "t-0", "a", SMALL):
+        pass
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with Log.open(tmp_path / "t-0") as log:
+        seen = []
+        for record in log.scan().follow(timeout_ms=10_000, poll_interval_ms=poll_interval_ms):
+            seen.append((record.offset, int(record.value or b"")))
+            if writer.poll() is not None and record.offset + 1 == log.log_end_offset:
+                break
+        assert len(log.segments) > 5
+    printed, _ = writer.communicate(timeout=60)
+    assert seen == [(number, number) for number in range(int(printed))]
+
+
+@LINUX
+def test_it_wakes_when_told(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as log:
+        followed = log.scan().follow(poll_interval_ms=NEVER_MS)
+        for number in range(5):
+            with running(later(0.1, functools.partial(writer.append, b"%d" % number))):
+                assert next(followed).offset == number
+
+
+def test_silence_ends_it(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as log:
+        writer.append(b"0")
+        began = time.monotonic()
+        assert values(log.scan().follow(timeout_ms=300)) == [0]
+        assert time.monotonic() - began >= 0.3
+        assert values(log.scan(1).follow(timeout_ms=0)) == []
+
+
+def test_a_writer_follows_itself_until_it_is_closed(tmp_path: Path) -> None:
+    log = Log.open(tmp_path / "t-0", "a")
+    followed = log.scan().follow()
+    log.append(b"0")
+    assert next(followed).value == b"0"
+    with running(later(0.2, log.close)):
+        assert list(followed) == []
+
+
+def test_stop_and_limit_end_it(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", SMALL) as writer, Log.open(tmp_path / "t-0") as log:
+
+        def write() -> None:
+            for number in range(100):
+                writer.append(b"%d" % number)
+
+        with running(write):
+            assert values(log.scan(stop=90).follow()) == list(range(90))
+        assert values(log.scan(10, limit=7).follow()) == list(range(10, 17))
+        assert values(log.scan(10, 12, limit=7).follow()) == [10, 11]
+
+
+def test_filters_hold(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", SMALL) as writer, Log.open(tmp_path / "t-0") as log:
+
+        def write() -> None:
+            for number in range(300):
+                writer.append(b"%d" % number, key=b"k%d" % (number % 3), timestamp=number)
+
+        with running(write):
+            followed = log.scan(keys=[b"k1"], start_timestamp=100, stop=300).follow()
+            assert values(followed) == [number for number in range(100, 300) if number % 3 == 1]
+
+
+def test_partitions_of_a_log_dir(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    wanted: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    with LogDir.open(tmp_path / "logs", "a") as writer:
+        writer.create_topic("t", 3, config=SMALL)
+        log_dir = LogDir.open(tmp_path / "logs")
+
+        def write() -> None:
+            for number in range(500):
+                partition = draw.randrange(3)
+                wanted[partition].append(number)
+                writer.append("t", b"%d" % number, partition=partition)
+
+        with running(write):
+            seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+            for record in log_dir.scan().follow(timeout_ms=20_000):
+                seen[record.partition].append(int(record.value or b""))
+                if sum(map(len, seen.values())) == 500:
+                    break
+    assert seen == wanted
+
+
+def test_committed_records_come_with_their_marker(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as log:
+        writer.append_records([b"0"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        committed = log.scan(isolation_level="read_committed")
+        assert list(committed.follow(timeout_ms=200)) == []
+        followed = committed.follow(timeout_ms=20_000)
+        with running(later(0.2, lambda: writer.append_marker(7, 0, commit=True))):
+            assert next(followed).offset == 0
+
+
+def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as log:
+        for number in range(10):
+            writer.append(b"%d" % number)
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(10)] == list(range(10))
+        writer.truncate_to(5)
+        with pytest.raises(OffsetOutOfRangeError, match="10") as caught:
+            next(followed)
+        assert (caught.value.requested, caught.value.log_end_offset) == (10, 5)
+
+
+def test_retention_that_overtakes_is_an_error(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", SMALL) as writer, Log.open(tmp_path / "t-0") as log:
+        writer.append(b"0")
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert next(followed).offset == 0
+        for number in range(1, 50):
+            writer.append(b"%d" % number)
+        writer.delete_records_before(40)
+        with pytest.raises(OffsetOutOfRangeError):
+            next(followed)
+
+
+def test_a_partition_that_goes_is_an_error(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        writer.append(b"0")
+    with Log.open(tmp_path / "t-0") as log:
+        followed = log.scan().follow()
+        assert next(followed).offset == 0
+        with running(later(0.2, lambda: (tmp_path / "t-0").rename(tmp_path / "gone-0"))), pytest.raises(FileNotFoundError):
+            next(followed)
+
+
+def test_ctrl_c_wakes_it(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a"), Log.open(tmp_path / "t-0") as log:
+        followed = log.scan().follow(poll_interval_ms=NEVER_MS)
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            next(followed)
+        timer.join()
+
+
+def test_other_threads_go_on_while_it_waits(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a"), Log.open(tmp_path / "t-0") as log:
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                time.sleep(0.001)
+                turns += 1
+
+        with running(turn):
+            assert list(log.scan().follow(timeout_ms=500)) == []
+        assert turns > 20
+
+
+def test_damage_is_listed_for_all_that_was_read(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", LogConfig.from_dict({"internal.segment.bytes": 500})) as writer:
+        for number in range(30):
+            writer.append(b"%d" % number)
+    with Log.open(tmp_path / "t-0") as log:
+        first, second = log.segments[0].path, log.segments[1]
+    for path in (first, second.path):
+        data = bytearray(Path(path).read_bytes())
+        data[65] ^= 1
+        Path(path).write_bytes(data)
+    with Log.open(tmp_path / "t-0") as log:
+        scan = log.scan(on_corrupt="skip")
+        seen = values(scan.follow(timeout_ms=0))
+    assert seen == [number for number in range(30) if number not in {0, second.base_offset}]
+    assert [hole.start for hole in scan.report.holes] == [0, second.base_offset]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"timeout_ms": -1}, ConfigError, "timeout_ms: must be 0 or more"),
+        ({"timeout_ms": 1.5}, TypeError, "timeout_ms must be an int"),
+        ({"poll_interval_ms": True}, TypeError, "poll_interval_ms must be an int"),
+        ({"poll_interval_ms": 1 << 63}, ConfigError, "poll_interval_ms"),
+    ],
+)
+def test_refused(tmp_path: Path, options: dict[str, int], error: type[Exception], match: str) -> None:
+    with Log.open(tmp_path / "t-0", "a") as log, pytest.raises(error, match=match):
+        log.scan().follow(**options)
+
+
+def test_single_offsets_cannot_be_followed(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.append(b"0")
+        with pytest.raises(ConfigError, match="only a scan"):
+            log.take([0]).follow()
+
+
+def cat(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "offsetlog", "cat", *arguments, "-f", "%t/%p %o %s\n"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command_prints_what_comes(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as first, Log.open(tmp_path / "t-1", "a") as second:
+        first.append(b"before")
+        program = cat(str(tmp_path), "-F", "-c", "3")
+        assert program.stdout is not None
+        assert program.stdout.readline() == "t/0 0 before\n"
+        second.append(b"one")
+        assert program.stdout.readline() == "t/1 0 one\n"
+        first.append_records([b"two", b"too many"])
+        assert program.communicate(timeout=30) == ("t/0 1 two\n", "")
+        assert program.returncode == 0
+
+
+def test_the_command_begins_at_the_end_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.append(b"before")
+        program = cat(str(tmp_path / "t-0"), "-F", "-o", "end")
+        assert program.stdout is not None
+        # Where the end is, it looks up when it has started: what comes before that is not printed.
+        told = threading.Event()
+
+        def write() -> None:
+            while not told.wait(0.05):
+                log.append(b"after")
+
+        with running(write):
+            line = program.stdout.readline()
+            told.set()
+        assert re.fullmatch(r"t/0 [1-9]\d* after\n", line)
+        program.send_signal(signal.SIGINT)
+        program.communicate(timeout=30)
+        # What a shell shows as 130.
+        assert program.returncode == -signal.SIGINT
+
+
+def test_the_command_says_that_a_log_was_cut(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.append_records([b"%d" % number for number in range(3)])
+        log.append(b"3")
+        program = cat(str(tmp_path / "t-0"), "-F")
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(4)][-1] == "t/0 3 3\n"
+        log.truncate_to(3)
+        _, words = program.communicate(timeout=30)
+        assert "offset 4 is out of range" in words
+        assert program.returncode == 1

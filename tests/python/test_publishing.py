@@ -1,0 +1,176 @@
+"""Staged records become part of their logs once, wherever a commit dies. Without Spark: this is what its sinks stand on."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from writing import Clock
+
+from offsetlog import Log, LogConfig, LogDir
+from offsetlog.errors import UnexpectedAppendOffsetError
+from offsetlog.spark import publishing
+from offsetlog.spark.publishing import commit, finish, journals
+from offsetlog.spark.staging import STAGING, Stage, Staged
+
+SMALL = {"internal.segment.bytes": 2_000}
+
+
+class Died(BaseException):
+    """The process, in the middle of something."""
+
+
+def rows(values: list[str], offsets: list[int] | None = None) -> pa.RecordBatch:
+    columns: dict[str, Any] = {"value": pa.array(values, pa.string())}
+    if offsets is not None:
+        columns["offset"] = pa.array(offsets, pa.int64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    with LogDir.open(tmp_path / "logs", "a", clock=Clock()) as log_dir:
+        log_dir.create_topic("t", 3, config=SMALL)
+    return tmp_path / "logs"
+
+
+def stage(place: Path, attempt: str, values: dict[int, list[str]], offsets: dict[int, list[int]] | None = None) -> list[Staged]:
+    stage = Stage("job", attempt)
+    for partition, of_partition in values.items():
+        for number, value in enumerate(of_partition):
+            at = None if offsets is None else [offsets[partition][number]]
+            directory = str(place / f"t-{partition}")
+            stage.append(
+                "t", partition, directory, LogConfig.from_dict(SMALL), rows([value], at), preserve_offsets=offsets is not None
+            )
+    return stage.close()
+
+
+def found(place: Path, partition: int) -> list[tuple[int, str]]:
+    with Log.open(place / f"t-{partition}") as log:
+        return [(record.offset, (record.value or b"").decode()) for record in log.scan()]
+
+
+def left(place: Path) -> list[Path]:
+    return list(place.glob(f"*/{STAGING}"))
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
+    """Lets the process die before the disk is changed the n-th time by the commit; gives how often it was."""
+    seen = 0
+
+    def step() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > after:
+            raise Died
+
+    def around(name: str, owner: Any) -> None:  # noqa: ANN401  # a class or a module
+        real = getattr(owner, name)
+
+        def called(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  # whatever it takes
+            step()
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, called)
+
+    around("_write", publishing)
+    around("_sync", publishing)
+    around("discard", publishing)
+    around("append_log", Log)
+    around("flush", Log)
+    return lambda: seen
+
+
+@pytest.mark.parametrize("preserve", [False, True])
+def test_a_commit_that_dies_anywhere_publishes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preserve: bool) -> None:
+    """Died, finished by the next one; other writers in between; the same micro-batch again."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    died = 0
+    for at in range(24):
+        place = tmp_path / f"logs-{at}"
+        with LogDir.open(place, "a", clock=Clock()) as log_dir:
+            log_dir.create_topic("t", 3, config=SMALL)
+            for partition in range(3):
+                for number in range(rng.randrange(3)):
+                    log_dir.append("t", f"before {number}".encode(), partition=partition)
+        values = {
+            partition: [f"{partition}.{number}" + "x" * rng.randrange(400) for number in range(rng.randrange(1, 9))]
+            for partition in range(3)
+        }
+        offsets = {partition: [10 + 2 * number for number in range(len(of))] for partition, of in values.items()} if preserve else None
+        staged = stage(place, "one", values, offsets)
+        with monkeypatch.context() as patched:
+            count = dying(patched, at)
+            try:
+                commit(str(place), "query", 7, staged, preserve_offsets=preserve)
+            except Died:
+                died += 1
+            else:
+                assert count() <= at
+        if rng.random() < 0.4 and not preserve:
+            with Log.open(place / "t-1", "a") as log:
+                log.append_records([b"another's", b"writer"])
+        if rng.random() < 0.5:
+            finish(str(place))
+        again = stage(place, "two", values, offsets)
+        is_new = [journal.sequence for journal in journals(str(place))] != [7]
+        assert commit(str(place), "query", 7, again, preserve_offsets=preserve) == is_new
+        for partition in range(3):
+            ours = [(offset, value) for offset, value in found(place, partition) if value.startswith(f"{partition}.")]
+            assert [value for _, value in ours] == values[partition], at
+            if offsets:
+                assert [offset for offset, _ in ours] == offsets[partition]
+        assert commit(str(place), "query", 8, stage(place, "three", {0: ["next"]}), preserve_offsets=False)
+        assert found(place, 0)[-1][1] == "next"
+        if at > count():
+            assert not left(place)
+    assert died > 10
+
+
+def test_a_commit_under_a_name_is_done_once(place: Path) -> None:
+    assert commit(str(place), "restore", None, stage(place, "one", {0: ["a"], 2: ["b", "c"]}))
+    assert not commit(str(place), "restore", None, stage(place, "two", {0: ["a"], 2: ["b", "c"]}))
+    assert commit(str(place), "another", None, stage(place, "three", {0: ["a"]}), keep=False)
+    assert [found(place, partition) for partition in range(3)] == [[(0, "a"), (1, "a")], [], [(0, "b"), (1, "c")]]
+    assert not left(place)
+    assert [journal.name for journal in journals(str(place))] == ["restore"]
+
+
+def test_tasks_stand_in_their_order(place: Path) -> None:
+    one, two = stage(place, "one", {0: ["a", "b"]}), stage(place, "two", {0: ["c"]})
+    commit(str(place), "q", 0, [*two, *one])
+    assert [value for _, value in found(place, 0)] == ["c", "a", "b"]
+
+
+def test_offsets_are_sorted_and_may_not_overlap(place: Path) -> None:
+    one, two = stage(place, "one", {0: ["a", "b"]}, {0: [7, 9]}), stage(place, "two", {0: ["c"]}, {0: [3]})
+    commit(str(place), "q", 0, [*one, *two], preserve_offsets=True)
+    assert found(place, 0) == [(3, "c"), (7, "a"), (9, "b")]
+    three, four = stage(place, "three", {0: ["d", "e"]}, {0: [20, 30]}), stage(place, "four", {0: ["f"]}, {0: [25]})
+    with pytest.raises(UnexpectedAppendOffsetError, match="offset 25 found, 31 or more"):
+        commit(str(place), "q", 1, [*three, *four], preserve_offsets=True)
+    with pytest.raises(UnexpectedAppendOffsetError, match="offset 9 found, 10 or more"):
+        commit(str(place), "q", 1, stage(place, "five", {0: ["g"]}, {0: [9]}), preserve_offsets=True)
+    assert len(found(place, 0)) == 3
+    assert next(iter(journals(str(place)))).sequence == 0
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
+
+
+def test_an_attempt_that_fails_behind_its_job_leaves_nothing(place: Path) -> None:
+    attempt = Stage("job", "late")
+    for partition in range(2):
+        attempt.append("t", partition, str(place / f"t-{partition}"), LogConfig.from_dict(SMALL), rows(["a"]), preserve_offsets=False)
+    assert left(place)
+    attempt.abandon()
+    assert not left(place)
