@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offsetlog._log import Log
-from offsetlog._options import MAX_BATCH_BYTES, MAX_DECOMPRESSED_BYTES, MAX_OPEN_FILES, open_options, path_text
+from offsetlog._options import open_options, path_text
 
 if TYPE_CHECKING:
-    from offsetlog._options import PathLike
+    from typing import Unpack
+
+    from offsetlog._options import Limits, PathLike
 
 __all__ = ["open_cached"]
 
@@ -28,9 +30,7 @@ def open_cached(
     path: PathLike,
     *,
     mapped: bool = False,
-    max_batch_bytes: int = MAX_BATCH_BYTES,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    max_open_files: int = MAX_OPEN_FILES,
+    **limits: Unpack[Limits],
 ) -> Log:
     """Return a log that stays open in this process, so that a Spark worker opens it once and not once per task or row.
 
@@ -40,7 +40,7 @@ def open_cached(
 
     Parameters
     ----------
-    path, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+    path, mapped, **limits
         As for :meth:`Log.open`.
 
     Raises
@@ -58,14 +58,9 @@ def open_cached(
     >>> open_cached(path) is open_cached(path)
     True
     """
-    options = open_options(
-        mapped=mapped,
-        max_batch_bytes=max_batch_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
-        max_open_files=max_open_files,
-    )
+    options = open_options(mapped=mapped, **limits)
     real = os.path.realpath(path_text(path))
-    key = (os.getpid(), real, *options.values())
+    key = (os.getpid(), real, options["mapped"], *options["limits"].values())
     changed = Path(real).stat().st_mtime_ns
     with _lock:
         entry = _logs.get(key)
@@ -73,7 +68,7 @@ def open_cached(
             _logs.move_to_end(key)
             return entry[1]
     # Opened outside the lock: one slow disk does not hold up look-ups elsewhere. Two threads may open the same log; one wins.
-    log = Log.open(real, **options)
+    log = Log.open(real, mapped=options["mapped"], **options["limits"])
     with _lock:
         _logs[key] = (changed, log)
         _logs.move_to_end(key)

@@ -8,9 +8,6 @@ from offsetlog import _offsetlog
 from offsetlog._append import config_pairs
 from offsetlog._append_many import checked_compression
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
     open_options,
     path_text,
 )
@@ -18,25 +15,25 @@ from offsetlog._values import ConvertReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Unpack
 
     from offsetlog._append_many import Compression
     from offsetlog._config import LogConfig, SettingValue
-    from offsetlog._options import PathLike
+    from offsetlog._options import Limits, PathLike
 
     Progress: TypeAlias = Callable[[int, int], object]
 
 __all__ = ["convert"]
 
 
-def convert(  # noqa: PLR0913  # one parameter an option
+def convert(  # one parameter an option
     old: PathLike,
     new: PathLike,
     *,
     compression: Compression | None = None,
     config: LogConfig | Mapping[str, SettingValue] | None = None,
     progress: Progress | None = None,
-    max_batch_bytes: int = MAX_BATCH_BYTES,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    **limits: Unpack[Limits],
 ) -> ConvertReport:
     """Make a new partition directory of the current format with the records of an old one, which is not changed.
 
@@ -61,8 +58,8 @@ def convert(  # noqa: PLR0913  # one parameter an option
         which level a codec compresses; their ``compression.type`` is not looked at here.
     progress
         Called now and then with the bytes of the old segments that are done and with all of them. What it raises ends the work.
-    max_batch_bytes, max_decompressed_bytes
-        Bounds on a batch of the old log, on disk and decompressed.
+    **limits
+        As for :meth:`Log.open`; they hold for the old log.
 
     Raises
     ------
@@ -105,12 +102,7 @@ def convert(  # noqa: PLR0913  # one parameter an option
     {2}
     >>> folder.cleanup()
     """
-    options = open_options(
-        mapped=False,
-        max_batch_bytes=max_batch_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
-        max_open_files=MAX_OPEN_FILES,
-    )
+    options = open_options(**limits)
     _check_progress(progress)
     row = _offsetlog.convert(
         path_text(old),

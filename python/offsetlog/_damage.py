@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
-from offsetlog._options import MAX_BATCH_BYTES, MAX_DECOMPRESSED_BYTES, MAX_OPEN_FILES, open_options, path_text
+from offsetlog._options import open_options, path_text
 
 if TYPE_CHECKING:
-    from offsetlog._options import PathLike
+    from typing import Unpack
+
+    from offsetlog._options import Limits, PathLike
 
 __all__ = ["DamageReport", "Finding", "Hole", "ScanReport", "verify"]
 
@@ -132,8 +134,7 @@ class DamageReport(NamedTuple):
 def verify(
     *paths: PathLike,
     progress: Callable[[int], object] | None = None,
-    max_batch_bytes: int = MAX_BATCH_BYTES,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    **limits: Unpack[Limits],
 ) -> DamageReport:
     """Check partitions, or log dirs with all partitions in them, without changing a byte.
 
@@ -146,7 +147,7 @@ def verify(
         Partition directories or log dirs.
     progress
         Called every few MiB with the bytes read since it was called last; what it raises ends the work.
-    max_batch_bytes, max_decompressed_bytes
+    **limits
         As for :meth:`Log.open`.
 
     Raises
@@ -156,7 +157,7 @@ def verify(
     LogDirError
         A path is neither a partition nor a log dir.
     LimitExceededError
-        A batch is above `max_batch_bytes`.
+        A limit was reached, as by a batch above ``max_batch_bytes``.
 
     Examples
     --------
@@ -164,17 +165,9 @@ def verify(
     >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
     [('error', 'CorruptBatchError', 36)]
     """
-    options = open_options(
-        mapped=False,
-        max_batch_bytes=max_batch_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
-        max_open_files=MAX_OPEN_FILES,
-    )
     findings, counts, read = _offsetlog.verify(
         [path_text(path) for path in paths],
         progress=progress,
-        max_batch_bytes=options["max_batch_bytes"],
-        max_decompressed_bytes=options["max_decompressed_bytes"],
-        max_open_files=options["max_open_files"],
+        limits=open_options(**limits)["limits"],
     )
     return DamageReport(tuple(map(Finding._make, findings)), *counts, *read)

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from offsetlog import _offsetlog
 from offsetlog._append import Appending, config_pairs
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
     Clock,
+    Limits,
     OpenOptions,
     PathLike,
     checked_mode,
@@ -32,7 +30,7 @@ from offsetlog.errors import ForkedLogError, LogClosedError
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from offsetlog._config import LogConfig, SettingValue
 
@@ -86,9 +84,7 @@ class Log(Reading, Appending):
         clean: bool | None = None,
         recovery_point: int | None = None,
         mapped: bool = False,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        max_open_files: int = MAX_OPEN_FILES,
+        **limits: Unpack[Limits],
     ) -> Log:
         """Open a partition directory.
 
@@ -112,12 +108,17 @@ class Log(Reading, Appending):
         mapped
             Read segments through memory maps. Faster, and only for copies that nobody writes to: a file that shrinks under
             the map ends the process (SIGBUS).
-        max_batch_bytes
-            Largest batch on disk that is accepted, in bytes.
-        max_decompressed_bytes
-            Largest batch after decompression, in bytes.
-        max_open_files
-            How many files the log may hold open at once.
+        **limits
+            Bounds on what damaged or hostile files can make this process do; whatever passes one raises
+            :class:`LimitExceededError` with its name:
+
+            * ``max_batch_bytes``: largest batch on disk, in bytes; default 64 MiB.
+            * ``max_decompressed_bytes``: largest batch after decompression, in bytes; default 256 MiB.
+            * ``max_headers``: most headers of one record that is read; default 10,000.
+            * ``max_segments``: most segments of the partition; default 1,000,000.
+            * ``max_state_file_bytes``: largest checkpoint, producer snapshot or metadata file, in bytes; default 16 MiB. Those that
+              reading can do without are left out with a warning.
+            * ``max_open_files``: how many files the log holds open at once; default 256. Files beyond are opened again when needed.
 
         Returns
         -------
@@ -149,12 +150,7 @@ class Log(Reading, Appending):
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
-        options = open_options(
-            mapped=mapped,
-            max_batch_bytes=max_batch_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            max_open_files=max_open_files,
-        )
+        options = open_options(mapped=mapped, **limits)
         text = path_text(path)
         appender = None
         if mode == "a":
@@ -337,7 +333,7 @@ def _clean(clean: object) -> bool | None:
 
 
 def _reopened(path: str, options: OpenOptions) -> Log:
-    return Log.open(path, **options)
+    return Log.open(path, mapped=options["mapped"], **options["limits"])
 
 
 # A lock must end with the process that took it, whatever became of its children.

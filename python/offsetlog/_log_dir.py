@@ -15,11 +15,9 @@ from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
     Clock,
     IsolationLevel,
+    Limits,
     OpenOptions,
     PathLike,
     ScanOptions,
@@ -96,9 +94,7 @@ class LogDir(Topics):
         maintain_every: float | timedelta | None = None,
         clock: Clock | None = None,
         mapped: bool = False,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        max_open_files: int = MAX_OPEN_FILES,
+        **limits: Unpack[Limits],
     ) -> LogDir:
         """Open one or several log dirs.
 
@@ -123,7 +119,7 @@ class LogDir(Topics):
         maintain_every
             Has a thread call :meth:`maintain` each so many seconds (or a :class:`~datetime.timedelta`), until the log dir is closed.
             What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
-        clock, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+        clock, mapped, **limits
             As for :meth:`Log.open`; they hold for every partition.
 
         Raises
@@ -147,12 +143,7 @@ class LogDir(Topics):
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
-        options = open_options(
-            mapped=mapped,
-            max_batch_bytes=max_batch_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            max_open_files=max_open_files,
-        )
+        options = open_options(mapped=mapped, **limits)
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         texts = tuple(path_text(path) for path in listed)
         seconds = checked_interval(maintain_every)
@@ -402,4 +393,4 @@ class LogDir(Topics):
 
 
 def _reopened(paths: tuple[str, ...], options: OpenOptions) -> LogDir:
-    return LogDir.open(paths, **options)
+    return LogDir.open(paths, mapped=options["mapped"], **options["limits"])

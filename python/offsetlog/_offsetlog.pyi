@@ -4,6 +4,8 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, final
 
+from offsetlog._options import Limits
+
 __all__ = [
     "COLUMNS",
     "Appender",
@@ -155,7 +157,7 @@ class Log:
     """A partition; rows for the value types of the package."""
 
     @staticmethod
-    def open(path: str, *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> Log: ...
+    def open(path: str, *, mapped: bool, limits: Limits) -> Log: ...
     @property
     def path(self) -> str: ...
     @property
@@ -190,9 +192,7 @@ class Appender:
         path: str,
         *,
         mapped: bool,
-        max_batch_bytes: int,
-        max_decompressed_bytes: int,
-        max_open_files: int,
+        limits: Limits,
         config: Sequence[tuple[str, str]] | None,
         clock: Callable[[], int] | None,
         topic_id: str | None,
@@ -267,9 +267,7 @@ def verify(
     paths: Sequence[str],
     *,
     progress: Callable[[int], object] | None,
-    max_batch_bytes: int,
-    max_decompressed_bytes: int,
-    max_open_files: int,
+    limits: Limits,
 ) -> tuple[list[_Finding], tuple[int, int, int], tuple[int, int, int, int, int]]: ...
 def recover(
     path: str,
@@ -277,9 +275,7 @@ def recover(
     from_offset: int | None,
     dry_run: bool,
     mapped: bool,
-    max_batch_bytes: int,
-    max_decompressed_bytes: int,
-    max_open_files: int,
+    limits: Limits,
 ) -> dict[str, Any]: ...
 def convert(
     old: str,
@@ -289,9 +285,7 @@ def convert(
     config: Sequence[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
     mapped: bool,
-    max_batch_bytes: int,
-    max_decompressed_bytes: int,
-    max_open_files: int,
+    limits: Limits,
 ) -> tuple[str, int, int, int, int, int, int, str | None, int, int]: ...
 
 @final
@@ -299,9 +293,7 @@ class LogDir:
     """One or several log dirs as one."""
 
     @staticmethod
-    def open(
-        paths: Sequence[str], *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int
-    ) -> LogDir: ...
+    def open(paths: Sequence[str], *, mapped: bool, limits: Limits) -> LogDir: ...
     def warnings(self) -> list[str]: ...
     def partitions(self) -> list[tuple[str, int]]: ...
     def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
@@ -313,7 +305,7 @@ class OldLog:
     """A partition of Kafka 0.7."""
 
     @staticmethod
-    def open(path: str, *, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> OldLog: ...
+    def open(path: str, *, mapped: bool, limits: Limits) -> OldLog: ...
     @property
     def path(self) -> str: ...
     @property
@@ -344,9 +336,7 @@ class LogDirAppender:
         paths: Sequence[str],
         *,
         mapped: bool,
-        max_batch_bytes: int,
-        max_decompressed_bytes: int,
-        max_open_files: int,
+        limits: Limits,
         defaults: Sequence[tuple[str, str]],
         clock: Callable[[], int] | None,
         max_open_partitions: int,

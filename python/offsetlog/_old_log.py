@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
+    Limits,
     OpenOptions,
     PathLike,
     integer,
@@ -20,7 +18,7 @@ from offsetlog._options import (
 from offsetlog._values import OldRecord
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
 __all__ = ["OldLog"]
 
@@ -67,9 +65,7 @@ class OldLog:
     def open(
         cls,
         path: PathLike,
-        *,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        **limits: Unpack[Limits],
     ) -> Self:
         """Open a partition directory, named ``topic-partition``.
 
@@ -77,8 +73,8 @@ class OldLog:
         ----------
         path
             The directory.
-        max_batch_bytes, max_decompressed_bytes
-            Bounds on an entry, on disk and decompressed.
+        **limits
+            As for :meth:`Log.open`; ``max_batch_bytes`` and ``max_decompressed_bytes`` are bounds on an entry.
 
         Raises
         ------
@@ -91,12 +87,7 @@ class OldLog:
         -----
         Lists the directory; nothing is read. Source: FORMAT.md, "Message of Kafka 0.7".
         """
-        options = open_options(
-            mapped=False,
-            max_batch_bytes=max_batch_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            max_open_files=MAX_OPEN_FILES,
-        )
+        options = open_options(**limits)
         return cls._of(path_text(path), options)
 
     @classmethod

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypedDict
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, Unpack, cast
 
 from offsetlog._offsetlog import COLUMNS
 from offsetlog._times import optional_millis
@@ -20,22 +20,39 @@ Clock: TypeAlias = Callable[[], int]
 When: TypeAlias = int | datetime
 
 MIB = 1 << 20
-MAX_BATCH_BYTES = 64 * MIB
-MAX_DECOMPRESSED_BYTES = 256 * MIB
-MAX_OPEN_FILES = 256
 
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 _ON_CORRUPT = ("raise", "skip", "stop")
 _TEXT_MAX = 200
 
 
+class Limits(TypedDict, total=False):
+    """Keyword arguments that bound what bytes of a file can make us do; :meth:`offsetlog.Log.open` says what they mean."""
+
+    max_batch_bytes: int
+    max_decompressed_bytes: int
+    max_headers: int
+    max_segments: int
+    max_state_file_bytes: int
+    max_open_files: int
+
+
+LIMITS = Limits(
+    max_batch_bytes=64 * MIB,
+    max_decompressed_bytes=256 * MIB,
+    max_headers=10_000,
+    max_segments=1_000_000,
+    max_state_file_bytes=16 * MIB,
+    max_open_files=256,
+)
+"""The limits where nobody gives others."""
+
+
 class OpenOptions(TypedDict):
     """What ``open`` takes beside the path, as a log keeps it for its pickles and for its children after a fork."""
 
     mapped: bool
-    max_batch_bytes: int
-    max_decompressed_bytes: int
-    max_open_files: int
+    limits: Limits
 
 
 class ScanOptions(TypedDict, total=False):
@@ -52,6 +69,17 @@ class ScanOptions(TypedDict, total=False):
     verify_checksums: bool
     threads: int
     on_corrupt: OnCorrupt
+
+
+class OverOptions(ScanOptions, Limits, total=False):
+    """Keyword arguments of a scan that opens its logs itself."""
+
+
+def apart(options: OverOptions) -> tuple[Limits, ScanOptions]:
+    """Return limits, and what is no limit."""
+    given = dict(options)
+    limits = {name: given.pop(name) for name in LIMITS if name in given}
+    return cast("Limits", limits), cast("ScanOptions", given)
 
 
 class CheckedScan(NamedTuple):
@@ -95,14 +123,16 @@ def checked_mode(mode: str, clock: object) -> None:
         raise TypeError(message)
 
 
-def open_options(*, mapped: bool, max_batch_bytes: int, max_decompressed_bytes: int, max_open_files: int) -> OpenOptions:
+def open_options(*, mapped: bool = False, **limits: Unpack[Limits]) -> OpenOptions:
     """Return the options of ``open`` after their checks."""
-    return OpenOptions(
-        mapped=bool(mapped),
-        max_batch_bytes=integer("max_batch_bytes", max_batch_bytes, minimum=1),
-        max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, minimum=1),
-        max_open_files=integer("max_open_files", max_open_files, minimum=1),
-    )
+    checked = LIMITS.copy()
+    for name, value in limits.items():
+        if name not in LIMITS:
+            message = f"unexpected keyword argument {name!r}{nearest(name, LIMITS)}"
+            raise TypeError(message)
+        # Of headers there may be none at all.
+        checked[name] = integer(name, value, minimum=0 if name == "max_headers" else 1)  # type: ignore[literal-required]  # it is one
+    return OpenOptions(mapped=bool(mapped), limits=checked)
 
 
 def path_text(path: object) -> str:

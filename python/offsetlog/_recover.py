@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
     integer,
     open_options,
     path_text,
@@ -49,12 +46,7 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
     -----
     Reads every byte of those segments once; the data stay where they are.
     """
-    options = open_options(
-        mapped=False,
-        max_batch_bytes=MAX_BATCH_BYTES,
-        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
-        max_open_files=MAX_OPEN_FILES,
-    )
+    options = open_options()
     start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
     return report_of(_offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options))
 

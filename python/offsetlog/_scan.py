@@ -11,14 +11,10 @@ from offsetlog import _offsetlog
 from offsetlog._damage import ScanReport, scan_report
 from offsetlog._explain import explained
 from offsetlog._options import (
-    MAX_BATCH_BYTES,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_OPEN_FILES,
     CheckedScan,
-    OpenOptions,
-    ScanOptions,
+    OverOptions,
+    apart,
     checked_scan,
-    open_options,
     refuse,
 )
 
@@ -95,10 +91,7 @@ class Scan:
         splits: Iterable[Split],
         *,
         mapped: bool = False,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        max_open_files: int = MAX_OPEN_FILES,
-        **options: Unpack[ScanOptions],
+        **options: Unpack[OverOptions],
     ) -> Scan:
         """Return one scan over several ranges, of one or of several partitions, in the order given.
 
@@ -110,10 +103,11 @@ class Scan:
         splits
             Ranges from :meth:`Log.splits`, or any :class:`Split`; only ``path``, ``start`` (inclusive) and ``stop``
             (exclusive) are used.
-        mapped, max_batch_bytes, max_decompressed_bytes, max_open_files
+        mapped
             As for :meth:`Log.open`.
         **options
-            As for :meth:`Log.scan`, without ``start`` and ``stop``. ``limit`` counts over all ranges together.
+            As for :meth:`Log.scan`, without ``start`` and ``stop``; ``limit`` counts over all ranges together. And the limits of
+            :meth:`Log.open`.
 
         Raises
         ------
@@ -133,18 +127,13 @@ class Scan:
         from offsetlog._log import Log  # noqa: PLC0415  # the two classes make each other
 
         opened: dict[str, Log] = {}
-        limits: OpenOptions = open_options(
-            mapped=mapped,
-            max_batch_bytes=max_batch_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            max_open_files=max_open_files,
-        )
+        limits, chosen = apart(options)
         ranges = []
         for split in splits:
             if split.path not in opened:
-                opened[split.path] = Log.open(split.path, **limits)
+                opened[split.path] = Log.open(split.path, mapped=mapped, **limits)
             ranges.append((opened[split.path], split.start, split.stop))
-        return cls._of(tuple(ranges), checked_scan(**options))
+        return cls._of(tuple(ranges), checked_scan(**chosen))
 
     def _native(self) -> _offsetlog.Scan:
         ranges = [(log._engine(), start, stop) for log, start, stop in self._ranges]  # noqa: SLF001  # same package

@@ -531,9 +531,7 @@ def test_every_public_call_is_tested_somewhere() -> None:
         "clean",
         "recovery_point",
         "mapped",
-        "max_batch_bytes",
-        "max_decompressed_bytes",
-        "max_open_files",
+        "limits",
     }
 
 

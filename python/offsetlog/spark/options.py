@@ -96,19 +96,23 @@ class Settings(NamedTuple):
     verify_checksums: bool = True  # verifyCrc
     on_corrupt: OnCorrupt = "raise"
     mapped: bool = False
-    max_batch_bytes: int | None = None
-    max_decompressed_bytes: int | None = None
+    bounds: tuple[tuple[str, int], ...] = ()  # maxBatchBytes and its kin, by the names of `Log.open`
     warnings: tuple[str, ...] = ()
 
     @property
     def limits(self) -> dict[str, Any]:
         """Arguments of ``Log.open`` and its kin."""
-        limits: dict[str, Any] = {"mapped": self.mapped}
-        if self.max_batch_bytes is not None:
-            limits["max_batch_bytes"] = self.max_batch_bytes
-        if self.max_decompressed_bytes is not None:
-            limits["max_decompressed_bytes"] = self.max_decompressed_bytes
-        return limits
+        return {"mapped": self.mapped, **dict(self.bounds)}
+
+
+_BOUNDS = {
+    "maxBatchBytes": "max_batch_bytes",
+    "maxDecompressedBytes": "max_decompressed_bytes",
+    "maxHeaders": "max_headers",
+    "maxSegments": "max_segments",
+    "maxStateFileBytes": "max_state_file_bytes",
+}
+"""Options that are limits of ``Log.open``."""
 
 
 class Option(NamedTuple):
@@ -179,8 +183,7 @@ def settings_from(options: Mapping[str, str], query: Query = "batch") -> Setting
         verify_checksums=values.get("verifyCrc", True),
         on_corrupt=values.get("onCorrupt", "raise"),
         mapped=values.get("mapped", False),
-        max_batch_bytes=values.get("maxBatchBytes"),
-        max_decompressed_bytes=values.get("maxDecompressedBytes"),
+        bounds=tuple((limit, values[name]) for name, limit in _BOUNDS.items() if name in values),
         warnings=tuple(_WARNINGS[query](given)),
     )
 
@@ -570,6 +573,9 @@ OPTIONS = (
     Option("mapped", "boolean", "false", boolean, "Read through memory maps: faster, only for copies that nobody writes to."),
     Option("maxBatchBytes", "bytes", "64 MiB", _long, "Largest batch on disk that is accepted."),
     Option("maxDecompressedBytes", "bytes", "256 MiB", _long, "Largest batch after decompression that is accepted."),
+    Option("maxHeaders", "int", "10000", _int, "Most headers of one record that is read."),
+    Option("maxSegments", "int", "1000000", _int, "Most segments of one partition."),
+    Option("maxStateFileBytes", "bytes", "16 MiB", _long, "Largest checkpoint, snapshot or metadata file that is read."),
     Option("maxOffsetsPerTrigger", "long", "", _stream, "Streams: at most so many offsets in a micro-batch, shared out among the partitions by what waits in each. Ignored in a batch query, with a warning, as the next two."),
     Option("minOffsetsPerTrigger", "long", "", _stream, "Streams: no micro-batch before so many offsets wait, or `maxTriggerDelay` has passed."),
     Option("maxTriggerDelay", "time", "15m", _stream, "Streams: how long `minOffsetsPerTrigger` may hold back what there is, as Spark writes times: `90s`, `15m`, `2h`."),

@@ -3,7 +3,7 @@
 use crate::config::{self, Pairs};
 use crate::convert::path_text;
 use crate::interrupt::detached;
-use crate::log::{Log, open_options};
+use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
 use crate::record::Record;
 use offsetlog::format::Uuid;
@@ -133,27 +133,20 @@ fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes
 #[pymethods]
 impl Appender {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files, config, clock, topic_id, clean, recovery_point))]
+    #[pyo3(signature = (path, *, mapped, limits, config, clock, topic_id, clean, recovery_point))]
     #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         mapped: bool,
-        max_batch_bytes: u64,
-        max_decompressed_bytes: u64,
-        max_open_files: usize,
+        limits: LimitValues,
         config: Option<Pairs>,
         clock: Option<Py<PyAny>>,
         topic_id: Option<&str>,
         clean: Option<bool>,
         recovery_point: Option<i64>,
     ) -> PyResult<Self> {
-        let mut options = open_options(
-            mapped,
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-        );
+        let mut options = open_options(mapped, limits);
         if let Some(clock) = clock {
             options.clock = python_clock(clock);
         }
@@ -570,7 +563,7 @@ pub(crate) fn close_inherited_locks() {
 
 /// Recovers a log without opening it.
 #[pyfunction]
-#[pyo3(signature = (path, *, from_offset, dry_run, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+#[pyo3(signature = (path, *, from_offset, dry_run, mapped, limits))]
 #[allow(clippy::too_many_arguments, reason = "one argument an option")]
 pub(crate) fn recover(
     py: Python<'_>,
@@ -578,16 +571,9 @@ pub(crate) fn recover(
     from_offset: Option<i64>,
     dry_run: bool,
     mapped: bool,
-    max_batch_bytes: u64,
-    max_decompressed_bytes: u64,
-    max_open_files: usize,
+    limits: LimitValues,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let options = open_options(
-        mapped,
-        max_batch_bytes,
-        max_decompressed_bytes,
-        max_open_files,
-    );
+    let options = open_options(mapped, limits);
     let recover = RecoverOptions {
         from_offset,
         dry_run,

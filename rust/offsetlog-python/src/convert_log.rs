@@ -4,7 +4,7 @@ use crate::appender::codec;
 use crate::config::{self, Pairs};
 use crate::convert::path_text;
 use crate::interrupt::detached;
-use crate::log::open_options;
+use crate::log::{LimitValues, open_options};
 use crate::raise::OrRaise;
 use offsetlog::{ConvertOptions, ConvertProgress, ConvertReport, Interrupt};
 use pyo3::prelude::*;
@@ -51,7 +51,7 @@ fn stopped(interrupt: Option<Interrupt>, raised: &Raised) -> Interrupt {
 }
 
 #[pyfunction]
-#[pyo3(signature = (old, new, *, compression, config, progress, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+#[pyo3(signature = (old, new, *, compression, config, progress, mapped, limits))]
 #[allow(clippy::too_many_arguments, reason = "one argument an option")]
 pub(crate) fn convert<'py>(
     py: Python<'py>,
@@ -61,16 +61,9 @@ pub(crate) fn convert<'py>(
     config: Option<Pairs>,
     progress: Option<Py<PyAny>>,
     mapped: bool,
-    max_batch_bytes: u64,
-    max_decompressed_bytes: u64,
-    max_open_files: usize,
+    limits: LimitValues,
 ) -> PyResult<Row<'py>> {
-    let mut options = open_options(
-        mapped,
-        max_batch_bytes,
-        max_decompressed_bytes,
-        max_open_files,
-    );
+    let mut options = open_options(mapped, limits);
     let raised = Raised::default();
     options.interrupt = Some(stopped(options.interrupt.take(), &raised));
     let how = ConvertOptions {

@@ -10,19 +10,29 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 
-/// How logs are opened from Python.
-pub(crate) fn open_options(
-    mapped: bool,
+/// `Limits` of the package: every one by its name.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+#[allow(clippy::struct_field_names, reason = "the names of the arguments")]
+pub(crate) struct LimitValues {
     max_batch_bytes: u64,
     max_decompressed_bytes: u64,
+    max_headers: usize,
+    max_segments: usize,
+    max_state_file_bytes: u64,
     max_open_files: usize,
-) -> OpenOptions {
+}
+
+/// How logs are opened from Python.
+pub(crate) fn open_options(mapped: bool, limits: LimitValues) -> OpenOptions {
     OpenOptions {
         limits: Limits {
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-            ..Limits::default()
+            max_batch_bytes: limits.max_batch_bytes,
+            max_decompressed_bytes: limits.max_decompressed_bytes,
+            max_headers: limits.max_headers,
+            max_segments: limits.max_segments,
+            max_state_file_bytes: limits.max_state_file_bytes,
+            max_open_files: limits.max_open_files,
         },
         mapped,
         interrupt: Some(interrupt()),
@@ -56,21 +66,9 @@ type FetchRow<'py> = (Bound<'py, PyBytes>, i64, i64, i64, Vec<(i64, i64)>);
 #[pymethods]
 impl Log {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
-    fn open(
-        py: Python<'_>,
-        path: PathBuf,
-        mapped: bool,
-        max_batch_bytes: u64,
-        max_decompressed_bytes: u64,
-        max_open_files: usize,
-    ) -> PyResult<Self> {
-        let options = open_options(
-            mapped,
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-        );
+    #[pyo3(signature = (path, *, mapped, limits))]
+    fn open(py: Python<'_>, path: PathBuf, mapped: bool, limits: LimitValues) -> PyResult<Self> {
+        let options = open_options(mapped, limits);
         detached(py, || offsetlog::Log::open(&path, &options))
             .or_raise(py)
             .map(Self)

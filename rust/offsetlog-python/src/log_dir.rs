@@ -2,7 +2,7 @@
 
 use crate::config::{Pairs, rows};
 use crate::interrupt::detached;
-use crate::log::{Log, open_options};
+use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
 use offsetlog::Group;
 use pyo3::prelude::*;
@@ -77,21 +77,14 @@ pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
 #[pymethods]
 impl LogDir {
     #[staticmethod]
-    #[pyo3(signature = (paths, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+    #[pyo3(signature = (paths, *, mapped, limits))]
     fn open(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         mapped: bool,
-        max_batch_bytes: u64,
-        max_decompressed_bytes: u64,
-        max_open_files: usize,
+        limits: LimitValues,
     ) -> PyResult<Self> {
-        let options = open_options(
-            mapped,
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-        );
+        let options = open_options(mapped, limits);
         detached(py, || offsetlog::LogDir::open(&paths, &options))
             .or_raise(py)
             .map(Self)

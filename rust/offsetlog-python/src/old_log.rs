@@ -2,7 +2,7 @@
 
 use crate::convert::{self, path_text};
 use crate::interrupt::detached;
-use crate::log::open_options;
+use crate::log::{LimitValues, open_options};
 use crate::raise::{OrRaise, raise};
 use offsetlog::{Error, OldScan, memory};
 use pyo3::prelude::*;
@@ -20,21 +20,9 @@ pub(crate) struct OldLog(offsetlog::OldLog);
 #[pymethods]
 impl OldLog {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files))]
-    fn open(
-        py: Python<'_>,
-        path: PathBuf,
-        mapped: bool,
-        max_batch_bytes: u64,
-        max_decompressed_bytes: u64,
-        max_open_files: usize,
-    ) -> PyResult<Self> {
-        let options = open_options(
-            mapped,
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-        );
+    #[pyo3(signature = (path, *, mapped, limits))]
+    fn open(py: Python<'_>, path: PathBuf, mapped: bool, limits: LimitValues) -> PyResult<Self> {
+        let options = open_options(mapped, limits);
         detached(py, || offsetlog::OldLog::open(&path, &options))
             .or_raise(py)
             .map(Self)

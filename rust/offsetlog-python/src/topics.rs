@@ -6,7 +6,7 @@ use crate::appender::{
 use crate::config::{Pairs, parse, rows};
 use crate::convert::path_text;
 use crate::interrupt::detached;
-use crate::log::open_options;
+use crate::log::{LimitValues, open_options};
 use crate::log_dir::LogDir;
 use crate::raise::OrRaise;
 use offsetlog::format::Uuid;
@@ -51,26 +51,19 @@ fn partitioner(name: &str) -> PyResult<Partitioner> {
 #[pymethods]
 impl LogDirAppender {
     #[staticmethod]
-    #[pyo3(signature = (paths, *, mapped, max_batch_bytes, max_decompressed_bytes, max_open_files, defaults, clock, max_open_partitions, seed))]
+    #[pyo3(signature = (paths, *, mapped, limits, defaults, clock, max_open_partitions, seed))]
     #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         mapped: bool,
-        max_batch_bytes: u64,
-        max_decompressed_bytes: u64,
-        max_open_files: usize,
+        limits: LimitValues,
         defaults: Pairs,
         clock: Option<Py<PyAny>>,
         max_open_partitions: usize,
         seed: Option<u64>,
     ) -> PyResult<Self> {
-        let mut open = open_options(
-            mapped,
-            max_batch_bytes,
-            max_decompressed_bytes,
-            max_open_files,
-        );
+        let mut open = open_options(mapped, limits);
         if let Some(clock) = clock {
             open.clock = python_clock(clock);
         }

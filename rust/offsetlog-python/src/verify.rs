@@ -2,7 +2,7 @@
 
 use crate::convert::path_text;
 use crate::interrupt::detached;
-use crate::log::open_options;
+use crate::log::{LimitValues, open_options};
 use crate::raise::OrRaise;
 use offsetlog::{Finding, VerifyOptions};
 use pyo3::prelude::*;
@@ -32,21 +32,14 @@ type ReportRow<'py> = (
 
 /// Checks partitions and log dirs. `progress` is called with the bytes read since it was called last.
 #[pyfunction]
-#[pyo3(signature = (paths, *, progress, max_batch_bytes, max_decompressed_bytes, max_open_files))]
+#[pyo3(signature = (paths, *, progress, limits))]
 pub(crate) fn verify(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     progress: Option<Py<PyAny>>,
-    max_batch_bytes: u64,
-    max_decompressed_bytes: u64,
-    max_open_files: usize,
+    limits: LimitValues,
 ) -> PyResult<ReportRow<'_>> {
-    let mut options = open_options(
-        false,
-        max_batch_bytes,
-        max_decompressed_bytes,
-        max_open_files,
-    );
+    let mut options = open_options(false, limits);
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let failed = Arc::clone(&raised);
     let verify = VerifyOptions {

@@ -92,7 +92,7 @@ impl Checkpoints {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(OffsetCheckpoint::default())
             }
-            Err(error) => Err(Error::io("read", &path, error)),
+            Err(error) => Err(Error::state_file(&path, error)),
         }
     }
 }

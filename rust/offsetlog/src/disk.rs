@@ -288,6 +288,22 @@ pub fn write_fully(
     Ok(())
 }
 
+/// A file that [`read_whole`] did not read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AboveLimit {
+    pub(crate) size: u64,
+    pub(crate) limit: u64,
+}
+
+impl std::fmt::Display for AboveLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { size, limit } = self;
+        write!(f, "{size} bytes found, at most {limit} expected")
+    }
+}
+
+impl std::error::Error for AboveLimit {}
+
 /// Reads a small file whole.
 ///
 /// # Errors
@@ -298,7 +314,7 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     if size > limit {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("{size} bytes found, at most {limit} expected"),
+            AboveLimit { size, limit },
         ));
     }
     let mut bytes = vec![0; size as usize];

@@ -5,7 +5,7 @@
 
 mod text;
 
-use crate::disk::{SYNC, SYNC_NAMES};
+use crate::disk::{AboveLimit, SYNC, SYNC_NAMES};
 use offsetlog_format::{Codec, Fault, FormatError, Part};
 use std::fmt;
 use std::io;
@@ -326,6 +326,20 @@ impl Error {
 
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::new(ErrorKind::Io { source, operation }).at_path(path)
+    }
+
+    /// For a file of [`Limits::max_state_file_bytes`](crate::Limits::max_state_file_bytes) that could not be read whole.
+    pub(crate) fn state_file(path: &Path, source: io::Error) -> Self {
+        let above = source.get_ref().and_then(|above| above.downcast_ref());
+        let Some(&AboveLimit { size, limit }) = above else {
+            return Self::io("read", path, source);
+        };
+        Self::new(ErrorKind::Limit {
+            name: "max_state_file_bytes",
+            limit,
+            seen: size,
+        })
+        .at_path(path)
     }
 
     /// For memory that is not to be had, asked for before it is used: an allocation that fails by itself ends the process.

@@ -1,5 +1,8 @@
 //! Bounds on what bytes from a file can make the engine do.
 
+use crate::error::{Error, ErrorKind, Result};
+use offsetlog_format::RecordView;
+
 /// Limits of one open log. Each one that is reached gives an error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -7,10 +10,14 @@ pub struct Limits {
     pub max_batch_bytes: u64,
     /// Largest batch after decompression in bytes.
     pub max_decompressed_bytes: u64,
+    /// Most headers of one record that is read. A header takes two bytes in a batch and a hundred as an object.
+    pub max_headers: usize,
+    /// Most segments of one partition.
+    pub max_segments: usize,
+    /// Largest checkpoint, snapshot or metadata file in bytes.
+    pub max_state_file_bytes: u64,
     /// Files held open at the same time by one log.
     pub max_open_files: usize,
-    /// Largest checkpoint, snapshot or metadata file in bytes.
-    pub max_text_file_bytes: u64,
 }
 
 impl Default for Limits {
@@ -18,8 +25,41 @@ impl Default for Limits {
         Self {
             max_batch_bytes: 64 << 20,
             max_decompressed_bytes: 256 << 20,
+            max_headers: 10_000,
+            max_segments: 1_000_000,
+            max_state_file_bytes: 16 << 20,
             max_open_files: 256,
-            max_text_file_bytes: 16 << 20,
         }
     }
+}
+
+impl Limits {
+    /// A record that is handed out has not more headers than allowed.
+    #[inline]
+    pub(crate) fn check_headers(&self, record: &RecordView<'_>) -> Result<()> {
+        let seen = record.headers.len();
+        if seen <= self.max_headers {
+            Ok(())
+        } else {
+            Err(reached("max_headers", self.max_headers, seen))
+        }
+    }
+
+    /// A partition has not more segments than allowed.
+    pub(crate) fn check_segments(&self, seen: usize) -> Result<()> {
+        if seen <= self.max_segments {
+            Ok(())
+        } else {
+            Err(reached("max_segments", self.max_segments, seen))
+        }
+    }
+}
+
+#[cold]
+fn reached(name: &'static str, limit: usize, seen: usize) -> Error {
+    Error::new(ErrorKind::Limit {
+        name,
+        limit: limit as u64,
+        seen: seen as u64,
+    })
 }

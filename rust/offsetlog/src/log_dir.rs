@@ -121,7 +121,7 @@ impl LogDir {
         }
         listing.warn_of_replicas();
         let shared = |path: &PathBuf| {
-            let max_bytes = options.limits.max_text_file_bytes;
+            let max_bytes = options.limits.max_state_file_bytes;
             let checkpoints = Arc::new(Checkpoints::new(&options.disk, path, max_bytes));
             Arc::new(LogDirFiles::gathering(&checkpoints))
         };

@@ -63,7 +63,7 @@ pub(super) fn whole(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The largest file that is read whole: an index of the largest segment of the smallest batches fits.
 pub(super) fn whole_limit() -> u64 {
-    Limits::default().max_text_file_bytes.max(1 << 30)
+    Limits::default().max_state_file_bytes.max(1 << 30)
 }
 
 fn open(path: &Path) -> io::Result<Arc<dyn DiskFile>> {

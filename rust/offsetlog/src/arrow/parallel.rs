@@ -238,7 +238,8 @@ fn decode_batch(
     ready: &mut Vec<RecordBatch>,
     next: &mut i64,
 ) -> Result<()> {
-    let limit = batch.log.options().limits.max_decompressed_bytes;
+    let limits = &batch.log.options().limits;
+    let limit = limits.max_decompressed_bytes;
     let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
     let mut records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
     while let Some(record) = records
@@ -247,7 +248,10 @@ fn decode_batch(
     {
         *next = record.offset.saturating_add(1);
         match batch.selection.verdict(&batch.filter, &record) {
-            Verdict::Take => columns.push(&record)?,
+            Verdict::Take => {
+                limits.check_headers(&record).map_err(at)?;
+                columns.push(&record)?;
+            }
             Verdict::Leave => continue,
             Verdict::Stop => break,
         }

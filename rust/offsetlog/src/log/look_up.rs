@@ -4,6 +4,7 @@ use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
 use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
 use crate::memory;
 use crate::records::Records;
 use crate::segment::find::{self, Found, Trace};
@@ -283,8 +284,14 @@ fn get(log: &Log, view: &View, offset: i64, scratch: &mut Scratch) -> Result<Opt
             }
         }
     };
-    let limit = log.0.options.limits.max_decompressed_bytes;
-    let record = record_in(&mut walk, &header, offset, &mut scratch.decompressor, limit);
+    let limits = &log.0.options.limits;
+    let record = record_in(
+        &mut walk,
+        &header,
+        offset,
+        &mut scratch.decompressor,
+        limits,
+    );
     scratch.buffer = walk.into_buffer();
     record
 }
@@ -295,7 +302,7 @@ fn record_in(
     header: &BatchHeader,
     offset: i64,
     decompressor: &mut Decompressor,
-    limit: u64,
+    limits: &Limits,
 ) -> Result<Option<Record>> {
     let holds = header.base_offset.is_none_or(|base| base <= offset);
     if !holds || header.attributes.is_control() || walk.verify(header)?.is_some() {
@@ -307,13 +314,16 @@ fn record_in(
         walk.place(error)
             .at_offset(header.base_offset.unwrap_or(header.last_offset))
     };
+    let limit = limits.max_decompressed_bytes;
     let mut records =
         Records::open(header, walk.loaded_batch(), decompressor, limit).map_err(at)?;
     while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
-        if record.offset >= offset {
-            return (record.offset == offset)
-                .then(|| Record::new(header, &record))
-                .transpose();
+        if record.offset == offset {
+            limits.check_headers(&record).map_err(at)?;
+            return Record::new(header, &record).map(Some);
+        }
+        if record.offset > offset {
+            break;
         }
     }
     Ok(None)

@@ -70,11 +70,11 @@ fn warn<T>(error: Error, warnings: &mut Vec<String>) -> Result<Option<T>> {
 
 /// Bytes of a small file, or `None` where there is no such file.
 pub(super) fn read_optional(directory: &Directory, path: &Path) -> Result<Option<Vec<u8>>> {
-    let limit = directory.limits.max_text_file_bytes;
+    let limit = directory.limits.max_state_file_bytes;
     match read_whole(directory.disk.as_ref(), path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", path, error)),
+        Err(error) => Err(Error::state_file(path, error)),
     }
 }
 

@@ -116,7 +116,7 @@ pub(super) fn directory(
     let checkpoints = checkpoints.map_or_else(
         || {
             let around = path.parent().unwrap_or(Path::new(""));
-            let max_bytes = options.limits.max_text_file_bytes;
+            let max_bytes = options.limits.max_state_file_bytes;
             Arc::new(Checkpoints::new(&options.disk, around, max_bytes))
         },
         Arc::clone,

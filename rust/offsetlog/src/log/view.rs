@@ -102,6 +102,8 @@ impl View {
             return Self::build(directory, stamp, is_racy, listing, kept);
         }
         let mut listing = settled_list(directory, stamp.directory)?;
+        let checked = directory.limits.check_segments(listing.base_offsets.len());
+        checked.map_err(|error| error.at_path(&directory.path))?;
         listing.snapshots.sort_unstable();
         listing.finish_swaps(directory)?;
         // What came between the first look and the listing is seen by the next look.

@@ -381,6 +381,8 @@ impl Loading<'_> {
                 _ => {}
             }
         }
+        let checked = self.directory.limits.check_segments(files.segments.len());
+        checked.map_err(|error| error.at_path(path))?;
         let orphans: Vec<i64> = files
             .segments
             .iter()

@@ -37,7 +37,12 @@ impl Tracked {
 
 /// Whether nothing could be read because of what stands there, and not because the system failed.
 fn is_no_snapshot(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error().is_none()
+    match error.kind() {
+        io::ErrorKind::NotFound => true,
+        // It may well be one: without it, producers whose records are gone would be forgotten.
+        io::ErrorKind::FileTooLarge => false,
+        _ => error.raw_os_error().is_none(),
+    }
 }
 
 /// The log start offset was moved to `log_start`, or is found to be there. Gives the offset of the newest snapshot.
@@ -190,11 +195,11 @@ impl ProducerFiles<'_> {
     /// The entries of a snapshot; `None` where it is not one: the next older one is taken.
     fn read(&self, offset: i64) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
         let path = segment_path(&self.directory.path, offset, ".snapshot");
-        let limit = self.directory.limits.max_text_file_bytes;
+        let limit = self.directory.limits.max_state_file_bytes;
         match read_whole(self.directory.disk.as_ref(), &path, limit) {
             Ok(bytes) => Ok(read_producer_snapshot(&bytes).ok()),
             Err(error) if is_no_snapshot(&error) => Ok(None),
-            Err(error) => Err(Error::io("read", &path, error)),
+            Err(error) => Err(Error::state_file(&path, error)),
         }
     }
 

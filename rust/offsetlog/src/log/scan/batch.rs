@@ -112,6 +112,10 @@ impl<'s> Batch<'s> {
                 Verdict::Leave => continue,
                 Verdict::Stop => return Ok(None),
             }
+            let limits = &self.log.0.options.limits;
+            if let Err(error) = limits.check_headers(&record) {
+                return Err(self.place(error));
+            }
             if let Some(limit) = self.limit {
                 match limit.checked_sub(1) {
                     Some(left) => *limit = left,

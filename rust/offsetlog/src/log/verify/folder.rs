@@ -86,7 +86,7 @@ fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) -> R
     let mut look =
         |name: &str, effect: Effect, parse: &dyn Fn(&[u8]) -> Result<(), FormatError>| {
             let file = path.join(name);
-            let limit = options.limits.max_text_file_bytes;
+            let limit = options.limits.max_state_file_bytes;
             match read_whole(options.disk.as_ref(), &file, limit) {
                 Ok(bytes) => {
                     any = true;
@@ -96,7 +96,7 @@ fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) -> R
                     Ok(())
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(Error::io("read", &file, error)),
+                Err(error) => Err(Error::state_file(&file, error)),
             }
         };
     for file in OffsetCheckpointFile::ALL {
