@@ -126,8 +126,6 @@ class LogDir(Topics):
         ------
         FileNotFoundError, NotADirectoryError, PermissionError
             As the operating system says, with ``errno`` and ``filename``.
-        CheckpointError, MetadataFileError
-            A checkpoint or ``meta.properties`` does not parse.
         ConfigError
             An argument has a value that cannot be used.
         LogLockedError
@@ -135,7 +133,8 @@ class LogDir(Topics):
 
         Notes
         -----
-        Lists the folders; partitions are opened, and recovered where that is due, when they are asked for.
+        Lists the folders; partitions are opened, and recovered where that is due, when they are asked for. A checkpoint that does not
+        parse counts as none, as in a broker; :func:`offsetlog.verify` names it.
         """
         checked_mode(mode, clock)
         given: dict[str, object] = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions}

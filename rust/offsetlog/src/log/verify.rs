@@ -229,7 +229,10 @@ impl Partition<'_> {
     /// Indexes without their log.
     fn orphans(&mut self, folder: &Path, bases: &[i64]) -> Result<()> {
         let entries = self.directory.disk.list(folder);
-        for entry in entries.map_err(|error| Error::io("list", folder, error))? {
+        let mut entries = entries.map_err(|error| Error::io("list", folder, error))?;
+        // The system lists in any order.
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        for entry in entries {
             if let FileName::Segment(file) = FileName::classify(&entry.name)
                 && file.state == FileState::Live
                 && matches!(

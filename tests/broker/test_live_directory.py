@@ -1,0 +1,131 @@
+"""A running broker's directory is read while producers write into it: in the end every record that a consumer gets, each once."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from clients import Admin, Isolation, Reader, Writer
+from golden import Row, row, rows
+from partitions import entries
+from story import ISOLATIONS
+
+from broker import broker_of
+from offsetlog import Log
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+TOPIC = "live"
+NOW = 1_700_000_000_000
+ROUNDS = 60
+IDLE_MS = 20_000
+"""How long a follower waits for more; it ends before, when it has what there is."""
+
+
+class Follower(threading.Thread):
+    """Follows a partition to an end that it is told later."""
+
+    def __init__(self, path: Path, isolation: Isolation) -> None:
+        super().__init__(daemon=True)
+        self.found: list[Row] = []
+        self.failure: Exception | None = None
+        self.end: int | None = None
+        self._path = path
+        self._isolation = isolation
+
+    def run(self) -> None:
+        try:
+            with Log.open(self._path) as log:
+                for record in log.scan(isolation_level=self._isolation).follow(timeout_ms=IDLE_MS, poll_interval_ms=200):
+                    self.found.append(row(record))
+                    if self.end is not None and record.offset >= self.end:
+                        return
+        except Exception as failure:  # noqa: BLE001  # whatever it is, the test raises it
+            self.failure = failure
+
+
+class Looker(threading.Thread):
+    """Opens the directory anew each time and reads it whole, by columns: more each time, and what was there stays."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.looks: list[list[tuple[int, bytes | None]]] = []
+        self.failure: Exception | None = None
+        self.enough = threading.Event()
+        self._path = path
+
+    def run(self) -> None:
+        try:
+            while not self.enough.wait(0.1):
+                with Log.open(self._path) as log:
+                    table = log.scan(columns=["offset", "value"]).to_arrow()
+                self.looks.append(list(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)))
+        except Exception as failure:  # noqa: BLE001
+            self.failure = failure
+
+
+def produced(address: str) -> None:
+    """Plain batches in all codecs, and transactions of which every third is aborted."""
+    chosen = random.Random("live")
+    writers = [Writer(address, TOPIC, enable_idempotence=False, compression_type=codec) for codec in (None, "gzip", "lz4")]
+    with Writer(address, TOPIC, transactional_id="live") as transactional:
+        for number in range(ROUNDS):
+            made = [entry._replace(headers=(), key=b"key", value=entry.value or b"") for entry in entries(f"live {number}", 20, NOW)]
+            if number % 3:
+                writers[number % 2 + 1 if number % 5 else 0].send(0, made[: chosen.randrange(1, 20)])
+            else:
+                transactional.begin()
+                transactional.send(0, made[: chosen.randrange(1, 20)])
+                transactional.end(commit=number % 9 != 0)
+    for writer in writers:
+        with writer:
+            pass
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "2.8.2"])
+def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
+    broker = broker_of(version, tmp_path / "broker")
+    broker.format()
+    small = "internal.segment.bytes" if version >= "4" else "segment.bytes"
+    with broker.running():
+        with Admin(broker.address) as admin:
+            admin.create(TOPIC, 1, {small: "8192", "index.interval.bytes": "512"})
+            admin.leader_epochs(TOPIC)
+        path = broker.log_dir / f"{TOPIC}-0"
+        followers = {isolation: Follower(path, isolation) for isolation in ISOLATIONS}
+        looker = Looker(path)
+        threads: list[Follower | Looker] = [*followers.values(), looker]
+        for thread in threads:
+            thread.start()
+        produced(broker.address)
+        wanted = {}
+        for isolation, follower in followers.items():
+            with Reader(broker.address, TOPIC, [0], isolation) as reader:
+                wanted[isolation] = reader.rows()[0]
+            follower.end = wanted[isolation][-1].offset
+        with Writer(broker.address, TOPIC, enable_idempotence=False) as last:
+            # Wakes who has read it all already.
+            last.send(0, entries("last", 1, NOW)[:1])
+        looker.enough.set()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        closed_segments = len(list(path.glob("*.log"))) - 1
+    for thread in threads:
+        if thread.failure is not None:
+            raise thread.failure
+    for isolation, follower in followers.items():
+        # Of the one that woke it there may be one more.
+        assert follower.found[: len(wanted[isolation])] == wanted[isolation]
+        assert len(follower.found) <= len(wanted[isolation]) + 1
+    assert closed_segments > 3
+    assert len(looker.looks) > 3
+    everything = [(seen.offset, seen.value) for seen in wanted["read_uncommitted"]]
+    for fewer, more in zip(looker.looks, [*looker.looks[1:], everything], strict=True):
+        assert more[: len(fewer)] == fewer or fewer[: len(everything)] == everything
+    assert len(wanted["read_committed"]) < len(wanted["read_uncommitted"])
+    with Log.open(path) as log:
+        for isolation in ISOLATIONS:
+            assert list(rows(log.scan(isolation_level=isolation)))[: len(wanted[isolation])] == wanted[isolation]
