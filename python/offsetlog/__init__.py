@@ -22,6 +22,7 @@ from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
 from offsetlog._scan import Scan
 from offsetlog._topics import BrokerSettings, partition_for
+from offsetlog._transactions import Transaction
 from offsetlog._values import (
     AbortedTransaction,
     AppendInfo,
@@ -150,6 +151,7 @@ __all__ = [
     "SegmentTooLargeError",
     "Split",
     "TopicPartition",
+    "Transaction",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
     "UnsupportedCodecError",

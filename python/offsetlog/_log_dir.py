@@ -32,6 +32,7 @@ from offsetlog._options import (
 )
 from offsetlog._scan import Scan
 from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner
+from offsetlog._transactions import Transaction, transactions_of
 from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
 from offsetlog.errors import ForkedLogError, LogClosedError
@@ -273,6 +274,25 @@ class LogDir(Topics):
         ('g-group-1', 'classic', [('g-codec-lz4', 0, 798, 0), ('g-plain', 0, 18, 182)])
         """
         return groups_of(self._engine())
+
+    def transactions(self) -> list[Transaction]:
+        """Return the transactional ids whose coordinators kept them here, by name: producer, state, partitions, times.
+
+        Reads ``__transaction_state`` from front to back; the last record of each id counts. Records of types that are not known are
+        left out, with a warning in the logger ``offsetlog``.
+
+        Raises
+        ------
+        CorruptionError, UnsupportedVersionError
+            The topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+        ...     [(each.transactional_id, each.partitions) for each in log_dir.transactions() if each.state == "Ongoing"]
+        [('g-tx-open', (('g-txn', (0,)),))]
+        """
+        return transactions_of(self._engine())
 
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.

@@ -47,6 +47,20 @@ _Finding = tuple[str, str, str, int | None, int | None, str, str | None, str | N
 _Member = tuple[str, str | None, str, str, list[tuple[str, list[int]]]]
 _GroupOffset = tuple[str, int, int, int | None, str, int, int | None, int | None]
 _Group = tuple[str, str, str | None, str | None, int | None, str | None, list[_Member], list[_GroupOffset]]
+_Transaction = tuple[
+    str,
+    int,
+    int | None,
+    int | None,
+    int,
+    int | None,
+    str,
+    int,
+    list[tuple[str, list[int]]],
+    int | None,
+    int,
+    tuple[int | None, int, int],
+]
 _Hole = tuple[str, int, str, int, int, int | None, int | None, str, str]
 
 @final
@@ -298,6 +312,7 @@ class LogDir:
     def partitions(self) -> list[tuple[str, int]]: ...
     def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
     def groups(self) -> list[_Group]: ...
+    def transactions(self) -> tuple[list[_Transaction], list[str]]: ...
     def log(self, topic: str, partition: int) -> Log: ...
 
 @final

@@ -71,6 +71,11 @@ pub(crate) fn escaped(text: &str) -> String {
     }
 }
 
+/// Text that is safe to print, if there is any.
+pub(crate) fn shown(text: &str) -> Option<String> {
+    Some(escaped(text)).filter(|text| !text.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

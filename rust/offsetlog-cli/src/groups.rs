@@ -2,7 +2,7 @@
 
 use crate::args::Groups;
 use crate::console::Console;
-use crate::escape::escaped;
+use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
 use crate::table::{Align, Table, or_dash};
@@ -140,11 +140,6 @@ fn members(groups: &[Group]) -> Table {
         }
     }
     table
-}
-
-/// Text that is safe to print, if there is any.
-fn shown(text: &str) -> Option<String> {
-    Some(escaped(text)).filter(|text| !text.is_empty())
 }
 
 fn line_of(group: &Group) -> GroupLine<'_> {

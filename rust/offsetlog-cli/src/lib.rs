@@ -43,6 +43,7 @@ mod table;
 mod template;
 mod time;
 mod topics;
+mod transactions;
 mod verify;
 mod when;
 
@@ -157,6 +158,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Grep(args) => grep::run(args, &mut console),
         Verb::Dump(args) => dump::run(args, &mut console),
         Verb::Groups(args) => groups::run(args, &mut console),
+        Verb::Transactions(args) => transactions::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),

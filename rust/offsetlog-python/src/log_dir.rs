@@ -4,7 +4,7 @@ use crate::config::{Pairs, rows};
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
-use offsetlog::Group;
+use offsetlog::{Group, Transaction};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -71,6 +71,43 @@ fn group_row(group: Group) -> GroupRow {
     )
 }
 
+type TransactionRow = (
+    String,
+    i64,
+    Option<i64>,
+    Option<i64>,
+    i32,
+    Option<i32>,
+    String,
+    i32,
+    Vec<(String, Vec<i32>)>,
+    Option<i64>,
+    i64,
+    (Option<i32>, i32, i64),
+);
+
+fn transaction_row(transaction: Transaction) -> TransactionRow {
+    (
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.previous_producer_id,
+        transaction.next_producer_id,
+        transaction.producer_epoch,
+        transaction.next_producer_epoch,
+        transaction.state.to_string(),
+        transaction.timeout_ms,
+        transaction.partitions,
+        transaction.start_timestamp,
+        transaction.last_update_timestamp,
+        // A tuple has at most twelve elements here.
+        (
+            transaction.client_transaction_version,
+            transaction.partition,
+            transaction.offset,
+        ),
+    )
+}
+
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
 
@@ -110,6 +147,13 @@ impl LogDir {
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupRow>> {
         let groups = detached(py, || self.0.groups()).or_raise(py)?;
         Ok(groups.into_iter().map(group_row).collect())
+    }
+
+    /// Transactions, and warnings of what was left out.
+    fn transactions(&self, py: Python<'_>) -> PyResult<(Vec<TransactionRow>, Vec<String>)> {
+        let (transactions, warnings) = detached(py, || self.0.transactions()).or_raise(py)?;
+        let rows = transactions.into_iter().map(transaction_row);
+        Ok((rows.collect(), warnings))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

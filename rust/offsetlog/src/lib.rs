@@ -72,7 +72,7 @@ pub use log::{
 };
 pub use log_dir::{
     Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions, NewTopic,
-    Partitioner, Route, TopicPartition, murmur2, partition_for,
+    Partitioner, Route, TopicPartition, Transaction, TransactionState, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -4,8 +4,10 @@ mod groups;
 mod listing;
 mod maintain;
 mod open_logs;
+mod replay;
 mod routing;
 mod topics;
+mod transactions;
 mod writer;
 
 use crate::checkpoints::Checkpoints;
@@ -23,6 +25,7 @@ pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use topics::NewTopic;
 pub(crate) use topics::{DEPTH_MAX, remove_all};
+pub use transactions::{Transaction, TransactionState};
 pub use writer::{LogDirOptions, Route};
 
 /// Files that a log dir has.

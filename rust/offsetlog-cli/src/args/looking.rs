@@ -1,4 +1,4 @@
-//! Options of the verbs that look into files and records: `dump`, `grep` and `groups`.
+//! Options of the verbs that look into files and records: `dump`, `grep` and those of internal topics.
 
 use super::{Damaged, IsolationLevel, OffsetWord, Selection};
 use crate::json::Encoding;
@@ -259,6 +259,32 @@ pub(crate) struct Groups {
     pub(crate) members: bool,
 
     /// JSON lines, one a group, members and offsets in it
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No warnings
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog transactions /mnt/kafka-1 /mnt/kafka-2
+  offsetlog transactions data --json | jq 'select(.state == \"Ongoing\")'
+
+Out of __transaction_state, whether a broker runs or not: the last record of each transactional id.
+
+Exit codes: 0 fine; 1 no transactional id is here; 2 usage or input error; 130 interrupted.")]
+pub(crate) struct Transactions {
+    /// Log dirs of a broker, all of them: each holds a part of the transactional ids
+    #[arg(required = true, value_name = "LOG_DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Only this transactional id; several with the option before each
+    #[arg(long = "transactional-id", value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+
+    /// JSON lines, one a transactional id, with all fields of its record
     #[arg(long)]
     pub(crate) json: bool,
 

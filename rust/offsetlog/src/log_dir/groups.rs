@@ -3,9 +3,10 @@
 //! A coordinator keeps what it knows as records of which the last one of a key holds. An offset that was committed within a transaction
 //! holds once the transaction is committed; which of two is newer says their place in the topic.
 
+use super::replay::{each_record, int, long, numbers, optional, structs, text};
 use super::{LogDir, TopicPartition};
-use crate::error::{Error, Result};
-use crate::log::{Log, ScanOptions};
+use crate::error::Result;
+use crate::log::Log;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::internal_topic::{
     CoordinatorRecord, CoordinatorTopic, KnownRecord, decode_assignment,
@@ -194,39 +195,25 @@ impl LogDir {
 
 impl Replay {
     fn run(&mut self, log: &Log) -> Result<()> {
-        let mut scan = log.scan(&ScanOptions {
-            control_records: true,
-            ..ScanOptions::default()
-        })?;
-        while let Some(mut batch) = scan.next_batch()? {
-            let header = *batch.header();
-            let (path, position) = (batch.path().to_path_buf(), batch.position());
-            while let Some(record) = batch.next_record()? {
-                let placed = |error| {
-                    Error::new(error)
-                        .at_path(&path)
-                        .at_position(position)
-                        .at_offset(record.offset)
-                };
-                if header.attributes.is_control() {
-                    let ended = ControlType::parse_key(record.key).map_err(placed)?;
-                    self.end_transaction(header.producer_id, ended);
-                    continue;
-                }
-                let Some(key) = record.key else {
-                    continue;
-                };
-                let decoded = CoordinatorTopic::ConsumerOffsets.decode(key, record.value);
-                if let CoordinatorRecord::Known(known) = decoded.map_err(placed)? {
-                    let producer = header
-                        .attributes
-                        .is_transactional()
-                        .then_some(header.producer_id);
-                    self.take(&known, record.offset, producer).map_err(placed)?;
-                }
+        each_record(log, None, |header, record| {
+            if header.attributes.is_control() {
+                let ended = ControlType::parse_key(record.key)?;
+                self.end_transaction(header.producer_id, ended);
+                return Ok(());
             }
-        }
-        Ok(())
+            let Some(key) = record.key else {
+                return Ok(());
+            };
+            let decoded = CoordinatorTopic::ConsumerOffsets.decode(key, record.value)?;
+            if let CoordinatorRecord::Known(known) = decoded {
+                let producer = header
+                    .attributes
+                    .is_transactional()
+                    .then_some(header.producer_id);
+                self.take(&known, record.offset, producer)?;
+            }
+            Ok(())
+        })
     }
 
     fn end_transaction(&mut self, producer_id: i64, ended: ControlType) {
@@ -372,11 +359,7 @@ fn assigned(fields: &Struct<'_>, name: &str, topic: &str) -> Vec<(String, Vec<i3
             Some(Value::Uuid(id)) => id.to_string(),
             _ => text(each, topic),
         };
-        let numbers = each.get("partitions").and_then(Value::as_array);
-        let numbers = numbers.unwrap_or_default().iter().filter_map(Value::as_int);
-        let mut numbers: Vec<i32> = numbers
-            .filter_map(|number| number.try_into().ok())
-            .collect();
+        let mut numbers = numbers(each, "partitions").unwrap_or_default();
         numbers.sort_unstable();
         (name, numbers)
     });
@@ -384,44 +367,13 @@ fn assigned(fields: &Struct<'_>, name: &str, topic: &str) -> Vec<(String, Vec<i3
 }
 
 fn committed((_, topic, partition): &OffsetKey, value: &Struct<'_>) -> GroupOffset {
-    let epoch = value.get("leaderEpoch").and_then(Value::as_int);
     GroupOffset {
         topic: topic.clone(),
         partition: *partition,
-        offset: value.get("offset").and_then(Value::as_int).unwrap_or(-1),
-        leader_epoch: epoch
-            .and_then(|epoch| epoch.try_into().ok())
-            .filter(|epoch| *epoch >= 0),
+        offset: long(value, "offset").unwrap_or(-1),
+        leader_epoch: Some(int(value, "leaderEpoch")).filter(|epoch| *epoch >= 0),
         metadata: text(value, "metadata"),
-        commit_timestamp: value
-            .get("commitTimestamp")
-            .and_then(Value::as_int)
-            .unwrap_or(-1),
+        commit_timestamp: long(value, "commitTimestamp").unwrap_or(-1),
         log_end_offset: None,
     }
-}
-
-fn structs<'a, 'b>(fields: &'a Struct<'b>, name: &str) -> impl Iterator<Item = &'a Struct<'b>> {
-    let all = fields
-        .get(name)
-        .and_then(Value::as_array)
-        .unwrap_or_default();
-    all.iter().filter_map(Value::as_struct)
-}
-
-fn optional(fields: &Struct<'_>, name: &str) -> Option<String> {
-    let bytes = fields.get(name)?.as_bytes()?;
-    Some(String::from_utf8_lossy(bytes).into_owned())
-}
-
-fn text(fields: &Struct<'_>, name: &str) -> String {
-    optional(fields, name).unwrap_or_default()
-}
-
-/// An integer of at most four bytes, as its message has it.
-fn int(fields: &Struct<'_>, name: &str) -> i32 {
-    let number = fields.get(name).and_then(Value::as_int);
-    number
-        .and_then(|number| number.try_into().ok())
-        .unwrap_or(-1)
 }

@@ -1,0 +1,187 @@
+//! Transactional ids, out of `__transaction_state` (FORMAT.md «Internal topics»): the last record of each one holds.
+
+use super::LogDir;
+use super::replay::{LeftOut, each_record, int, long, numbers, structs, text};
+use crate::error::Result;
+use crate::log::Log;
+use offsetlog_format::internal_topic::{CoordinatorRecord, CoordinatorTopic, KnownRecord};
+use offsetlog_format::message::{Struct, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The topic in which Kafka keeps its transactions.
+const TOPIC: &str = "__transaction_state";
+
+/// Where a transactional id has come to, in Kafka's words and numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionState {
+    /// 0: it has a producer id and no transaction yet.
+    Empty,
+    /// 1: a transaction is open.
+    Ongoing,
+    /// 2: it is to be committed; its markers are being written.
+    PrepareCommit,
+    /// 3: it is to be aborted; its markers are being written.
+    PrepareAbort,
+    /// 4: the last one was committed.
+    CompleteCommit,
+    /// 5: the last one was aborted.
+    CompleteAbort,
+    /// 6: it expired and is being removed.
+    Dead,
+    /// 7: its producer is being fenced.
+    PrepareEpochFence,
+    /// A number that Kafka 4.3 does not have.
+    Unknown(i32),
+}
+
+impl TransactionState {
+    const fn from_number(number: i32) -> Self {
+        match number {
+            0 => Self::Empty,
+            1 => Self::Ongoing,
+            2 => Self::PrepareCommit,
+            3 => Self::PrepareAbort,
+            4 => Self::CompleteCommit,
+            5 => Self::CompleteAbort,
+            6 => Self::Dead,
+            7 => Self::PrepareEpochFence,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+impl fmt::Display for TransactionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(number) => write!(f, "Unknown({number})"),
+            known => write!(f, "{known:?}"),
+        }
+    }
+}
+
+/// A transactional id and its transaction, the last one or the one that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    /// The producer's `transactional.id`. Here and below, text that is not UTF-8 has replacement characters.
+    pub transactional_id: String,
+    /// The producer id.
+    pub producer_id: i64,
+    /// The producer id before, where the record has it (version 1).
+    pub previous_producer_id: Option<i64>,
+    /// The producer id that comes with the end of the transaction, where the record has it (version 1).
+    pub next_producer_id: Option<i64>,
+    /// The producer epoch.
+    pub producer_epoch: i32,
+    /// The epoch that comes with the end of the transaction, where the record has it (version 1).
+    pub next_producer_epoch: Option<i32>,
+    /// Where it has come to.
+    pub state: TransactionState,
+    /// `transaction.timeout.ms` of the producer.
+    pub timeout_ms: i32,
+    /// The partitions of the transaction, by topic; none once it is complete.
+    pub partitions: Vec<(String, Vec<i32>)>,
+    /// When the transaction began, in ms since 1970; `None` before the first one.
+    pub start_timestamp: Option<i64>,
+    /// When the coordinator last changed the record, in ms since 1970.
+    pub last_update_timestamp: i64,
+    /// Kafka's `transaction.version` of the client, where the record has it: 2 with KIP-890.
+    pub client_transaction_version: Option<i32>,
+    /// Partition of `__transaction_state` in which the record stands.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: i64,
+}
+
+impl LogDir {
+    /// The transactional ids whose coordinators kept them in these log dirs, by name, and warnings of what was left out. Reads
+    /// `__transaction_state` from front to back; memory holds what its keys hold.
+    ///
+    /// # Errors
+    /// As a scan; `Corrupt` kinds for a record that is no coordinator's, `UnsupportedVersion` for one newer than Kafka 4.3's. Records of
+    /// types that are not known, or without a key, are left out with a warning: coordinators pass over the first.
+    pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>)> {
+        let (mut found, mut warnings) = (Vec::new(), Vec::new());
+        let partitions = self.partitions();
+        for place in partitions.iter().filter(|place| place.topic == TOPIC) {
+            let mut left_out = LeftOut::default();
+            let log = self.log(&place.topic, place.partition)?;
+            found.extend(replay(&log, place.partition, &mut left_out)?.into_values());
+            warnings.extend(left_out.warnings(&place.to_string()));
+        }
+        // An id has one partition; a topic that was put together from two clusters may have it in two, and then both are told.
+        found.sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
+        Ok((found, warnings))
+    }
+}
+
+fn replay(
+    log: &Log,
+    partition: i32,
+    left_out: &mut LeftOut,
+) -> Result<BTreeMap<Vec<u8>, Transaction>> {
+    let mut transactions = BTreeMap::new();
+    each_record(log, None, |header, record| {
+        if header.attributes.is_control() {
+            return Ok(());
+        }
+        let Some(key) = record.key else {
+            left_out.add("they have no key", record.offset, || {
+                format!("{} bytes of value", record.value.map_or(0, <[u8]>::len))
+            });
+            return Ok(());
+        };
+        match CoordinatorTopic::TransactionState.decode(key, record.value)? {
+            CoordinatorRecord::Unknown { number } => {
+                left_out.add("their type is not known", record.offset, || {
+                    format!("type {number}")
+                });
+            }
+            CoordinatorRecord::Known(KnownRecord { key, value, .. }) => {
+                let id = key.get("transactionalId").and_then(Value::as_bytes);
+                let id = id.unwrap_or_default().to_vec();
+                match value {
+                    None => transactions.remove(&id),
+                    Some((_, value)) => {
+                        let name = text(&key, "transactionalId");
+                        let found = transaction(name, &value, (partition, record.offset));
+                        transactions.insert(id, found)
+                    }
+                };
+            }
+        }
+        Ok(())
+    })?;
+    Ok(transactions)
+}
+
+fn transaction(
+    transactional_id: String,
+    value: &Struct<'_>,
+    (partition, offset): (i32, i64),
+) -> Transaction {
+    let small = |name| Some(int(value, name)).filter(|number| *number >= 0);
+    let mut partitions: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for each in structs(value, "transactionPartitions") {
+        let of_topic = partitions.entry(text(each, "topic")).or_default();
+        of_topic.extend(numbers(each, "partitionIds").unwrap_or_default());
+        of_topic.sort_unstable();
+    }
+    Transaction {
+        transactional_id,
+        producer_id: long(value, "producerId").unwrap_or(-1),
+        previous_producer_id: long(value, "previousProducerId"),
+        next_producer_id: long(value, "nextProducerId"),
+        producer_epoch: int(value, "producerEpoch"),
+        next_producer_epoch: small("nextProducerEpoch"),
+        state: TransactionState::from_number(int(value, "transactionStatus")),
+        timeout_ms: int(value, "transactionTimeoutMs"),
+        partitions: partitions.into_iter().collect(),
+        start_timestamp: long(value, "transactionStartTimestampMs").filter(|time| *time >= 0),
+        last_update_timestamp: long(value, "transactionLastUpdateTimestampMs").unwrap_or(-1),
+        client_transaction_version: small("clientTransactionVersion"),
+        partition,
+        offset,
+    }
+}
