@@ -17,6 +17,7 @@ from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
+from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
@@ -90,6 +91,7 @@ __all__ = [
     "AppendInfo",
     "AppendOrderError",
     "BatchInfo",
+    "BrokerRegistration",
     "BrokerSettings",
     "CheckpointError",
     "Compaction",
@@ -129,6 +131,7 @@ __all__ = [
     "LogPoisonedError",
     "MaintainReport",
     "MetadataFileError",
+    "MetadataImage",
     "OffsetAndTimestamp",
     "OffsetLogError",
     "OffsetOrderError",
@@ -138,6 +141,7 @@ __all__ = [
     "OldLog",
     "OldRecord",
     "OutOfOrderSequenceError",
+    "PartitionRegistration",
     "ProducerFencedError",
     "Record",
     "RecordBatchTooLargeError",
@@ -150,6 +154,7 @@ __all__ = [
     "Segment",
     "SegmentTooLargeError",
     "Split",
+    "TopicImage",
     "TopicPartition",
     "Transaction",
     "TransactionCoordinatorFencedError",

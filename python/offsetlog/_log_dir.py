@@ -14,6 +14,7 @@ from offsetlog._append import config_pairs
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
+from offsetlog._metadata import MetadataImage, metadata_of
 from offsetlog._options import (
     Clock,
     IsolationLevel,
@@ -293,6 +294,30 @@ class LogDir(Topics):
         [('g-tx-open', (('g-txn', (0,)),))]
         """
         return transactions_of(self._engine())
+
+    def metadata(self) -> MetadataImage | None:
+        """Return what the metadata log says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
+
+        ``__cluster_metadata-0`` is in ``metadata.log.dir`` of a controller or broker; without that setting in the first of its log
+        dirs. The newest snapshot comes first, then the log behind it. Records of a metadata transaction count once it is ended; what
+        a quorum has not committed yet is not told apart. Records of types that are not known, and changes of what is not there, are
+        left out, with a warning in the logger ``offsetlog``.
+
+        Raises
+        ------
+        CorruptionError, UnsupportedVersionError
+            The log or the snapshot is damaged, or holds a record that is none of the metadata's or newer than Kafka 4.3's.
+
+        Examples
+        --------
+        >>> with LogDir.open("tests/data/kafka-4.3.0/clean/metadata-dir") as log_dir:
+        ...     image = log_dir.metadata()
+        >>> [(topic.topic_id, len(topic.partitions)) for topic in image.topics if topic.name == "g-plain"]
+        [('pf7cXgbVTTeuM8IYSzk58w', 3)]
+        >>> image.configs["topic", "g-plain"]["internal.segment.bytes"]
+        '8192'
+        """
+        return metadata_of(self._engine())
 
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.

@@ -61,6 +61,19 @@ _Transaction = tuple[
     int,
     tuple[int | None, int, int],
 ]
+_Partition = tuple[int, list[int], list[int], int | None, int, int, list[int], list[int], list[int], list[int], list[str]]
+_Topic = tuple[str, str, list[_Partition]]
+_Broker = tuple[int, int, str | None, bool, bool, list[tuple[str, str, int]], list[str]]
+_Image = tuple[
+    int,
+    int | None,
+    dict[str, int],
+    list[_Broker],
+    list[_Topic],
+    dict[tuple[str, str], dict[str, str]],
+    list[tuple[str, str]],
+    list[str],
+]
 _Hole = tuple[str, int, str, int, int, int | None, int | None, str, str]
 
 @final
@@ -313,6 +326,7 @@ class LogDir:
     def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
     def groups(self) -> list[_Group]: ...
     def transactions(self) -> tuple[list[_Transaction], list[str]]: ...
+    def metadata(self) -> _Image | None: ...
     def log(self, topic: str, partition: int) -> Log: ...
 
 @final

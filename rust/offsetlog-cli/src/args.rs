@@ -6,7 +6,7 @@ mod topics;
 mod writing;
 
 pub(crate) use converting::Convert;
-pub(crate) use looking::{Decoder, Dump, Grep, Groups, Place, Transactions};
+pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 /// Look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover and convert them.
 ///
-/// ls, cat, grep, dump, groups, transactions, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
+/// ls, cat, grep, dump, groups, transactions, metadata, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
 /// read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
@@ -80,6 +80,8 @@ pub(crate) enum Verb {
     Groups(Groups),
     /// List transactional ids: producers, states, partitions, times
     Transactions(Transactions),
+    /// Show a cluster's metadata: topics and their ids, partitions, settings, brokers, features
+    Metadata(Metadata),
     /// Find the first offset at or after a time, in each partition
     Time(Time),
     /// Show one look-up step by step: segment, index entry, scan, batch, record

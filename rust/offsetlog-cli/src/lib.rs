@@ -33,6 +33,7 @@ mod groups;
 mod json;
 mod ls;
 mod maintain;
+mod metadata;
 mod print;
 mod progress;
 mod recover;
@@ -159,6 +160,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Dump(args) => dump::run(args, &mut console),
         Verb::Groups(args) => groups::run(args, &mut console),
         Verb::Transactions(args) => transactions::run(args, &mut console),
+        Verb::Metadata(args) => metadata::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),

@@ -302,6 +302,16 @@ impl CoordinatorTopic {
 }
 
 impl<'a> MetadataRecord<'a> {
+    /// The type of a record, if it is none of those known here: [`decode`](Self::decode) refuses it.
+    #[must_use]
+    pub fn unknown_type(value: &[u8]) -> Option<u32> {
+        let mut reader = Reader::new(value, Part::MetadataRecord);
+        let frame = read_unsigned(&mut reader).ok()?;
+        let number = read_unsigned(&mut reader).ok()?;
+        let is_known = METADATA.iter().any(|(known, _)| *known == number);
+        (frame == METADATA_FRAME_VERSION && !is_known).then_some(number)
+    }
+
     /// Decodes the value of a data record of the metadata log.
     ///
     /// # Errors

@@ -223,6 +223,16 @@ fn what_is_not_known_is_said() {
             "{bytes}: {error}"
         );
     }
+    for (bytes, number) in [("010600", Some(6)), ("01ac0200", Some(300)), ("0114", None)] {
+        assert_eq!(
+            MetadataRecord::unknown_type(&unhex(bytes)),
+            number,
+            "{bytes}"
+        );
+    }
+    for bytes in ["", "01", "0206"] {
+        assert_eq!(MetadataRecord::unknown_type(&unhex(bytes)), None, "{bytes}");
+    }
 }
 
 /// A claim of many elements fails before anything is made of it, and one that the bytes allow stops at a bound.

@@ -4,8 +4,10 @@ use crate::config::{Pairs, rows};
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
-use offsetlog::{Group, Transaction};
+use offsetlog::format::Uuid;
+use offsetlog::{BrokerRegistration, Group, MetadataImage, PartitionRegistration, Transaction};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 type MemberRow = (
@@ -108,6 +110,90 @@ fn transaction_row(transaction: Transaction) -> TransactionRow {
     )
 }
 
+type PartitionRow = (
+    i32,
+    Vec<i32>,
+    Vec<i32>,
+    Option<i32>,
+    i32,
+    i32,
+    Vec<i32>,
+    Vec<i32>,
+    Vec<i32>,
+    Vec<i32>,
+    Vec<String>,
+);
+type TopicRow = (String, String, Vec<PartitionRow>);
+type BrokerRow = (
+    i32,
+    i64,
+    Option<String>,
+    bool,
+    bool,
+    Vec<(String, String, i32)>,
+    Vec<String>,
+);
+type ImageRow = (
+    i64,
+    Option<i64>,
+    BTreeMap<String, i32>,
+    Vec<BrokerRow>,
+    Vec<TopicRow>,
+    BTreeMap<(String, String), BTreeMap<String, String>>,
+    Vec<(String, String)>,
+    Vec<String>,
+);
+
+fn ids(ids: &[Uuid]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+fn partition_row((number, partition): (i32, PartitionRegistration)) -> PartitionRow {
+    (
+        number,
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.elr,
+        partition.last_known_elr,
+        ids(&partition.directories),
+    )
+}
+
+fn broker_row(broker: BrokerRegistration) -> BrokerRow {
+    (
+        broker.id,
+        broker.epoch,
+        broker.rack,
+        broker.fenced,
+        broker.in_controlled_shutdown,
+        broker.endpoints,
+        ids(&broker.log_dirs),
+    )
+}
+
+fn image_row(image: MetadataImage) -> ImageRow {
+    let topics = image.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(partition_row);
+        (topic.name, topic.topic_id.to_string(), partitions.collect())
+    });
+    let removed = image.removed_topics.into_iter();
+    (
+        image.end_offset,
+        image.snapshot_end_offset,
+        image.features,
+        image.brokers.into_iter().map(broker_row).collect(),
+        topics.collect(),
+        image.configs,
+        removed.map(|(name, id)| (name, id.to_string())).collect(),
+        image.warnings,
+    )
+}
+
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
 
@@ -154,6 +240,12 @@ impl LogDir {
         let (transactions, warnings) = detached(py, || self.0.transactions()).or_raise(py)?;
         let rows = transactions.into_iter().map(transaction_row);
         Ok((rows.collect(), warnings))
+    }
+
+    /// What the metadata log says, warnings last.
+    fn metadata(&self, py: Python<'_>) -> PyResult<Option<ImageRow>> {
+        let image = detached(py, || self.0.metadata()).or_raise(py)?;
+        Ok(image.map(image_row))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

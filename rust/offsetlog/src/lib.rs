@@ -71,8 +71,9 @@ pub use log::{
     VerifyOptions, WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
-    Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions, NewTopic,
-    Partitioner, Route, TopicPartition, Transaction, TransactionState, murmur2, partition_for,
+    BrokerRegistration, Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport,
+    LogDirOptions, MetadataImage, NewTopic, PartitionRegistration, Partitioner, Route, TopicImage,
+    TopicPartition, Transaction, TransactionState, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

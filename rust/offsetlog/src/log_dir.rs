@@ -3,6 +3,8 @@
 mod groups;
 mod listing;
 mod maintain;
+mod metadata;
+mod metadata_snapshot;
 mod open_logs;
 mod replay;
 mod routing;
@@ -22,6 +24,7 @@ use writer::Writer;
 
 pub use groups::{Group, GroupMember, GroupOffset};
 pub use maintain::LogDirMaintainReport;
+pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use topics::NewTopic;
 pub(crate) use topics::{DEPTH_MAX, remove_all};

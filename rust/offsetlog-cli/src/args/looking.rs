@@ -292,3 +292,43 @@ pub(crate) struct Transactions {
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog metadata /mnt/metadata -t orders
+  offsetlog metadata /mnt/metadata --configs
+  offsetlog metadata /mnt/metadata --json | jq -r '[.topic_id, .topic] | @tsv'
+
+Out of __cluster_metadata-0, whether a controller or broker runs or not: its newest snapshot, then the log behind it. What a quorum \
+has not committed yet is not told apart.
+
+Exit codes: 0 fine; 1 no metadata log is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
+pub(crate) struct Metadata {
+    /// A controller's or broker's metadata.log.dir, or the directory __cluster_metadata-0 in it; log dirs may stand beside it
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Only this topic; may be given several times
+    #[arg(short = 't', long = "topic", value_name = "TOPIC", conflicts_with_all = ["brokers", "features"])]
+    pub(crate) topics: Vec<String>,
+
+    /// Dynamic settings of topics, brokers (without a name: of all) and groups, instead of partitions; values as they stand there, passwords too
+    #[arg(long, group = "view")]
+    pub(crate) configs: bool,
+
+    /// The brokers that are registered
+    #[arg(long, group = "view")]
+    pub(crate) brokers: bool,
+
+    /// Features that are on, metadata.version among them
+    #[arg(long, group = "view")]
+    pub(crate) features: bool,
+
+    /// JSON lines, one a topic, with partitions and settings in it; one a topic, broker or group with --configs, one a broker or feature
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No warnings
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}

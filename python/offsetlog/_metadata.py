@@ -1,0 +1,128 @@
+"""What the controllers of a cluster know: topics, partitions, settings, brokers."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from offsetlog import _offsetlog
+
+__all__ = ["BrokerRegistration", "MetadataImage", "PartitionRegistration", "TopicImage"]
+
+logger = logging.getLogger("offsetlog")
+
+
+class PartitionRegistration(NamedTuple):
+    """A partition, as the controllers know it."""
+
+    partition: int
+    """Its number."""
+    replicas: tuple[int, ...]
+    """Ids of the brokers that have it, the preferred leader first."""
+    isr: tuple[int, ...]
+    """Those of them that are in sync."""
+    leader: int | None
+    """The one that leads it; ``None`` while none does."""
+    leader_epoch: int
+    """Counts its leaders."""
+    partition_epoch: int
+    """Counts the changes."""
+    adding_replicas: tuple[int, ...]
+    """Replicas that a reassignment adds."""
+    removing_replicas: tuple[int, ...]
+    """Replicas that a reassignment removes."""
+    elr: tuple[int, ...]
+    """Replicas that are not in sync and may lead all the same."""
+    last_known_elr: tuple[int, ...]
+    """Those of which that was known last."""
+    directories: tuple[str, ...]
+    """For each replica the ``directory.id`` of its log dir. ``"AAAAAAAAAAAAAAAAAAAAAA"`` is one that is not known, with ``Q`` at its
+    end one that is not assigned, with ``g`` one that is lost."""
+
+
+class TopicImage(NamedTuple):
+    """A topic, as the controllers know it."""
+
+    name: str
+    """Its name."""
+    topic_id: str
+    """Its id, as ``partition.metadata`` has it."""
+    partitions: tuple[PartitionRegistration, ...]
+    """By number."""
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker, as it registered with the controllers."""
+
+    broker_id: int
+    """Its ``node.id``."""
+    epoch: int
+    """The offset of its registration."""
+    rack: str | None
+    """Its ``broker.rack``."""
+    fenced: bool
+    """Whether it may not lead."""
+    in_controlled_shutdown: bool
+    """Whether it is stopping."""
+    endpoints: tuple[tuple[str, str, int], ...]
+    """Listener, host and port of each."""
+    log_dirs: tuple[str, ...]
+    """The ``directory.id`` of each of its log dirs."""
+
+
+class MetadataImage(NamedTuple):
+    """What the metadata log says of a cluster."""
+
+    end_offset: int
+    """The first offset of the metadata log that is not in it."""
+    snapshot_end_offset: int | None
+    """The offset, exclusive, up to which it comes from a snapshot; ``None`` without one."""
+    features: dict[str, int]
+    """Levels of the features that are on; ``metadata.version`` is one."""
+    brokers: tuple[BrokerRegistration, ...]
+    """By id."""
+    topics: tuple[TopicImage, ...]
+    """By name."""
+    configs: dict[tuple[str, str], dict[str, str]]
+    """Dynamic settings by type and name of what they are for: ``("topic", "orders")``, ``("broker", "1")``, ``("broker", "")`` for all
+    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Values as they stand there, passwords too."""
+    removed_topics: tuple[tuple[str, str], ...]
+    """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
+
+
+def metadata_of(native: _offsetlog.LogDir) -> MetadataImage | None:
+    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    found = native.metadata()
+    if found is None:
+        return None
+    end, snapshot, features, brokers, topics, configs, removed, warnings = found
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return MetadataImage(
+        end,
+        snapshot,
+        features,
+        tuple(BrokerRegistration(*broker[:5], tuple(broker[5]), tuple(broker[6])) for broker in brokers),
+        tuple(TopicImage(name, topic_id, tuple(map(_partition, partitions))) for name, topic_id, partitions in topics),
+        configs,
+        tuple(removed),
+    )
+
+
+def _partition(row: _offsetlog._Partition) -> PartitionRegistration:
+    number, replicas, isr, leader, leader_epoch, partition_epoch, *lists, directories = row
+    adding, removing, elr, last_known = map(tuple, lists)
+    return PartitionRegistration(
+        number,
+        tuple(replicas),
+        tuple(isr),
+        leader,
+        leader_epoch,
+        partition_epoch,
+        adding,
+        removing,
+        elr,
+        last_known,
+        tuple(directories),
+    )
