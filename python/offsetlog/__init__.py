@@ -17,7 +17,7 @@ from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
-from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
+from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, Stray, TopicImage
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
@@ -154,6 +154,7 @@ __all__ = [
     "Segment",
     "SegmentTooLargeError",
     "Split",
+    "Stray",
     "TopicImage",
     "TopicPartition",
     "Transaction",

@@ -25,7 +25,8 @@ class GroupMember(NamedTuple):
     client_host: str
     """The address that it came from."""
     assignment: tuple[tuple[str, tuple[int, ...]], ...]
-    """The partitions that it was given, by topic. A topic of which only the id is known, and that is not here, has that for a name."""
+    """The partitions that it was given, by topic. A topic of which only the id is known, neither here nor in metadata here, has
+    that for a name."""
 
 
 class GroupOffset(NamedTuple):

@@ -14,7 +14,7 @@ from offsetlog._append import config_pairs
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
-from offsetlog._metadata import MetadataImage, metadata_of
+from offsetlog._metadata import MetadataImage, Stray, metadata_of, strays_of
 from offsetlog._options import (
     Clock,
     IsolationLevel,
@@ -318,6 +318,27 @@ class LogDir(Topics):
         '8192'
         """
         return metadata_of(self._engine())
+
+    def strays(self) -> list[Stray] | None:
+        """Return the partition directories here that the metadata here does not have; ``None`` where there is no metadata.
+
+        Topic ids decide, where a directory has none its name. So a topic that was deleted and made again is told apart. A topic that
+        was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
+
+        Raises
+        ------
+        MetadataFileError
+            A ``partition.metadata`` is malformed.
+        CorruptionError, UnsupportedVersionError
+            As for :meth:`metadata`.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/metadata-dir"]) as log_dir:
+        ...     log_dir.strays()
+        []
+        """
+        return strays_of(self._engine())
 
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.

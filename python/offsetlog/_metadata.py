@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
-__all__ = ["BrokerRegistration", "MetadataImage", "PartitionRegistration", "TopicImage"]
+__all__ = ["BrokerRegistration", "MetadataImage", "PartitionRegistration", "Stray", "TopicImage"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -91,6 +91,21 @@ class MetadataImage(NamedTuple):
     """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
 
 
+class Stray(NamedTuple):
+    """A partition directory that the metadata does not have."""
+
+    topic: str
+    """The topic that the directory's name says."""
+    partition: int
+    """The partition that it says."""
+    path: str
+    """The directory."""
+    topic_id: str | None
+    """The topic's id in its ``partition.metadata``; ``None`` without the file."""
+    reason: str
+    """What the metadata says instead."""
+
+
 def metadata_of(native: _offsetlog.LogDir) -> MetadataImage | None:
     """Return what the compiled module found as the public values; what was left out is told to the log."""
     found = native.metadata()
@@ -108,6 +123,16 @@ def metadata_of(native: _offsetlog.LogDir) -> MetadataImage | None:
         configs,
         tuple(removed),
     )
+
+
+def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
+    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    found = native.strays()
+    if found is None:
+        return None
+    for warning in found[1]:
+        logger.warning("%s", warning)
+    return list(map(Stray._make, found[0]))
 
 
 def _partition(row: _offsetlog._Partition) -> PartitionRegistration:

@@ -166,6 +166,11 @@ def test_members_of_a_new_group(place: Path) -> None:
     (found,) = group.members
     assert found[:4] == ("m-1", "i-1", "app", "/10.0.0.7")
     assert dict(found.assignment) == {"orders": (0, 1), "AAECAwQFBgcICQoLDA0ODw": (0,)}
+    # Where the metadata of the cluster is here, too, it knows the names of all topics.
+    with LogDir.open(place, "a") as logs:
+        logs.create_topic("__cluster_metadata")
+        logs.log("__cluster_metadata", 0).append_records([(None, b"\1\2\0" + compact("far") + unknown + b"\0")])
+    assert dict(groups(place)[0].members[0].assignment) == {"orders": (0, 1), "far": (0,)}
     assert groups(place, (b"\0\x08" + member, None), (b"\0\5" + member, None))[0].members == ()
 
 

@@ -34,6 +34,8 @@ struct PartitionLine {
     leader_epoch: Option<i32>,
     first_timestamp: Option<i64>,
     last_timestamp: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stray: Option<String>,
 }
 
 fn show_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -58,6 +60,7 @@ impl PartitionLine {
             leader_epoch: log.leader_epoch()?,
             first_timestamp: first_timestamp(log)?,
             last_timestamp: last_timestamp(log, log_end_offset)?,
+            stray: None,
         })
     }
 }
@@ -142,6 +145,10 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
         }
     }
     drop(progress);
+    let mut strays = source.strays(console);
+    for line in &mut lines {
+        line.stray = strays.remove(&line.path);
+    }
     match (args.by_topic, args.json) {
         (false, true) => write_lines(&lines, console)?,
         (false, false) => partition_table(&lines, args.human).write(console)?,

@@ -3,9 +3,9 @@
 use crate::args::Selection;
 use crate::console::Console;
 use crate::failure::Failure;
-use offsetlog::{Log, LogDir, OpenOptions};
+use offsetlog::{Log, LogDir, OpenOptions, Stray};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How many names an error lists before it says how many more there are.
 const NAMES_SHOWN: usize = 5;
@@ -65,6 +65,40 @@ impl Source {
             console.warn(&format!("{}: {warning}", chosen.name()));
         }
         Ok(log)
+    }
+
+    /// Why the cluster's metadata, where that is among the paths, does not have directories of chosen partitions, by their path.
+    pub(crate) fn strays(&self, console: &mut Console<'_>) -> BTreeMap<PathBuf, String> {
+        let found = self.log_dir.metadata().and_then(|image| match image {
+            Some(image) => Ok(Some((self.log_dir.strays(&image)?, image))),
+            None => Ok(None),
+        });
+        let (strays, image) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return BTreeMap::new(),
+            Err(error) => {
+                console.warn(&format!("not compared with the metadata: {error}"));
+                return BTreeMap::new();
+            }
+        };
+        for warning in &image.warnings {
+            console.warn(warning);
+        }
+        let is_chosen = |stray: &Stray| {
+            let mut chosen = self.chosen.iter();
+            chosen.any(|one| one.topic == stray.topic && one.partition == stray.partition)
+        };
+        let mut reasons = BTreeMap::new();
+        for stray in strays.into_iter().filter(is_chosen) {
+            console.warn(&format!(
+                "{} is stray, the metadata up to offset {} does not have it: {}",
+                stray.path.display(),
+                image.end_offset,
+                stray.reason
+            ));
+            reasons.insert(stray.path, stray.reason);
+        }
+        reasons
     }
 
     /// Refuses several topics where their records would run into each other unasked.

@@ -1,12 +1,14 @@
 //! `LogDir`: one or several log dirs as one.
 
 use crate::config::{Pairs, rows};
+use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
 use offsetlog::format::Uuid;
 use offsetlog::{BrokerRegistration, Group, MetadataImage, PartitionRegistration, Transaction};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -110,6 +112,7 @@ fn transaction_row(transaction: Transaction) -> TransactionRow {
     )
 }
 
+type StrayRow<'py> = (String, i32, Bound<'py, PyString>, Option<String>, String);
 type PartitionRow = (
     i32,
     Vec<i32>,
@@ -246,6 +249,32 @@ impl LogDir {
     fn metadata(&self, py: Python<'_>) -> PyResult<Option<ImageRow>> {
         let image = detached(py, || self.0.metadata()).or_raise(py)?;
         Ok(image.map(image_row))
+    }
+
+    /// Strays, and warnings of what was left out of the metadata.
+    fn strays<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<StrayRow<'py>>, Vec<String>)>> {
+        let found = detached(py, || {
+            let image = self.0.metadata()?;
+            image
+                .map(|image| Ok((self.0.strays(&image)?, image.warnings)))
+                .transpose()
+        });
+        let Some((strays, warnings)) = found.or_raise(py)? else {
+            return Ok(None);
+        };
+        let rows: PyResult<Vec<_>> = strays
+            .into_iter()
+            .map(|stray| {
+                Ok((
+                    stray.topic,
+                    stray.partition,
+                    path_text(py, &stray.path)?,
+                    stray.topic_id.map(|id| id.to_string()),
+                    stray.reason,
+                ))
+            })
+            .collect();
+        Ok(Some((rows?, warnings)))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

@@ -72,8 +72,8 @@ pub use log::{
 };
 pub use log_dir::{
     BrokerRegistration, Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport,
-    LogDirOptions, MetadataImage, NewTopic, PartitionRegistration, Partitioner, Route, TopicImage,
-    TopicPartition, Transaction, TransactionState, murmur2, partition_for,
+    LogDirOptions, MetadataImage, NewTopic, PartitionRegistration, Partitioner, Route, Stray,
+    TopicImage, TopicPartition, Transaction, TransactionState, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -49,7 +49,8 @@ pub struct GroupMember {
     pub client_id: String,
     /// The address that it came from.
     pub client_host: String,
-    /// The partitions that it was given, by topic. A topic that is only known by its id, and is not in these log dirs, has that for a name.
+    /// The partitions that it was given, by topic. A topic of which only the id is known, neither in these log dirs nor in metadata in
+    /// them, has that for a name.
     pub assignment: Vec<(String, Vec<i32>)>,
 }
 
@@ -188,6 +189,9 @@ impl LogDir {
             if let Some(id) = self.log(&found.topic, found.partition)?.topic_id()? {
                 ids.insert(id.to_string(), found.topic.clone());
             }
+        }
+        for topic in self.metadata()?.unwrap_or_default().topics {
+            ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
         }
         Ok(ids)
     }

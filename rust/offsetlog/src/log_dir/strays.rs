@@ -1,0 +1,126 @@
+//! Partition directories that the cluster's metadata does not have; Kafka calls them strays and sets them aside.
+//!
+//! Source: Kafka's `LogManager.isStrayKraftReplica`, which asks for topic id and partition.
+
+use super::LogDir;
+use super::metadata::{MetadataImage, TopicImage};
+use crate::disk::read_whole;
+use crate::error::{Error, Result};
+use offsetlog_format::internal_topic::METADATA_TOPIC;
+use offsetlog_format::name::PARTITION_METADATA;
+use offsetlog_format::{PartitionMetadata, Uuid};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A partition directory that the metadata does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// The topic that the directory's name says.
+    pub topic: String,
+    /// The partition that it says.
+    pub partition: i32,
+    /// The directory.
+    pub path: PathBuf,
+    /// The topic's id in its `partition.metadata`; `None` without the file.
+    pub topic_id: Option<Uuid>,
+    /// What the metadata says instead.
+    pub reason: String,
+}
+
+impl LogDir {
+    /// The partition directories of these log dirs that an image of their cluster's metadata does not have, by topic and partition.
+    /// Topic ids decide; where a directory has none, its name. A topic that was made behind the image's end is not in it. Reads
+    /// `partition.metadata` of each directory.
+    ///
+    /// # Errors
+    /// `MetadataFile` where one is malformed; `Io`.
+    pub fn strays(&self, image: &MetadataImage) -> Result<Vec<Stray>> {
+        let topics = image.topics.iter();
+        let known = Known {
+            by_id: topics
+                .clone()
+                .map(|topic| (topic.topic_id, topic))
+                .collect(),
+            by_name: topics.map(|topic| (topic.name.as_str(), topic)).collect(),
+            image,
+        };
+        let listed = self.0.listing().partitions.clone();
+        let mut strays = Vec::new();
+        for (found, paths) in listed {
+            if found.topic == METADATA_TOPIC {
+                continue;
+            }
+            for path in paths {
+                let topic_id = self.topic_id_in(&path)?;
+                if let Some(reason) = known.objection(&found.topic, found.partition, topic_id) {
+                    strays.push(Stray {
+                        topic: found.topic.clone(),
+                        partition: found.partition,
+                        path,
+                        topic_id,
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(strays)
+    }
+
+    /// Of the directory itself, since a partition may stand in several.
+    fn topic_id_in(&self, directory: &Path) -> Result<Option<Uuid>> {
+        let path = directory.join(PARTITION_METADATA);
+        let options = self.options();
+        let limit = options.limits.max_state_file_bytes;
+        match read_whole(options.disk.as_ref(), &path, limit) {
+            Ok(bytes) => PartitionMetadata::parse(&bytes)
+                .map(|found| Some(found.topic_id))
+                .map_err(|error| Error::new(error).at_path(&path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::state_file(&path, error)),
+        }
+    }
+}
+
+struct Known<'i> {
+    by_id: HashMap<Uuid, &'i TopicImage>,
+    by_name: HashMap<&'i str, &'i TopicImage>,
+    image: &'i MetadataImage,
+}
+
+impl Known<'_> {
+    fn objection(&self, name: &str, partition: i32, topic_id: Option<Uuid>) -> Option<String> {
+        let named = self.by_name.get(name);
+        let Some(topic_id) = topic_id else {
+            return match named {
+                Some(topic) => lacks(topic, partition),
+                None => Some("there is no topic of this name".to_owned()),
+            };
+        };
+        if let Some(topic) = self.by_id.get(&topic_id) {
+            if topic.name != name {
+                return Some(format!("topic id {topic_id} is that of {:?}", topic.name));
+            }
+            return lacks(topic, partition);
+        }
+        let removed = &self.image.removed_topics;
+        let was_removed = removed.iter().any(|(_, removed)| *removed == topic_id);
+        Some(match (was_removed, named) {
+            (true, None) => format!("topic id {topic_id} was deleted"),
+            (true, Some(now)) => format!(
+                "topic id {topic_id} was deleted, and the topic of this name is now {}",
+                now.topic_id
+            ),
+            (false, Some(now)) => format!(
+                "topic id {topic_id} is not known, the topic of this name is {}",
+                now.topic_id
+            ),
+            (false, None) => format!("neither topic id {topic_id} nor the name is known"),
+        })
+    }
+}
+
+fn lacks(topic: &TopicImage, partition: i32) -> Option<String> {
+    let has = topic.partitions.contains_key(&partition);
+    (!has).then(|| format!("the topic has no partition {partition}"))
+}

@@ -1,0 +1,133 @@
+"""Partition directories that the cluster's metadata does not have: topic ids of a real cluster, deleted, made again, renamed, of another one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA
+
+from offsetlog import LogDir, MetadataFileError, Stray
+
+METADATA = CLEAN / "metadata-dir"
+MADE_AGAIN = "97zHwfBnS9u0qAp0OfUOKA"
+"""Id of g-recreated in its second life."""
+DELETED = "qU_se9d-S4CS9r6nchFmFg"
+"""Its id in the first one: the metadata log has a RemoveTopicRecord of it."""
+OTHER = "AAECAwQFBgcICQoLDA0ODw"
+
+
+def strays(*places: Path) -> list[Stray]:
+    with LogDir.open(places) as logs:
+        found = logs.strays()
+    assert found is not None
+    return found
+
+
+def replica(place: Path, name: str, topic_id: str | None) -> Path:
+    """A copy of g-recreated under another name or id."""
+    directory = place / name
+    shutil.copytree(CLEAN_LOG_DIRS[1] / "g-recreated-0", directory)
+    metadata = directory / "partition.metadata"
+    text = metadata.read_text()
+    assert MADE_AGAIN in text
+    metadata.unlink()
+    if topic_id is not None:
+        metadata.write_text(text.replace(MADE_AGAIN, topic_id))
+    return directory
+
+
+def test_a_real_broker_has_none() -> None:
+    assert strays(*CLEAN_LOG_DIRS, METADATA) == []
+    with LogDir.open(CLEAN_LOG_DIRS) as logs:
+        assert logs.strays() is None
+
+
+def test_log_dirs_of_another_cluster() -> None:
+    """Names agree, ids do not."""
+    other = DATA / "kafka-4.3.0" / "live" / "log-dir-1"
+    with LogDir.open(METADATA) as logs:
+        image = logs.metadata()
+    assert image is not None
+    ids = {topic.name: topic.topic_id for topic in image.topics}
+    found = strays(other, METADATA)
+    assert {(stray.topic, stray.partition) for stray in found} == {
+        (name, int(number)) for name, _, number in (each.name.rpartition("-") for each in other.iterdir() if each.is_dir())
+    }
+    for stray in found:
+        assert f"topic_id: {stray.topic_id}" in (Path(stray.path) / "partition.metadata").read_text()
+        assert stray.reason == f"topic id {stray.topic_id} is not known, the topic of this name is {ids[stray.topic]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "reason"),
+    [
+        ("g-recreated-0", MADE_AGAIN, None),
+        ("g-recreated-0", DELETED, f"topic id {DELETED} was deleted, and the topic of this name is now {MADE_AGAIN}"),
+        ("g-gone-0", DELETED, f"topic id {DELETED} was deleted"),
+        ("g-gone-0", MADE_AGAIN, f'topic id {MADE_AGAIN} is that of "g-recreated"'),
+        ("g-gone-0", OTHER, f"neither topic id {OTHER} nor the name is known"),
+        ("g-recreated-7", MADE_AGAIN, "the topic has no partition 7"),
+        ("g-recreated-0", None, None),
+        ("g-recreated-7", None, "the topic has no partition 7"),
+        ("g-gone-0", None, "there is no topic of this name"),
+    ],
+)
+def test_what_the_metadata_says_instead(tmp_path: Path, name: str, topic_id: str | None, reason: str | None) -> None:
+    directory = replica(tmp_path, name, topic_id)
+    topic, _, number = name.rpartition("-")
+    expected = [] if reason is None else [Stray(topic, int(number), str(directory), topic_id, reason)]
+    assert strays(tmp_path, METADATA) == expected
+
+
+def test_each_directory_of_a_partition_is_looked_at(tmp_path: Path) -> None:
+    """A replica of a topic's first life may stand beside one of its second; directories to be deleted are none."""
+    sound = replica(tmp_path / "1", "g-recreated-0", MADE_AGAIN)
+    old = replica(tmp_path / "2", "g-recreated-0", DELETED)
+    replica(tmp_path / "2", "g-recreated-0.ee6b1ada270c403eb05a742f835b7ff6-delete", DELETED)
+    assert [stray.path for stray in strays(sound.parent, old.parent, METADATA)] == [str(old)]
+
+
+def test_an_id_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    directory = replica(tmp_path, "g-recreated-0", "?")
+    with pytest.raises(MetadataFileError) as caught:
+        strays(tmp_path, METADATA)
+    assert Path(str(caught.value.path)) == directory / "partition.metadata"
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "offsetlog", "ls", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_ls_says_it(tmp_path: Path) -> None:
+    directory = replica(tmp_path, "g-recreated-0", DELETED)
+    replica(tmp_path, "g-gone\x1b-0", None)
+    listed = run(tmp_path, METADATA, "-t", "g-recreated")
+    reason = f"topic id {DELETED} was deleted, and the topic of this name is now {MADE_AGAIN}"
+    assert (listed.returncode, listed.stderr) == (
+        0,
+        f"offsetlog: warning: {directory} is stray, the metadata up to offset 577 does not have it: {reason}\n",
+    )
+    assert run(tmp_path, METADATA, "-t", "g-recreated", "-q").stderr == ""
+    told = {line["topic"]: line.get("stray") for line in map(json.loads, run(tmp_path, METADATA, "--json").stdout.splitlines())}
+    assert told == {"__cluster_metadata": None, "g-gone\x1b": "there is no topic of this name", "g-recreated": reason}
+    assert "\x1b" not in run(tmp_path, METADATA).stderr
+    assert run(tmp_path).stderr == run(*CLEAN_LOG_DIRS, METADATA, "-t", "g-plain").stderr == ""
+
+
+def test_ls_goes_on_where_the_metadata_is_damaged(tmp_path: Path) -> None:
+    replica(tmp_path, "g-recreated-0", DELETED)
+    directory = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(METADATA / directory.name, directory)
+    segment = directory / "00000000000000000000.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    listed = run(tmp_path, "-t", "g-recreated", "--json")
+    assert [json.loads(line)["topic"] for line in listed.stdout.splitlines()] == ["g-recreated"]
+    assert listed.stderr.startswith("offsetlog: warning: not compared with the metadata: ")
