@@ -140,6 +140,17 @@ def test_the_log_may_begin_before_the_snapshots_end(place: Path) -> None:
     assert read(place) == read(PLACE)._replace(snapshot_end_offset=215)
 
 
+def test_of_several_replicas_the_longest_is_read(place: Path, tmp_path: Path) -> None:
+    """With the snapshot beside it, not one of another."""
+    shorter = tmp_path / "shorter" / f"{TOPIC}-0"
+    shorter.mkdir(parents=True)
+    (position,) = [frame.position for frame in frames(SEGMENT) if frame.base_offset == 217]
+    (shorter / SEGMENT.name).write_bytes(SEGMENT.read_bytes()[:position])
+    assert read(shorter.parent).end_offset == 217
+    assert read(shorter.parent, place) == read(place, shorter.parent) == read(place)
+    assert read(shorter.parent, PLACE) == read(PLACE)
+
+
 def test_a_snapshot_without_a_log(place: Path) -> None:
     (place / f"{TOPIC}-0" / "00000000000000000215.log").write_bytes(b"")
     found = read(place)

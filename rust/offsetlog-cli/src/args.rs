@@ -142,7 +142,10 @@ pub(crate) struct Selection {
     after_help = "Examples:
   offsetlog ls -h /var/lib/kafka/data
   offsetlog ls /disk1/kafka /disk2/kafka --by-topic
-  offsetlog ls --json /var/lib/kafka/data | jq -r 'select(.size_bytes > 1e9) | .topic'"
+  offsetlog ls --json /var/lib/kafka/data | jq -r 'select(.size_bytes > 1e9) | .topic'
+  offsetlog ls --json /disk1/kafka /mnt/metadata | jq 'select(.stray)'
+
+Where the cluster's metadata is among the paths, partition directories that it does not have are told."
 )]
 pub(crate) struct Ls {
     #[command(flatten)]

@@ -84,10 +84,11 @@ impl Source {
         for warning in &image.warnings {
             console.warn(warning);
         }
-        let is_chosen = |stray: &Stray| {
-            let mut chosen = self.chosen.iter();
-            chosen.any(|one| one.topic == stray.topic && one.partition == stray.partition)
-        };
+        let chosen = self.chosen.iter();
+        let chosen: BTreeSet<(&str, i32)> = chosen
+            .map(|one| (one.topic.as_str(), one.partition))
+            .collect();
+        let is_chosen = |stray: &Stray| chosen.contains(&(stray.topic.as_str(), stray.partition));
         let mut reasons = BTreeMap::new();
         for stray in strays.into_iter().filter(is_chosen) {
             console.warn(&format!(
