@@ -320,7 +320,9 @@ class LogDir(Topics):
         return metadata_of(self._engine())
 
     def strays(self) -> list[Stray] | None:
-        """Return the partition directories here that the metadata here does not have; ``None`` where there is no metadata.
+        """Return the partition directories here that the metadata here does not have; ``None`` where it cannot be told.
+
+        That is without metadata here, or with one of which a part is missing: the logger ``offsetlog`` then has a warning.
 
         Topic ids decide, where a directory has none its name. So a topic that was deleted and made again is told apart. A topic that
         was made behind :attr:`MetadataImage.end_offset` is not in the metadata.

@@ -132,7 +132,7 @@ def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
         return None
     for warning in found[1]:
         logger.warning("%s", warning)
-    return list(map(Stray._make, found[0]))
+    return None if found[0] is None else list(map(Stray._make, found[0]))
 
 
 def _partition(row: _offsetlog._Partition) -> PartitionRegistration:

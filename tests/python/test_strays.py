@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from frames import frames
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 
 from offsetlog import LogDir, MetadataFileError, Stray
@@ -119,6 +120,20 @@ def test_ls_says_it(tmp_path: Path) -> None:
     assert told == {"__cluster_metadata": None, "g-gone\x1b": "there is no topic of this name", "g-recreated": reason}
     assert "\x1b" not in run(tmp_path, METADATA).stderr
     assert run(tmp_path).stderr == run(*CLEAN_LOG_DIRS, METADATA, "-t", "g-plain").stderr == ""
+
+
+def test_metadata_of_which_a_part_is_missing_does_not_tell(tmp_path: Path) -> None:
+    replica(tmp_path, "g-recreated-0", DELETED)
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    segment = METADATA / directory.name / "00000000000000000000.log"
+    (position,) = [frame.position for frame in frames(segment) if frame.base_offset == 215]
+    (directory / "00000000000000000215.log").write_bytes(segment.read_bytes()[position:])
+    with LogDir.open(tmp_path) as logs:
+        assert logs.strays() is None
+    listed = run(tmp_path, "-t", "g-recreated", "--json")
+    assert "stray" not in json.loads(listed.stdout)
+    assert listed.stderr.splitlines()[-1] == "offsetlog: warning: not compared with the metadata, of which a part is missing"
 
 
 def test_ls_goes_on_where_the_metadata_is_damaged(tmp_path: Path) -> None:

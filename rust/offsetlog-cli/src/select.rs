@@ -84,6 +84,10 @@ impl Source {
         for warning in &image.warnings {
             console.warn(warning);
         }
+        let Some(strays) = strays else {
+            console.warn("not compared with the metadata, of which a part is missing");
+            return BTreeMap::new();
+        };
         let chosen = self.chosen.iter();
         let chosen: BTreeSet<(&str, i32)> = chosen
             .map(|one| (one.topic.as_str(), one.partition))

@@ -6,7 +6,9 @@ use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
 use offsetlog::format::Uuid;
-use offsetlog::{BrokerRegistration, Group, MetadataImage, PartitionRegistration, Transaction};
+use offsetlog::{
+    BrokerRegistration, Group, MetadataImage, PartitionRegistration, Stray, Transaction,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::collections::BTreeMap;
@@ -113,6 +115,7 @@ fn transaction_row(transaction: Transaction) -> TransactionRow {
 }
 
 type StrayRow<'py> = (String, i32, Bound<'py, PyString>, Option<String>, String);
+type StrayRows<'py> = (Option<Vec<StrayRow<'py>>>, Vec<String>);
 type PartitionRow = (
     i32,
     Vec<i32>,
@@ -251,8 +254,8 @@ impl LogDir {
         Ok(image.map(image_row))
     }
 
-    /// Strays, and warnings of what was left out of the metadata.
-    fn strays<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<StrayRow<'py>>, Vec<String>)>> {
+    /// Strays, unless a part of the metadata is missing, and warnings of what was left out of it.
+    fn strays<'py>(&self, py: Python<'py>) -> PyResult<Option<StrayRows<'py>>> {
         let found = detached(py, || {
             let image = self.0.metadata()?;
             image
@@ -262,19 +265,17 @@ impl LogDir {
         let Some((strays, warnings)) = found.or_raise(py)? else {
             return Ok(None);
         };
-        let rows: PyResult<Vec<_>> = strays
-            .into_iter()
-            .map(|stray| {
-                Ok((
-                    stray.topic,
-                    stray.partition,
-                    path_text(py, &stray.path)?,
-                    stray.topic_id.map(|id| id.to_string()),
-                    stray.reason,
-                ))
-            })
-            .collect();
-        Ok(Some((rows?, warnings)))
+        let row = |stray: Stray| {
+            Ok((
+                stray.topic,
+                stray.partition,
+                path_text(py, &stray.path)?,
+                stray.topic_id.map(|id| id.to_string()),
+                stray.reason,
+            ))
+        };
+        let rows = strays.map(|strays| strays.into_iter().map(row).collect::<PyResult<_>>());
+        Ok(Some((rows.transpose()?, warnings)))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

@@ -21,6 +21,8 @@ pub struct MetadataImage {
     pub end_offset: i64,
     /// The offset, exclusive, up to which it comes from a snapshot, if one was there.
     pub snapshot_end_offset: Option<i64>,
+    /// Whether it begins at the beginning; otherwise offsets are in no snapshot and no longer in the log, and what they say is missing.
+    pub is_complete: bool,
     /// Levels of features that are on, by name; `metadata.version` is one.
     pub features: BTreeMap<String, i32>,
     /// The brokers that are registered, by id.
@@ -160,6 +162,7 @@ impl LogDir {
         let mut image = replay.finish();
         image.end_offset = end.max(start);
         image.snapshot_end_offset = held;
+        image.is_complete = start >= first;
         image.warnings = warnings;
         Ok(image)
     }

@@ -30,12 +30,15 @@ pub struct Stray {
 
 impl LogDir {
     /// The partition directories of these log dirs that an image of their cluster's metadata does not have, by topic and partition.
-    /// Topic ids decide; where a directory has none, its name. A topic that was made behind the image's end is not in it. Reads
-    /// `partition.metadata` of each directory.
+    /// Topic ids decide; where a directory has none, its name. A topic that was made behind the image's end is not in it; an image that
+    /// is not complete does not tell, and gives `None`. Reads `partition.metadata` of each directory.
     ///
     /// # Errors
     /// `MetadataFile` where one is malformed; `Io`.
-    pub fn strays(&self, image: &MetadataImage) -> Result<Vec<Stray>> {
+    pub fn strays(&self, image: &MetadataImage) -> Result<Option<Vec<Stray>>> {
+        if !image.is_complete {
+            return Ok(None);
+        }
         let topics = image.topics.iter();
         let known = Known {
             by_id: topics
@@ -64,7 +67,7 @@ impl LogDir {
                 }
             }
         }
-        Ok(strays)
+        Ok(Some(strays))
     }
 
     /// Of the directory itself, since a partition may stand in several.
