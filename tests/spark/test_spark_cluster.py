@@ -132,7 +132,7 @@ def test_tasks_that_fail_and_that_run_twice_write_once(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=550,
             env=ENVIRONMENT,
             cwd=tmp_path / "driver",
         )

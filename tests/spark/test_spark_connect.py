@@ -29,7 +29,7 @@ def test_everything_works_without_a_jvm_in_the_client(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=550,
         env={
             **{name: value for name, value in os.environ.items() if name != "PYSPARK_DRIVER_PYTHON"},
             "PYTHONPATH": os.pathsep.join(sys.path),

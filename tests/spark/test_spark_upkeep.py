@@ -241,7 +241,7 @@ def test_spark_reads_beside_a_maintain_loop(spark: SparkSession, folder: Path, c
         finally:
             writer.stop()
         assert writer.bounds("compacted")[0] == 0
-        assert writer.logs["compacted"].scan().count() < writer.bounds("compacted")[1] / 2, "nothing was compacted"
+        assert writer.logs["compacted"].scan().count() < writer.bounds("compacted")[1], "nothing was compacted"
     assert not [record.message for record in caplog.records if "maintain" in record.message or "upkeep" in record.message]
     print(rounds, "rounds", reader.seen)
     # Whether a query loses a race is a matter of luck; all else happens in every round.

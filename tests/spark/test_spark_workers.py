@@ -156,7 +156,7 @@ def test_workers_that_die(tmp_path: Path, reuse: str) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=550,
             env=environment,
             cwd=tmp_path,
         )
