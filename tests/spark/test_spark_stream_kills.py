@@ -27,9 +27,13 @@ from stream_engine import add, held
 from offsetlog import Log
 
 PROGRAM = Path(__file__).with_name("stream_program.py")
-KILLS = 12
-DRIVERS = 2
+KILLS = 100
+DRIVERS = 6
 """A driver takes several seconds to come back, so most kills are of what comes back at once."""
+KILLS_A_PROGRESS = 5
+"""So often a micro-batch must come through: kills that follow each other without one would only meet what starts."""
+SIGHT_SECONDS = 3
+"""How long to wait for a process of the kind that is to be killed."""
 PLANNER = b"pyspark.sql.streaming.python_streaming_source_runner"
 WORKER = b"pyspark.worker"
 PUBLISHER = b"pyspark.sql.worker.python_streaming_sink_runner"
@@ -117,6 +121,49 @@ class Life:
         return self.said("held")[-1]
 
 
+class Appending:
+    """The logs that the streams read, appended to by the test itself."""
+
+    def __init__(self, log_dir: Path, draw: random.Random) -> None:
+        self.logs = [Log.open(log_dir / name, "a") for name in ("t-0", "t-1")]
+        self._log_dir = log_dir
+        self._draw = draw
+
+    def some(self, most: int) -> None:
+        """A batch somewhere; now and then a partition or a topic more."""
+        if len(self.logs) < 5 and self._draw.random() < 0.05:
+            name = f"{self._draw.choice(['t', 'tt'])}-{len(self.logs)}"
+            self.logs.append(Log.open(self._log_dir / name, "a"))
+        add(self._draw.choice(self.logs), self._draw.randrange(1, most))
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close()
+
+
+def progress(life: Life, appending: Appending) -> None:
+    """A micro-batch that began now comes through."""
+    seen = len(life.said("micro-batch"))
+    appending.some(100)
+    life.wait_for("micro-batch", seen + 1)
+
+
+def kill_some(life: Life, appending: Appending, draw: random.Random) -> str | None:
+    """Kill one process of a kind that is drawn, and say which kind; or nothing where there is none to be seen."""
+    until = time.monotonic() + draw.uniform(0, 0.6)
+    while time.monotonic() < until:
+        appending.some(40)
+        time.sleep(0.05)
+    kind = draw.choice(list(KINDS))
+    end = time.monotonic() + SIGHT_SECONDS
+    while not life.kill_one(KINDS[kind], draw):
+        if time.monotonic() > end:
+            return None
+        appending.some(2)
+        time.sleep(draw.uniform(0, 0.02))
+    return kind
+
+
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="minutes; runs on the newest PySpark: make test-spark")
 @pytest.mark.timeout(1800)
 def test_streams_that_are_killed(tmp_path: Path) -> None:
@@ -125,47 +172,36 @@ def test_streams_that_are_killed(tmp_path: Path) -> None:
         drivers = math.ceil(part.floor * DRIVERS / KILLS)
         folder = tmp_path / "stream"
         folder.mkdir()
-        logs = [Log.open(tmp_path / "logs" / name, "a") for name in ("t-0", "t-1")]
+        appending = Appending(tmp_path / "logs", draw)
         kinds: Counter[str] = Counter()
-        life = Life(tmp_path / "logs", folder, 0)
         micro_batches = 0
+        life = Life(tmp_path / "logs", folder, 0)
         try:
-            while part.cases < part.floor or kinds["driver"] < drivers:
+            for number in range(drivers + 1):
                 life.wait_for("running")
-                # Something must have been read in each life, or nothing would ever be.
-                seen = len(life.said("micro-batch"))
-                add(draw.choice(logs), draw.randrange(1, 100))
-                life.wait_for("micro-batch", seen + 1)
-                until = time.monotonic() + draw.uniform(0, 1)
-                while time.monotonic() < until:
-                    add(draw.choice(logs), draw.randrange(1, 40))
-                    time.sleep(0.05)
-                if len(logs) < 5 and draw.random() < 0.3:
-                    logs.append(Log.open(tmp_path / "logs" / f"{draw.choice(['t', 'tt'])}-{len(logs)}", "a"))
-                if part.floor - part.cases <= drivers - kinds["driver"] or draw.random() < DRIVERS / KILLS:
+                progress(life, appending)
+                # Kills of others are shared out evenly among the lives of the driver.
+                others = math.ceil((part.floor - drivers) * (number + 1) / (drivers + 1))
+                while kinds.total() - kinds["driver"] < others:
+                    killed = kill_some(life, appending, draw)
+                    if killed is not None:
+                        kinds[killed] += 1
+                        part.count()
+                        if kinds.total() % KILLS_A_PROGRESS == 0:
+                            progress(life, appending)
+                if number < drivers:
                     micro_batches += len(life.said("micro-batch"))
                     life.kill()
                     kinds["driver"] += 1
                     part.count()
-                    life = Life(tmp_path / "logs", folder, kinds["driver"])
-                    continue
-                kind = draw.choice(list(KINDS))
-                end = time.monotonic() + 5
-                # Those that publish live for a moment only.
-                while not (killed := life.kill_one(KINDS[kind], draw)) and kind == "publisher" and time.monotonic() < end:
-                    add(logs[0], 1)
-                    time.sleep(draw.uniform(0, 0.05))
-                if killed:
-                    kinds[kind] += 1
-                    part.count()
-            for log in logs:
+                    life = Life(tmp_path / "logs", folder, number + 1)
+            for log in appending.logs:
                 add(log, 50)
             (folder / "enough").touch()
             found = life.end()
         finally:
             life.kill()
-            for log in logs:
-                log.close()
+            appending.close()
         print(f"kills: {dict(kinds)}; micro-batches: {micro_batches + len(life.said('micro-batch'))}; died: {life.said('died')[:3]}")
         wanted = [
             [topic, partition, offset, str(offset)]
