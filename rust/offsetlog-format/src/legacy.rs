@@ -111,6 +111,7 @@ impl<'a> MessageSet<'a> {
     /// * `Rule`: no complete message; a message that is itself compressed.
     /// * `Length`: an inner size below 14.
     /// * `OffsetOrder`: the wrapper's offset is below the last inner one (magic 1).
+    /// * `OffsetOverflow`: the last inner offset is so far below 0 that no sum reaches the wrapper's (magic 1).
     pub fn new(wrapper: &BatchHeader, set: &'a [u8]) -> Result<Self, FormatError> {
         let mut position = 0;
         let mut last = None;
@@ -133,14 +134,24 @@ impl<'a> MessageSet<'a> {
                 Fault::Rule("the offset of the compressed set is below its last inner offset"),
             ));
         }
+        let base = match wrapper.last_offset.checked_sub(last) {
+            _ if !relative => 0,
+            Some(base) => base,
+            None => {
+                return Err(FormatError::new(
+                    Part::MessageSet,
+                    0,
+                    Fault::OffsetOverflow {
+                        base: wrapper.last_offset,
+                        delta: last.saturating_neg(),
+                    },
+                ));
+            }
+        };
         Ok(Self {
             set,
             position: 0,
-            base: if relative {
-                wrapper.last_offset - last
-            } else {
-                0
-            },
+            base,
             previous: -1,
             last: None,
             maximum: if wrapper.magic == 1 && !relative {
@@ -150,6 +161,13 @@ impl<'a> MessageSet<'a> {
             },
             wrapper: *wrapper,
         })
+    }
+
+    /// The same, of a log whose offsets below `minimum` are given: nothing else says where the set begins.
+    #[must_use]
+    pub fn not_below(mut self, minimum: i64) -> Self {
+        self.previous = self.previous.max(minimum.saturating_sub(1));
+        self
     }
 
     /// Decodes the next message, or says that there is none.

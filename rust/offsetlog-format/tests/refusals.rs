@@ -30,6 +30,25 @@ fn offsets(magic: i8, last: i64, set: &[u8]) -> Result<Vec<i64>, FormatError> {
     Ok(found)
 }
 
+/// Relative offsets do not say where a set begins; a log does.
+#[test]
+fn a_set_does_not_reach_back_behind_the_log_before_it() {
+    let wrapper = message(1, 12, Codec::Gzip);
+    let wrapper = BatchView::parse(&wrapper).unwrap().header;
+    let bytes = set(1, &[0, 1, 2]);
+    let first = |minimum| {
+        let messages = MessageSet::new(&wrapper, &bytes).unwrap();
+        messages.not_below(minimum).next_record()
+    };
+    assert_eq!(first(10).unwrap().unwrap().offset, 10);
+    let fault = Fault::OffsetOrder {
+        found: 10,
+        minimum: 11,
+        maximum: 12,
+    };
+    assert_eq!(first(11).unwrap_err().fault, fault);
+}
+
 fn set(magic: i8, offsets: &[i64]) -> Vec<u8> {
     let messages = offsets.iter();
     messages
@@ -55,6 +74,12 @@ fn offsets_of_a_set_ascend_up_to_its_wrappers() {
         let at = slot * set(magic, &[0]).len();
         assert_eq!((error.part, error.at), (Part::MessageSet, at));
     }
+    // So far below 0 that no sum reaches the wrapper's.
+    let low = offsets(1, 12, &set(1, &[i64::MIN])).unwrap_err();
+    assert!(
+        matches!(low.fault, Fault::OffsetOverflow { base: 12, .. }),
+        "{low:?}"
+    );
     // The last one decides what is added to all: here more than the first one bears.
     let high = offsets(1, 100, &set(1, &[i64::MAX, 3])).unwrap_err();
     let fault = Fault::OffsetOverflow {

@@ -51,6 +51,15 @@ impl<'a> Records<'a> {
         Ok(Self::Set(MessageSet::new(header, set)?))
     }
 
+    /// The same, behind a batch whose last offset is `minimum - 1`: a compressed set of magic 0 or 1 may reach back to it, which only its
+    /// messages tell.
+    pub(crate) fn not_below(self, minimum: i64) -> Self {
+        match self {
+            Self::Set(set) => Self::Set(set.not_below(minimum)),
+            records => records,
+        }
+    }
+
     /// The next record, in offset order.
     #[inline]
     pub(crate) fn next_record(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {

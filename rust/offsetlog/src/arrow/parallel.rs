@@ -37,6 +37,8 @@ struct Job {
 
 struct JobBatch {
     header: BatchHeader,
+    /// The lowest offset that a record can have.
+    minimum: i64,
     end: usize,
     log: Log,
     path: Arc<PathBuf>,
@@ -163,6 +165,7 @@ impl Parallel {
             let (selection, filter) = batch.selection();
             job.batches.push(JobBatch {
                 header: *batch.header(),
+                minimum: batch.minimum(),
                 end: job.bytes.len(),
                 log: batch.log().clone(),
                 path: Arc::clone(&file),
@@ -241,7 +244,8 @@ fn decode_batch(
     let limits = &batch.log.options().limits;
     let limit = limits.max_decompressed_bytes;
     let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
-    let mut records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
+    let records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
+    let mut records = records.not_below(batch.minimum);
     while let Some(record) = records
         .next_record()
         .map_err(|error| at(Error::new(ErrorKind::from(error))))?

@@ -1,6 +1,6 @@
 //! What the verbs of a log take and give: plain values that own their bytes.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory;
 use crate::segment::offset_index::{IndexSlot, IndexState};
 use offsetlog_format::{BatchHeader, Codec, RecordView, TimestampType};
@@ -69,17 +69,21 @@ impl Record {
     /// [`Io`](crate::ErrorKind::Io) of the kind `OutOfMemory`.
     pub fn new(header: &BatchHeader, view: &RecordView<'_>) -> Result<Self> {
         let copy = |part: Option<&[u8]>| part.map(memory::copy).transpose();
+        // As a value a header takes many times the two bytes that it may have been.
+        let mut headers = Vec::new();
+        headers
+            .try_reserve_exact(view.headers.len())
+            .map_err(|_| Error::no_memory())?;
+        for (key, value) in view.headers.iter() {
+            headers.push((memory::copy(key)?, copy(value)?));
+        }
         Ok(Self {
             offset: view.offset,
             timestamp: view.timestamp,
             timestamp_type: view.timestamp_type,
             key: copy(view.key)?,
             value: copy(view.value)?,
-            headers: view
-                .headers
-                .iter()
-                .map(|(key, value)| Ok((memory::copy(key)?, copy(value)?)))
-                .collect::<Result<_>>()?,
+            headers,
             leader_epoch: header.leader_epoch,
             producer_id: header.producer_id,
             producer_epoch: header.producer_epoch,

@@ -211,6 +211,11 @@ impl Walk {
         self.previous.saturating_add(1)
     }
 
+    /// The lowest offset that a record of the batch of the last step can have.
+    pub(crate) const fn batch_minimum(&self) -> i64 {
+        self.before.saturating_add(1)
+    }
+
     /// The bytes of a batch that [`peek`](Self::peek) saw.
     pub(crate) fn peeked(&mut self, header: &BatchHeader) -> Result<&[u8]> {
         self.bytes_at(self.position, header.size_bytes, false)
@@ -366,7 +371,11 @@ impl Walk {
             && !self.is_whole_but_for_magic(&error)?
             && !self.valid_batch_follows()?
         {
-            let reason = if matches!(error.fault, Fault::Length { found: 0, .. }) {
+            // One zero where a length stood makes no zeros of the rest.
+            let front = self.bytes_at(self.position, BatchHeader::LONGEST, false)?;
+            let is_zero = matches!(error.fault, Fault::Length { found: 0, .. })
+                && front.iter().all(|&byte| byte == 0);
+            let reason = if is_zero {
                 "zero tail".to_owned()
             } else {
                 error.to_string()

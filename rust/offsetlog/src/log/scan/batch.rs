@@ -138,6 +138,12 @@ impl<'s> Batch<'s> {
         (self.selection, self.filter)
     }
 
+    #[cfg(feature = "arrow")]
+    /// The lowest offset that a record can have.
+    pub(crate) const fn minimum(&self) -> i64 {
+        self.walk.batch_minimum()
+    }
+
     /// Path of the segment's `.log` file.
     #[must_use]
     pub fn path(&self) -> &'s std::path::Path {
@@ -151,6 +157,7 @@ impl<'s> Batch<'s> {
     pub fn to_records(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         while let Some(view) = self.next_record()? {
+            records.try_reserve(1).map_err(|_| Error::no_memory())?;
             records.push(Record::new(&self.header, &view)?);
         }
         Ok(records)
@@ -195,7 +202,8 @@ impl<'s> Batch<'s> {
         }
         let limit = self.log.0.options.limits.max_decompressed_bytes;
         let records = Records::open(&self.header, self.walk.loaded_batch(), decompressor, limit);
-        self.records = Some(records.map_err(|error| self.place(error))?);
+        let records = records.map_err(|error| self.place(error))?;
+        self.records = Some(records.not_below(self.walk.batch_minimum()));
         Ok(true)
     }
 }

@@ -192,8 +192,8 @@ impl Partition<'_> {
     /// Decodes all records of a batch, markers to their last field.
     fn records(&mut self, walk: &Walk, header: &BatchHeader) -> Result<()> {
         let limit = self.directory.limits.max_decompressed_bytes;
-        let mut records =
-            Records::open(header, walk.loaded_batch(), &mut self.decompressor, limit)?;
+        let records = Records::open(header, walk.loaded_batch(), &mut self.decompressor, limit)?;
+        let mut records = records.not_below(walk.batch_minimum());
         while let Some(record) = records.next_record()? {
             self.report.records += 1;
             if header.attributes.is_control() {

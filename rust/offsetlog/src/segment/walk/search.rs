@@ -102,6 +102,10 @@ impl Walk {
         let Ok(header) = BatchHeader::parse(front) else {
             return Ok(false);
         };
+        // No broker appends offsets that no index entry of the segment can hold: such a number is some other bytes.
+        if !self.is_near(header.last_offset) {
+            return Ok(false);
+        }
         if self.check_place_at(&header, position, previous).is_ok() {
             return Ok(true);
         }
@@ -182,11 +186,16 @@ impl Walk {
         Ok(Search::Nothing)
     }
 
+    /// Whether an index entry of the segment can hold the offset.
+    fn is_near(&self, offset: i64) -> bool {
+        offset.saturating_sub(self.segment.base_offset) <= i64::from(i32::MAX)
+    }
+
     fn is_plausible(&self, window: u64, at: usize) -> bool {
         let position = window + at as u64;
         Frame::parse(self.loaded(position, FRAME_BYTES)).is_ok_and(|frame| {
             frame.offset > self.previous
-                && frame.offset - self.segment.base_offset <= i64::from(i32::MAX)
+                && self.is_near(frame.offset)
                 && frame.size_bytes as u64 <= self.end - position
                 && frame.size_bytes as u64 <= self.segment.directory.limits.max_batch_bytes
         })
