@@ -5,6 +5,8 @@
 //!   change, and makes the states that a loss of power may leave.
 //! * [`FaultDisk`] stands in front of any disk and fails, shortens or ends the chosen calls.
 //! * [`Script`] is a short life of a log; [`Model`] is told what happens and knows which logs may be found afterwards.
+//! * [`Golden`](golden::Golden) is a part of what a real broker wrote, [`Edit`](damage::Edit) a change of one of its files, and [`StillDisk`]
+//!   the disk on which it is read.
 //! * [`check`] opens what a crash left and compares.
 //!
 //! Nothing of the engine is used to decide what is right: batches are encoded and files are walked by code of this crate.
@@ -23,16 +25,22 @@ pub mod batch;
 pub mod check;
 pub mod cleaned;
 pub mod crash;
+pub mod damage;
 pub mod fault;
 pub mod files;
+pub mod golden;
 pub mod model;
+pub mod plain;
 pub mod report;
 pub mod run;
 pub mod script;
 pub mod sim;
+pub mod still;
+pub mod targets;
 
 pub use fault::FaultDisk;
 pub use model::Model;
 pub use report::Row;
 pub use script::Script;
 pub use sim::SimDisk;
+pub use still::StillDisk;

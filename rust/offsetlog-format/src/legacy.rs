@@ -163,10 +163,12 @@ impl<'a> MessageSet<'a> {
         })
     }
 
-    /// The same, of a log whose offsets below `minimum` are given: nothing else says where the set begins.
+    /// The same, of a log whose offsets below `minimum` are given: nothing else says where the set begins. It ends with the wrapper's
+    /// offset, behind which the next batch may begin, also where that is 0.
     #[must_use]
     pub fn not_below(mut self, minimum: i64) -> Self {
         self.previous = self.previous.max(minimum.saturating_sub(1));
+        self.maximum = self.wrapper.last_offset;
         self
     }
 

@@ -47,6 +47,17 @@ fn a_set_does_not_reach_back_behind_the_log_before_it() {
         maximum: 12,
     };
     assert_eq!(first(11).unwrap_err().fault, fault);
+    // What counts from 0 in a wrapper of offset 0 ends there too, where a log's next batch may begin.
+    let wrapper = message(1, 0, Codec::Gzip);
+    let wrapper = BatchView::parse(&wrapper).unwrap().header;
+    let mut messages = MessageSet::new(&wrapper, &bytes).unwrap().not_below(0);
+    assert_eq!(messages.next_record().unwrap().unwrap().offset, 0);
+    let fault = Fault::OffsetOrder {
+        found: 1,
+        minimum: 1,
+        maximum: 0,
+    };
+    assert_eq!(messages.next_record().unwrap_err().fault, fault);
 }
 
 fn set(magic: i8, offsets: &[i64]) -> Vec<u8> {

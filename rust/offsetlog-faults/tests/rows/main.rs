@@ -14,5 +14,7 @@ mod row_02_exhaustive;
 mod row_03_crash_in_recovery;
 mod row_08_errors;
 mod row_09_failed_sync;
+mod row_11_malformed;
+mod row_12_fuzzing;
 mod row_14_races;
 mod row_26_convert;
