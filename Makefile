@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo test lint bench soak mutants fuzz docs wheel clean
+.PHONY: help demo test lint bench soak mutants fuzz miri docs wheel clean
 .PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes spark-and-brokers brokers lock
 
 help: ## this list
@@ -50,7 +50,12 @@ mutants: need-test .venv/installed ## plants one bug after the other: each must 
 	@.ci/mutants
 
 fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly)
-	@.ci/fuzz $(FUZZ_SECONDS)
+	@.ci/need rust cc python
+	@$(python) .ci/hostile fuzz $(FUZZ_SECONDS)
+
+miri: .venv/installed ## undefined behaviour: the format crate under miri (needs nightly), a Python session under valgrind
+	@$(python) .ci/hostile miri
+	@$(python) .ci/hostile valgrind
 
 docs: .venv-docs/ready ## the site, into site/
 	$(say) "mkdocs build"

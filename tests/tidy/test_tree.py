@@ -136,4 +136,4 @@ def test_base_package_pulls_in_nothing_big(module: str) -> None:
 def test_every_target_is_in_help() -> None:
     done = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=ROOT)
     named = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
-    assert named == {"help", "demo", "test", "lint", "bench", "soak", "mutants", "fuzz", "docs", "wheel", "clean"}
+    assert named == {"help", "demo", "test", "lint", "bench", "soak", "mutants", "fuzz", "miri", "docs", "wheel", "clean"}
