@@ -137,7 +137,11 @@ while True:
         told["passes"] += 1
     except OffsetOutOfRangeError:
         told["deleted"] += 1
-    except (OffsetLogError, OSError) as error:
+    except (OffsetLogError, OSError, pyarrow.ArrowInvalid) as error:
+        # Through Arrow's stream an error is only its words.
+        if isinstance(error, pyarrow.ArrowInvalid) and " is out of range: readable offsets are " in str(error):
+            told["deleted"] += 1
+            continue
         if not is_lax(): wrong("error", type(error).__name__, error)
         if len(told["errors"]) < 1000: told["errors"].append(type(error).__name__)
 """
@@ -175,7 +179,7 @@ def test_three_readers_beside_a_writer(tmp_path: Path) -> None:
         finally:
             for process in processes:
                 process.kill()
-                process.wait()
+                process.communicate()
         done = json.loads(written)
         print({kind: {**found, "errors": len(found["errors"])} for kind, found in told.items()}, done)
         assert all(done.values()), done
