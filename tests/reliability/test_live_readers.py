@@ -66,7 +66,8 @@ while (now := time.monotonic()) < begin + seconds:
             done["deletes"] += len(log.maintain(only=["retention", "deletes"]).removed)
     elif lap and what < 0.5:
         lap += 1
-        done["truncations"] += log.truncate_to(max(log.log_start_offset + 1, log.log_end_offset - draw.randrange(1, 3_000)))
+        # Never inside the batch where the log starts: decision 11 says what readers then meet.
+        done["truncations"] += log.truncate_to(max(log.log_start_offset + 40, log.log_end_offset - draw.randrange(1, 3_000)))
 log.close()
 print(json.dumps(done), flush=True)
 """
@@ -111,15 +112,20 @@ def once():
     if log is None or kind == "anew":
         if log is not None: log.close()
         log = Log.open(path)
+    scan = log.scan(columns=["offset", "value"], threads=2, batch_rows=5000) if kind == "columns" else log.scan()
+    try:
+        read(scan)
+    finally:
+        # Also of what was cut short: who follows the end of a log that always grows comes to none.
+        told["batches"] += scan.report.batches
+def read(scan):
     before = None
     if kind == "columns":
-        scan = log.scan(columns=["offset", "value"], threads=2, batch_rows=5000)
         for batch in pyarrow.RecordBatchReader.from_stream(scan):
             before = columns(pyarrow.Table.from_batches([batch]), before)
-        told["records"] += 0 if before is None else 1
+            told["records"] += batch.num_rows
     else:
         # One follows the end, the other reads what there is and begins again.
-        scan = log.scan()
         for record in scan.follow(timeout_ms=50) if kind == "follows" else scan:
             right(record.offset, record.value, is_lax)
             if before is not None and record.offset != before + 1 and (record.offset <= before or not is_lax()):
@@ -129,7 +135,6 @@ def once():
         if kind == "anew" and before is not None:
             found = log.get(draw.randrange(max(0, before - 1000), before + 1))
             if found is not None: right(found.offset, found.value, is_lax)
-    told["batches"] += scan.report.batches
 print("ready", flush=True)
 while True:
     try:
@@ -183,6 +188,6 @@ def test_three_readers_beside_a_writer(tmp_path: Path) -> None:
         done = json.loads(written)
         print({kind: {**found, "errors": len(found["errors"])} for kind, found in told.items()}, done)
         assert all(done.values()), done
-        assert all(found["passes"] for found in told.values()), told
+        assert all(found["batches"] > 100 and found["records"] for found in told.values()), told
         with Log.open(path) as log:
             assert log.scan().count() > 0
