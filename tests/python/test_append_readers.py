@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from writing import NOW, SMALL, Clock, coded, filled, offsets, running, values
+from writing import FIRST, NOW, SMALL, Clock, coded, filled, offsets, running, values
 
-from offsetlog import Log, LogDir, OffsetLogError, Scan, open_cached
+from offsetlog import Log, LogDir, LogDirError, OffsetLogError, OffsetOutOfRangeError, Scan, open_cached, verify
 
 WRITES = """
 import sys, time
@@ -155,6 +155,44 @@ def test_a_reader_beside_truncation_to_nothing(tmp_path: Path) -> None:
         with Log.open(path) as reader:
             assert (reader.log_start_offset, offsets(reader), values(reader)) == (100, [100], [b"new world"])
             assert reader.offset_for_timestamp(NOW) is not None
+
+
+@pytest.mark.parametrize("place", ["a folder", "a log dir"])
+def test_a_start_inside_a_batch_that_was_truncated(tmp_path: Path, place: str) -> None:
+    """What is left was deleted before: the log is empty at its start, as Kafka's `UnifiedLog` makes it of the same files."""
+    path = tmp_path / "orders-0"
+    if place == "a log dir":
+        (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
+    with Log.open(path, "a", clock=Clock()) as log, Log.open(path) as beside:
+        log.append_records([b"%d" % offset for offset in range(10)])
+        log.delete_records_before(5)
+        log.truncate_to(6)
+        with Log.open(path) as fresh:
+            for reader in (beside, fresh):
+                assert (reader.log_start_offset, reader.log_end_offset, offsets(reader)) == (5, 5, [])
+                with pytest.raises(OffsetOutOfRangeError, match="the log is empty at 5"):
+                    reader.get(5)
+    with Log.open(path) as reader:
+        assert (reader.log_start_offset, reader.log_end_offset, offsets(reader)) == (5, 5, [])
+    assert not verify(path).findings
+    with Log.open(path, "a") as log:
+        assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+        assert log.append(b"next") == 5
+    with Log.open(path) as reader:
+        assert (offsets(reader), values(reader)) == ([5], [b"next"])
+
+
+def test_a_start_behind_damage_hides_nothing(tmp_path: Path) -> None:
+    """Bytes that are no batch may have been one with records behind the start: no reader calls such a log empty."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", clock=Clock()) as log:
+        log.append_records([b"%d" % offset for offset in range(10)])
+        log.delete_records_before(5)
+    file = path / FIRST
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    with Log.open(path) as reader, pytest.raises(LogDirError, match=r"log start offset 5 .* is above the log end offset 0"):
+        offsets(reader)
+    assert {"TornTail", "LogDirError"} <= {finding.kind for finding in verify(path).findings}
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     pub(super) log_start: Option<i64>,
+    /// A writer of ours let the log start there: the checkpoint is no stranger's.
+    pub(super) start_is_ours: bool,
     pub(super) high_watermark: Option<i64>,
     pub(super) warnings: Vec<String>,
 }
@@ -46,11 +48,12 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
     let high_watermark = entry(OffsetCheckpointFile::HighWatermark)?;
     // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
     let path = directory.path.join(STATE_FILE);
-    let own = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
-        .or_else(|error| warn(error, &mut bounds.warnings))?
-        .map(|state| state.log_start);
+    let state = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
+        .or_else(|error| warn(error, &mut bounds.warnings))?;
     let in_log_dir = is_log_dir(directory.disk.as_ref(), parent).unwrap_or(false);
-    bounds.log_start = log_start.or(own.filter(|_| !in_log_dir));
+    let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
+    bounds.log_start = log_start.or(own);
+    bounds.start_is_ours = state.is_some_and(|state| state.notes_start(bounds.log_start));
     bounds.high_watermark = high_watermark;
     Ok(bounds)
 }

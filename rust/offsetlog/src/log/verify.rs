@@ -142,7 +142,7 @@ impl Partition<'_> {
     fn check(&mut self) -> Result<()> {
         let (bases, snapshots) = self.names()?;
         self.companions()?;
-        let mut end = None;
+        let (mut end, mut is_damaged) = (None, false);
         for (slot, &base) in bases.iter().enumerate() {
             if let Some(end) = end.filter(|&end| end < base) {
                 let path = segment_path(&self.directory.path, base, ".log");
@@ -153,6 +153,7 @@ impl Partition<'_> {
             }
             let walked = self.segment(base, bases.get(slot + 1).copied())?;
             end = Some(walked.end.unwrap_or(base));
+            is_damaged = walked.is_damaged();
         }
         if let (Some(&last), true) = (bases.last(), bases.len() > 1)
             && !snapshots.iter().any(|&offset| offset >= last)
@@ -163,7 +164,7 @@ impl Partition<'_> {
             self.add(Effect::SNAPSHOT.finding(Severity::Warning, "MissingFile", &path, reason));
         }
         if let Some(end) = end {
-            self.bounds(end)?;
+            self.bounds(end, is_damaged)?;
         }
         if self.leader_epoch >= 0 && self.epochs.is_none() {
             let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
@@ -287,10 +288,14 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// The log start offset against the log's end.
-    fn bounds(&mut self, end: i64) -> Result<()> {
+    /// The log start offset against the log's end, as a reader of the log judges it.
+    fn bounds(&mut self, end: i64, is_damaged: bool) -> Result<()> {
         let bounds = named_offsets::read_checkpoints(&self.directory)?;
-        if let Some(start) = bounds.log_start.filter(|&start| start > end) {
+        // Where it is ours, records were deleted and what followed was truncated: nothing is wrong.
+        let doubtful = bounds
+            .log_start
+            .filter(|_| is_damaged || !bounds.start_is_ours);
+        if let Some(start) = doubtful.filter(|&start| start > end) {
             let path = self.directory.path.clone();
             let reason = format!("log start offset {start} is above the log end offset {end}");
             let mut finding = Effect::START.finding(Severity::Error, "LogDirError", &path, reason);

@@ -42,6 +42,7 @@ pub(crate) struct View {
     /// Offsets of the producer snapshots, ascending.
     pub(crate) snapshots: Vec<i64>,
     pub(crate) log_start_offset: i64,
+    start_is_ours: bool,
     pub(crate) high_watermark: Option<i64>,
     pub(crate) warnings: Vec<String>,
     /// The active segment's files, held so that its size is the same for everybody who has this view.
@@ -163,6 +164,7 @@ impl View {
             swapped,
             snapshots,
             log_start_offset,
+            start_is_ours: bounds.start_is_ours,
             high_watermark: bounds.high_watermark,
             warnings,
             active,
@@ -227,6 +229,11 @@ impl View {
         // A truncation inside a batch leaves a gap at the end that only the writer knows of.
         if let Some((_, log_end, _)) = self.stamp.writer {
             end.log_end_offset = log_end;
+        }
+        // What is left in front of it was deleted before: as Kafka loads it, the log is empty at its start.
+        // Bytes that are no batch may have been one with records behind the start.
+        if self.start_is_ours && end.torn.as_ref().is_none_or(TornTail::is_zeros) {
+            end.log_end_offset = end.log_end_offset.max(self.log_start_offset);
         }
         Ok(self.end.get_or_init(|| end))
     }

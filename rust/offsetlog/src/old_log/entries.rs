@@ -137,7 +137,7 @@ impl Entries {
             position: at,
             bytes: self.segment.size_bytes - at,
             reason: if is_zero {
-                "zero tail".to_owned()
+                TornTail::ZEROS.to_owned()
             } else {
                 error.to_string()
             },

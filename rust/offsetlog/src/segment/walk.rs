@@ -35,6 +35,15 @@ pub struct TornTail {
     pub reason: String,
 }
 
+impl TornTail {
+    /// The reason of an end that is zeros from its first byte on, as a file has it that was made longer before it was filled.
+    pub(crate) const ZEROS: &str = "zero tail";
+
+    pub(crate) fn is_zeros(&self) -> bool {
+        self.reason == Self::ZEROS
+    }
+}
+
 impl fmt::Display for TornTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -376,7 +385,7 @@ impl Walk {
             let is_zero = matches!(error.fault, Fault::Length { found: 0, .. })
                 && front.iter().all(|&byte| byte == 0);
             let reason = if is_zero {
-                "zero tail".to_owned()
+                TornTail::ZEROS.to_owned()
             } else {
                 error.to_string()
             };

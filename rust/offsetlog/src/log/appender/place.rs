@@ -164,8 +164,7 @@ impl Place {
             crashed_beyond: crashed
                 .filter(|state| state.notes(|lines| lines.recovery_point == recovery_point))
                 .map(|_| recovery_point),
-            noted_by_us: state
-                .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
+            noted_by_us: state.is_some_and(|state| state.notes_start(log_start)),
             clean: self
                 .disk()
                 .stat(&shared.log_dir().join(CLEAN_SHUTDOWN))

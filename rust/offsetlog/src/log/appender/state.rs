@@ -55,6 +55,11 @@ impl State {
         is_said(self.lines()) || self.before.is_some_and(is_said)
     }
 
+    /// Whether `log_start`, as a checkpoint or this file says it, is where a writer of ours let the log start.
+    pub(crate) fn notes_start(&self, log_start: Option<i64>) -> bool {
+        self.notes(|lines| Some(lines.log_start) == log_start)
+    }
+
     /// Whether a writer of ours has the log open, or ended without closing it.
     pub(crate) const fn is_open(&self) -> bool {
         self.boot.is_some()

@@ -38,6 +38,14 @@ pub(super) struct Walked {
     max_timestamp: Option<i64>,
     bytes: u64,
     has_holes: bool,
+    is_torn: bool,
+}
+
+impl Walked {
+    /// Whether bytes of the segment are in no batch, and not the zeros behind the last one.
+    pub(super) const fn is_damaged(&self) -> bool {
+        self.has_holes || self.is_torn
+    }
 }
 
 impl Partition<'_> {
@@ -75,6 +83,7 @@ impl Partition<'_> {
                 Ok(Step::End(torn)) => {
                     self.went_on(walk.position() - from)?;
                     if let Some(torn) = torn {
+                        walked.is_torn = !torn.is_zeros();
                         self.torn(&torn, &walked);
                     }
                     break;
@@ -102,7 +111,7 @@ impl Partition<'_> {
     }
 
     fn torn(&mut self, torn: &TornTail, walked: &Walked) {
-        let is_zeros = torn.reason == "zero tail";
+        let is_zeros = torn.is_zeros();
         let now = self.directory.disk.stat(&torn.path);
         let is_written = now.is_ok_and(|now| now.size != walked.bytes);
         // What a broker preallocated is no damage, and neither is what it was writing just now.
