@@ -24,8 +24,6 @@ const TIMESTAMP: i64 = 1_700_000_000_000;
 pub(super) struct Bomb {
     pub(super) name: String,
     pub(super) log: Vec<u8>,
-    /// As a value that owns its bytes a record of it is larger than it is stored.
-    pub(super) grows: bool,
 }
 
 fn varint(out: &mut Vec<u8>, value: i64) {
@@ -255,9 +253,8 @@ fn claims() -> Vec<(&'static str, i16, Vec<u8>)> {
 
 /// Makes every bomb, one after the other, and hands it over; of what they hold only each `stride`th kind.
 pub(super) fn each(stride: usize, mut work: impl FnMut(&Bomb)) {
-    let mut hand = |name: String, log: Vec<u8>, grows| work(&Bomb { name, log, grows });
+    let mut hand = |name: String, log: Vec<u8>| work(&Bomb { name, log });
     for (what, count, raw) in payloads().into_iter().step_by(stride) {
-        let grows = what.contains("headers as fit");
         for (framing, codec, payload) in [
             ("gzip", GZIP, gzip(&raw)),
             ("snappy", SNAPPY, snappy(&raw)),
@@ -265,14 +262,10 @@ pub(super) fn each(stride: usize, mut work: impl FnMut(&Bomb)) {
             ("lz4", LZ4, lz4(LZ4_FRAME, &raw)),
             ("zstd", ZSTD, zstd(&raw)),
         ] {
-            hand(
-                format!("{framing}, {what}"),
-                batch(codec, count, &payload),
-                grows,
-            );
+            hand(format!("{framing}, {what}"), batch(codec, count, &payload));
         }
         if raw.len() < LIMIT {
-            hand(format!("plain, {what}"), batch(0, count, &raw), grows);
+            hand(format!("plain, {what}"), batch(0, count, &raw));
         }
     }
     for magic in [0, 1] {
@@ -287,12 +280,11 @@ pub(super) fn each(stride: usize, mut work: impl FnMut(&Bomb)) {
                 hand(
                     format!("magic {magic}, {framing}, {what}"),
                     message(magic, codec, 0, -1, &set),
-                    false,
                 );
             }
         }
     }
     for (name, codec, payload) in claims() {
-        hand(name.to_owned(), batch(codec, 1, &payload), false);
+        hand(name.to_owned(), batch(codec, 1, &payload));
     }
 }

@@ -48,7 +48,7 @@ fn open_options(disk: &StillDisk) -> OpenOptions {
 }
 
 /// All ways to read a log, whatever comes of it.
-fn read(partition: &Path, options: &OpenOptions, whole_records: bool) {
+fn read(partition: &Path, options: &OpenOptions) {
     let Ok(log) = Log::open(partition, options) else {
         return;
     };
@@ -71,9 +71,7 @@ fn read(partition: &Path, options: &OpenOptions, whole_records: bool) {
     let _ = log.verify(&VerifyOptions::default());
     let _ = log.offset_for_timestamp(1, Isolation::ReadCommitted);
     let first = log.log_start_offset().unwrap_or(0);
-    if whole_records {
-        let _ = log.get(first);
-    }
+    let _ = log.get(first);
     let _ = log.locate(first);
     let _ = log.fetch(first, &FetchOptions::default());
     if let Ok(batches) = log.batches(None, None) {
@@ -138,7 +136,7 @@ fn bombs(failures: &mut Failures) {
         let disk = StillDisk::new();
         disk.put(&log, &Arc::new(bomb.log.clone()));
         let options = open_options(&disk);
-        let seen = peak(|| read(&partition, &options, !bomb.grows), true);
+        let seen = peak(|| read(&partition, &options), true);
         greatest = greatest.max(seen.0);
         if let Err(error) = judge(seen) {
             failures.note(row.seed, &bomb.name, &error);
@@ -164,7 +162,7 @@ fn changed_headers(failures: &mut Failures) {
         let options = open_options(&disk);
         let (path, bytes) = &golden.files[golden.file(file)];
         let mut check = |what: &dyn std::fmt::Display, row: &mut Row| {
-            let seen = peak(|| read(&golden.partition, &options, true), false);
+            let seen = peak(|| read(&golden.partition, &options), false);
             greatest = greatest.max(seen.0);
             if let Err(error) = judge(seen) {
                 let case = format!("{log_dir}/{partition} {file}: {what}");
