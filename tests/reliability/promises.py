@@ -81,6 +81,10 @@ class History:
         The batch that was handed in and not acknowledged.
     cutting
         Offset of the truncation that was begun and has not returned.
+    log_start
+        Records below were deleted, durably. Whole batches below may be gone.
+    deleting
+        Offset of the deletion that was begun and has not returned.
     """
 
     run: int = 1
@@ -89,6 +93,8 @@ class History:
     durable: int = 0
     pending: Batch | None = None
     cutting: int | None = None
+    log_start: int = 0
+    deleting: int | None = None
     #: Ends that truncations set: a log may end there, behind its last batch, until something else is appended.
     ends: set[int] = field(default_factory=set)
     #: Base of the first batch whose append failed and that is in the log all the same: from there on nothing was promised.
@@ -100,6 +106,11 @@ class History:
     failures: list[tuple[str, int, str, str]] = field(default_factory=list)
     value_bytes: int = VALUE_BYTES
     records: int = RECORDS
+
+    @property
+    def starts(self) -> set[int]:
+        """Where the log may start. One whose start lies behind its last batch ends there too."""
+        return {self.log_start} if self.deleting is None else {self.log_start, self.deleting}
 
     @property
     def acked(self) -> list[Batch]:
@@ -132,11 +143,12 @@ class History:
                 # Of several threads the one that waited longer may speak later.
                 self.durable = max(self.durable, *numbers)
                 del self.branches[:-1]
-            case "truncating":
-                (self.cutting,) = numbers
-                self.pending = None
+            case "truncating" | "deleting":
+                self._begun(word, *numbers)
             case "truncated":
                 self._truncated(*numbers)
+            case "deleted":
+                self._deleted(*numbers)
             case "closed":
                 self.closed, self.durable = True, self.end
                 del self.branches[:-1]
@@ -158,7 +170,7 @@ class History:
         for branch in self.branches:
             whole = [*branch, self.pending] if self.pending and branch is self.acked else branch
             prefix = [batch for batch in whole if batch.last < end]
-            if (prefix[-1].last + 1 if prefix else 0) == end or end == self.end:
+            if end in {prefix[-1].last + 1 if prefix else 0, self.end, *self.starts}:
                 kept.append(prefix)
         owe(kept, f"opened with end {end}, inside a batch")
         self.branches, self.end, self.pending, self.cutting, self.opened = kept, end, None, None, True
@@ -177,6 +189,17 @@ class History:
             self.acked.append(self.pending)
             self.refused, self.end = self.refused or self.pending.base, base
 
+    def _begun(self, word: str, offset: int) -> None:
+        if word == "deleting":
+            self.deleting = offset
+        else:
+            self.cutting, self.pending = offset, None
+
+    def _deleted(self, offset: int) -> None:
+        self.log_start, self.deleting, self.unclean = offset, None, True
+        # What is passed over has to be on the disk, and with it all before.
+        self.durable = max(self.durable, offset)
+
     def _truncated(self, offset: int) -> None:
         self.ends.add(offset)
         self.branches.append([batch for batch in self.acked if batch.last < offset])
@@ -188,7 +211,11 @@ class History:
         floor = min([floor, *(end for end in (self.cutting, self.refused) if end is not None)])
         problems = []
         for branch in self.branches if power else [self.acked]:
+            deleted = sum(batch.last < max(self.starts) for batch in branch)
+            # Deleted records stay until no other is in their segment.
+            gone = next((slot for slot in range(deleted) if found and branch[slot] == found[0]), deleted)
             whole = [*branch, self.pending] if self.pending is not None and branch is self.acked else branch
+            whole, branch = whole[gone:], branch[gone:]  # noqa: PLW2901
             needed = sum(batch.last < floor for batch in branch)
             if found != whole[: len(found)]:
                 wrong = next(slot for slot, pair in enumerate(zip(found, [*whole, None], strict=False)) if pair[0] != pair[1])
@@ -200,13 +227,14 @@ class History:
             else:
                 return
         raise BrokenPromiseError(
-            "; ".join(problems) + f" (end {self.end}, durable {self.durable}, pending {self.pending}, cutting {self.cutting})"
+            "; ".join(problems)
+            + f" (end {self.end}, durable {self.durable}, pending {self.pending}, cutting {self.cutting}, starts {self.starts})"
         )
 
-    def settle(self, found: list[Batch], end: int) -> None:
+    def settle(self, found: list[Batch], start: int, end: int) -> None:
         """What was found is now what is."""
-        self.branches, self.end, self.durable = [list(found)], end, end
-        self.pending = self.cutting = self.refused = None
+        self.branches, self.log_start, self.end, self.durable = [list(found)], start, end, end
+        self.pending = self.cutting = self.deleting = self.refused = None
         self.ends = {end}
 
 
@@ -323,12 +351,12 @@ def check_through_reader(log: Log, found: list[Batch], history: History) -> None
     expected = [
         (offset, *content(batch.run, batch.generation, offset, history.value_bytes))
         for batch in found
-        for offset in range(batch.base, batch.last + 1)
+        for offset in range(max(batch.base, log.log_start_offset), batch.last + 1)
     ]
     owe(seen == expected, f"a scan gives {len(seen)} records, {len(expected)} are in the files")
-    for batch in (*found[:1], *found[-1:]):
-        record = log.get(batch.base)
-        owe(record is not None and record.offset == batch.base, f"offset {batch.base} is not found")
+    for offset, _, _ in (*expected[:1], *expected[-1:]):
+        record = log.get(offset)
+        owe(record is not None and record.offset == offset, f"offset {offset} is not found")
 
 
 def check_opening(directory: Path, history: History, *, power: bool) -> RecoveryReport:
@@ -354,12 +382,13 @@ def check_opening(directory: Path, history: History, *, power: bool) -> Recovery
         history.check(found, power=power)
         end = found[-1].last + 1 if found else 0
         # A truncation to the middle of a batch leaves a gap that is not in the files.
-        known = log.log_end_offset in {end, history.cutting, *history.ends} and log.log_end_offset >= end
+        known = log.log_end_offset in {end, history.cutting, *history.ends, *history.starts} and log.log_end_offset >= end
         owe(known, f"the log ends at {log.log_end_offset}, its last batch at {end}")
+        owe(log.log_start_offset in history.starts, f"the log starts at {log.log_start_offset}, not at {history.starts}")
         sound = recovery_point <= log.log_end_offset or recovery_point in {history.cutting, *history.ends}
         owe(sound, f"the recovery point was {recovery_point}, the log ends at {log.log_end_offset}")
         check_through_reader(log, found, history)
-        history.settle(found, log.log_end_offset)
+        history.settle(found, log.log_start_offset, log.log_end_offset)
         _grow(log, history, 3)
     return report
 

@@ -19,6 +19,7 @@ SECTOR = 512
 SCRIPTS: list[dict[str, int]] = [
     {"appends": 80, "flush_every": 5, "internal.segment.bytes": 3000},
     {"appends": 60, "flush_every": 7, "truncate_every": 9, "roll_every": 8, "internal.segment.bytes": 3000},
+    {"appends": 60, "flush_every": 6, "truncate_every": 11, "delete_every": 7, "retention.ms": -1, "internal.segment.bytes": 2000},
     {"appends": 60, "append_flush": 1, "internal.segment.bytes": 20_000, "index.interval.bytes": 0},
 ]
 

@@ -131,7 +131,7 @@ def open_again(directory: Path, history: History, *, all_of_it: bool) -> None:
             f"{len(found)} of {len(history.acked)} batches are there, and nobody is told: {report}",
         )
         log.flush()
-        history.settle(found, log.log_end_offset)
+        history.settle(found, log.log_start_offset, log.log_end_offset)
         owe(log.durable_end_offset == log.log_end_offset, "flushed and not durable")
 
 

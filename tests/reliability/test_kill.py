@@ -33,8 +33,16 @@ CALLS = {
     "openat": 20,
     "mkdir": 1,
 }
-# Every kind of change in a few calls: new segments, truncations within one and across several, a clean end.
-SCRIPT = {"appends": 12, "flush_every": 3, "roll_every": 5, "truncate_every": 4, "internal.segment.bytes": 1500}
+# Every kind of change in a few calls: new segments, truncations within one and across several, deleted records, a clean end.
+SCRIPT = {
+    "appends": 12,
+    "flush_every": 3,
+    "roll_every": 5,
+    "truncate_every": 4,
+    "delete_every": 6,
+    "retention.ms": -1,
+    "internal.segment.bytes": 1500,
+}
 
 
 @contextmanager

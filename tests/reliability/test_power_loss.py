@@ -25,6 +25,8 @@ def options(pick: random.Random) -> dict[str, int]:
         "flush_every": pick.choice((0, 1, 3, 10, 50)),
         "roll_every": pick.choice((0, 0, 1, 7)),
         "truncate_every": pick.choice((0, 0, 0, 4, 20)),
+        "delete_every": pick.choice((0, 0, 5, 20)),
+        "retention.ms": -1,
         "append_flush": pick.choice((0, 0, 0, 1)),
         "pause_us": pick.choice((0, 0, 200)),
         "close": pick.choice((0, 1)),

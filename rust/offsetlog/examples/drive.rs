@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Lines of output, one call of `write` each, with the time in ns since 1970 before them: `opened END`, `appending GENERATION BASE`, `acked GENERATION BASE LAST`, `flushed END`,
-//! `rolled BASE`, `truncating OFFSET`, `truncated OFFSET`, `failed CALL ERRNO KIND MESSAGE`, `closing`,
+//! `rolled BASE`, `truncating OFFSET`, `truncated OFFSET`, `deleting OFFSET`, `deleted OFFSET` (whole segments below are gone by then), `failed CALL ERRNO KIND MESSAGE`, `closing`,
 //! `closed`, `done`.
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, Error, ErrorKind, Log, LogConfig, OpenOptions, WriteOptions,
+    AppendOptions, BatchBuilder, Error, ErrorKind, Log, LogConfig, MaintainOptions, OpenOptions,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -42,6 +43,8 @@ struct Plan {
     truncate_every: u64,
     /// A truncation goes back by so many offsets at most.
     truncate_by: u64,
+    /// Deletes the first records, up to three quarters of what there is, and the segments that hold no others.
+    delete_every: u64,
     /// Each append asks for its own flush.
     append_flush: bool,
     /// So many threads append by turns, and flush at the same time after each append. They do nothing else.
@@ -73,6 +76,7 @@ impl Plan {
         let (flush_every, roll_every) = (number("flush_every", 5)?, number("roll_every", 0)?);
         let truncate_every = number("truncate_every", 0)?;
         let truncate_by = number("truncate_by", 12)?.max(1);
+        let delete_every = number("delete_every", 0)?;
         let append_flush = number("append_flush", 0)? != 0;
         let threads = number("threads", 1)?;
         let probe = number("probe", 0)? != 0;
@@ -91,6 +95,7 @@ impl Plan {
             roll_every,
             truncate_every,
             truncate_by,
+            delete_every,
             append_flush,
             threads,
             pause,
@@ -201,6 +206,16 @@ impl Driver<'_> {
         Ok(say(&format!("truncated {offset}"))?)
     }
 
+    fn delete(&mut self, step: u64) -> Result<(), Failed> {
+        let (start, end) = (self.log.log_start_offset()?, self.log.log_end_offset()?);
+        let most = (end - start) as u64 * 3 / 4 + 1;
+        let offset = start + (mix(self.plan.run, step, u64::MAX - 1) % most) as i64;
+        say(&format!("deleting {offset}"))?;
+        self.log.delete_records_before(offset)?;
+        self.log.maintain(&MaintainOptions::default())?;
+        Ok(say(&format!("deleted {offset}"))?)
+    }
+
     fn step(&mut self, step: u64) -> Result<(), (&'static str, Failed)> {
         let plan = self.plan;
         self.append().map_err(|error| ("append", error))?;
@@ -212,6 +227,9 @@ impl Driver<'_> {
         }
         if every(step, plan.truncate_every) {
             self.truncate(step).map_err(|error| ("truncate", error))?;
+        }
+        if every(step, plan.delete_every) {
+            self.delete(step).map_err(|error| ("delete", error))?;
         }
         Ok(())
     }
