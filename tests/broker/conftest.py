@@ -13,6 +13,8 @@ import pytest
 # What other people's encoders and a real broker's directories say lies beside the tests of the Python API.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# Programs of Spark are run as in its tests.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 
 from cleaners import Cleaners
 from story import Story

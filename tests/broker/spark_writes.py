@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from programs import session
 
 import offsetlog.spark
 from offsetlog import LogDir
@@ -22,19 +22,7 @@ RESTORED = "g-compact"
 def main() -> None:
     """One job after the other."""
     log_dir, folder, golden = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    builder = SparkSession.builder.master("local[2]").appName("offsetlog-writes")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = session("writes", folder / "warehouse")
     offsetlog.spark.register(spark)
     with LogDir.open(log_dir, "a") as topics:
         # What the broker knows of its topics stands in its metadata; what is to hold here, beside the data.

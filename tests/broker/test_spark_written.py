@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,6 +13,7 @@ from clients import Admin, Reader, Writer
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, Row
 from kafka.partitioner.default import murmur2
 from peers import Appended
+from programs import last_line
 from spark_writes import BASE_MS, COUNT, KEPT, RESTORED, ROWS, STREAMED
 from test_real_broker import TROUBLE
 
@@ -48,21 +46,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for topic, partitions in PARTITIONS.items():
             admin.create(topic, partitions, {})
     (folder / "spark").mkdir()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(broker.log_dir), str(folder / "spark"), ",".join(map(str, CLEAN_LOG_DIRS))],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        cwd=folder / "spark",
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
+    driver = folder / "spark"
+    last_line(PROGRAM, broker.log_dir, driver, ",".join(map(str, CLEAN_LOG_DIRS)), folder=driver, seconds=300)
     rows, appended = {}, {}
     with broker.running():
         for topic, partitions in PARTITIONS.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from stream_beside_kafka import Beside, session
+from stream_beside_kafka import Beside, session_of_both
 
 import offsetlog.spark
 
@@ -57,7 +57,7 @@ def main() -> None:
         beside.spark.stop()
         print("{}")
         return
-    spark = session(folder, jars)
+    spark = session_of_both(folder, jars)
     told = []
     for number, options in enumerate(json.loads(queries.read_text(encoding="utf-8"))):
         theirs = rows(spark, "kafka", address, log_dir, options)

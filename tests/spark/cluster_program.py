@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from programs import session
 from pyspark.sql import SparkSession
 
 import offsetlog.spark
@@ -45,26 +46,16 @@ def main() -> None:
     """One life."""
     master, logs, count, reuse = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.cores.max": "2",
         "spark.python.worker.reuse": reuse,
         # Else a task that fails on one executor may be tried again on the other.
         "spark.task.maxFailures": "1",
-        "spark.sql.warehouse.dir": os.path.abspath("warehouse"),
-        "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
-    builder = SparkSession.builder.master(master).appName("offsetlog-cluster")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session("cluster", Path("warehouse").resolve(), settings, master=master)
     offsetlog.spark.register(spark)
     found: dict[str, object] = {"batch": read(spark, logs)}
 

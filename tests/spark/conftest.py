@@ -23,29 +23,16 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
-from pyspark.sql import SparkSession  # the environment comes first
+from programs import session  # the environment comes first
+from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session; ``offsetlog`` is not registered with it, so it has to be found by name."""
-    builder = SparkSession.builder.master("local[2]").appName("offsetlog-tests")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    made = session("tests", tmp_path_factory.mktemp("warehouse"), {"spark.sql.shuffle.partitions": "2"})
+    yield made
+    made.stop()
 
 
 @pytest.fixture

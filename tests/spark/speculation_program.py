@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow
+from programs import session
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
 import offsetlog.spark
 
@@ -53,13 +53,7 @@ def main() -> None:
     """One job."""
     master, log_dir, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
         "spark.executor.memory": "512m",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.multiplier": "1.2",
@@ -67,11 +61,7 @@ def main() -> None:
         "spark.speculation.minTaskRuntime": "500ms",
         "spark.speculation.efficiency.enabled": "false",
     }
-    builder = SparkSession.builder.master(master).appName("offsetlog-speculation")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session("speculation", folder / "warehouse", settings, master=master)
     attempts = folder / "attempts"
     attempts.mkdir()
     place = str(attempts)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from programs import session
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -62,26 +63,10 @@ TAKEN: list[dict[str, str]] = [
 FORMATS = ("kafka", "offsetlog")
 
 
-def session(folder: Path, jars: Path) -> SparkSession:
+def session_of_both(folder: Path, jars: Path) -> SparkSession:
     """A session that has both connectors."""
     paths = [str(path) for path in sorted(jars.glob("*.jar")) if not path.name.startswith(IN_PYSPARK)]
-    builder = SparkSession.builder.master("local[2]").appName("beside")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(paths),
-        "spark.driver.extraClassPath": ":".join(paths),
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
-    return made
+    return session("beside", folder / "warehouse", {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": ":".join(paths)})
 
 
 class Beside:
@@ -91,7 +76,7 @@ class Beside:
         self._address = address
         self._log_dir = log_dir
         self._folder = folder
-        self.spark = session(folder, jars)
+        self.spark = session_of_both(folder, jars)
         # The only way to Kafka's admin client without a jar of our own.
         jvm: Any = self.spark._jvm  # noqa: SLF001
         self._jvm = jvm

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet
-from pyspark.sql import SparkSession
+from programs import session
 
 import offsetlog.spark
 from offsetlog import LogDir
@@ -39,19 +39,7 @@ class Driver:
     def __init__(self, logs: str, folder: Path) -> None:
         self._logs = logs
         self._folder = folder
-        builder = SparkSession.builder.master("local[2,8]").appName("offsetlog-kills")
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.ui.showConsoleProgress": "false",
-        }
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        self.spark = builder.getOrCreate()
-        self.spark.sparkContext.setLogLevel("OFF")
+        self.spark = session("kills", folder / "warehouse", master="local[2,8]")
         offsetlog.spark.register(self.spark)
         (folder / "each").mkdir(parents=True, exist_ok=True)
         self.queries = {name: self._start(name) for name in ("each", "topic")}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from programs import environment, last_line
 from stream_engine import append, held
 
 from offsetlog import LogDir
@@ -22,13 +21,7 @@ from offsetlog import LogDir
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 SPECULATION = Path(__file__).with_name("speculation_program.py")
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(sys.path),
-    "PYSPARK_PYTHON": sys.executable,
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_HOME": str(SPARK_CLASS.parents[1]),
-}
+SPARK_HOME = str(SPARK_CLASS.parents[1])
 
 
 def program(master: str, folder: Path, reuse: str) -> dict[str, object]:
@@ -38,17 +31,10 @@ def program(master: str, folder: Path, reuse: str) -> dict[str, object]:
     count = sum(map(len, held(folder / "logs").values()))
     here = folder / "driver"
     here.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), master, str(folder / "logs"), str(count), reuse],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-        env={**ENVIRONMENT, "SPARK_WORKER_DIR": str(folder / "work")},
-        cwd=here,
+    last = last_line(
+        PROGRAM, master, folder / "logs", count, reuse, folder=here, SPARK_HOME=SPARK_HOME, SPARK_WORKER_DIR=str(folder / "work")
     )
-    assert done.returncode == 0, done.stderr[-6000:]
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, object] = json.loads(last)
     return found
 
 
@@ -71,8 +57,8 @@ def standalone(folder: Path) -> Iterator[str]:
         output = folder / f"{name}.txt"
         command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{kind}", "--host", host, "--webui-port", "0", *arguments]
         with output.open("wb") as file:
-            environment = {**ENVIRONMENT, "SPARK_LOCAL_IP": host}
-            started.append(subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder))
+            variables = environment(SPARK_HOME=SPARK_HOME, SPARK_LOCAL_IP=host)
+            started.append(subprocess.Popen(command, stdout=file, stderr=file, env=variables, cwd=folder))
         return output
 
     def said(output: Path, pattern: str) -> str:
@@ -127,17 +113,9 @@ def test_tasks_that_fail_and_that_run_twice_write_once(tmp_path: Path) -> None:
     """An attempt that fails in the middle, one that is too slow and gets company: each row is in the topic once."""
     (tmp_path / "driver").mkdir()
     with standalone(tmp_path) as master:
-        done = subprocess.run(
-            [sys.executable, str(SPECULATION), master, str(tmp_path / "logs"), str(tmp_path / "driver")],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=550,
-            env=ENVIRONMENT,
-            cwd=tmp_path / "driver",
-        )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"records": 600, "failed": [1, 5, 9], "twice": [3]}
+        driver = tmp_path / "driver"
+        found = last_line(SPECULATION, master, tmp_path / "logs", driver, folder=driver, SPARK_HOME=SPARK_HOME)
+    assert json.loads(found) == {"records": 600, "failed": [1, 5, 9], "twice": [3]}
     assert sorted(values(tmp_path / "logs")) == sorted(range(600))
     with LogDir.open(tmp_path / "logs", "a") as log_dir:
         # Nothing of those that lost stands in the way of who goes on.

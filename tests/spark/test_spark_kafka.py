@@ -9,8 +9,6 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import pyspark
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, Golden
+from programs import last_line
 from test_spark_stream_kafka import BROKER, CONNECTOR, JARS, CheckpointingBroker
 
 from broker import adopt
@@ -156,7 +155,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     wanted = {topic: 1 + max(golden.partition for golden in of([topic])) for topic in TOPICS}
     (folder / "topics.json").write_text(json.dumps(wanted), encoding="utf-8")
     with broker.running():
-        run("create", broker.address, str(broker.log_dir), str(folder), str(JARS), str(folder / "topics.json"))
+        asked = (broker.address, broker.log_dir, folder, JARS)
+        last_line(PROGRAM, "create", *asked, folder / "topics.json", folder=folder, seconds=900)
         wait_for(
             [broker.log_dir / f"{topic}-{number}" / "partition.metadata" for topic, count in wanted.items() for number in range(count)]
         )
@@ -169,29 +169,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     queries = [{"subscribe": topic, "includeHeaders": "true"} for topic in TOPICS] + [drawn(draw) for _ in range(COMBINATIONS)]
     (folder / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
     with broker.running():
-        found: list[dict[str, Any]] = json.loads(
-            run("compare", broker.address, str(broker.log_dir), str(folder), str(JARS), str(folder / "queries.json"))
-        )
+        said = last_line(PROGRAM, "compare", *asked, folder / "queries.json", folder=folder, seconds=900)
+    found: list[dict[str, Any]] = json.loads(said)
     return found
-
-
-def run(*arguments: str) -> str:
-    """The last line of the program's output."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    return done.stdout.splitlines()[-1]
 
 
 def wait_for(files: list[Path]) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
+from programs import last_line
 
 from broker import Broker
 
@@ -54,22 +53,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     broker = CheckpointingBroker(BROKER, folder / "broker")
     broker.format()
     with broker.running():
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), broker.address, str(broker.log_dir), str(folder), str(JARS)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=900,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-            },
-            cwd=folder,
-        )
-    assert done.returncode == 0, done.stderr[-6000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        said = last_line(PROGRAM, broker.address, broker.log_dir, folder, JARS, folder=folder, seconds=900)
+    found: dict[str, Any] = json.loads(said)
     return found
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from programs import environment
 from rows import row
 from stream_engine import add, held
 
@@ -69,19 +70,13 @@ class Life:
     """One life of the driver, from its start to its death, or to the end."""
 
     def __init__(self, logs: Path, folder: Path, number: int) -> None:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(PROGRAM.parent), *sys.path]),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
         self._output = folder / f"life-{number}.txt"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), str(logs), str(folder)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=environment(),
                 cwd=folder,
                 start_new_session=True,
             )

@@ -7,13 +7,11 @@ A session of its own for each kind, in a process of its own: how often a task ma
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from golden import CLEAN_LOG_DIRS
+from programs import last_line
 from rows import row
 
 PROGRAM = """
@@ -145,20 +143,5 @@ print(json.dumps(done))
 @pytest.mark.parametrize("reuse", ["true", "false"])
 def test_workers_that_die(tmp_path: Path, reuse: str) -> None:
     with row(18, f"Spark, worker reuse {reuse}", "jobs", 6 if reuse == "true" else 3, fixed=True) as part:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(CLEAN_LOG_DIRS[0]), str(tmp_path), reuse],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=550,
-            env=environment,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        part.count(len(json.loads(done.stdout.splitlines()[-1])))
+        said = last_line(PROGRAM, CLEAN_LOG_DIRS[0], tmp_path, reuse, folder=tmp_path)
+        part.count(len(json.loads(said)))
