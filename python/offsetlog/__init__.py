@@ -22,7 +22,7 @@ from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
 from offsetlog._scan import Scan
-from offsetlog._topics import BrokerSettings, partition_for
+from offsetlog._topics import BrokerSettings, partition_for, partitions_for
 from offsetlog._transactions import Transaction
 from offsetlog._values import (
     AbortedTransaction,
@@ -169,6 +169,7 @@ __all__ = [
     "convert",
     "open_cached",
     "partition_for",
+    "partitions_for",
     "recover",
     "verify",
 ]

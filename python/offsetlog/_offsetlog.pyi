@@ -29,6 +29,7 @@ __all__ = [
     "config_check",
     "convert",
     "partition_for",
+    "partitions_for",
     "recover",
     "run_cli",
     "settings",
@@ -479,6 +480,9 @@ def broker_settings(path: str) -> tuple[list[tuple[str, str]], list[str]]:
 
 def partition_for(key: bytes, partitions: int) -> int:
     """Return the partition of a key."""
+
+def partitions_for(keys: list[bytes | None], partitions: int) -> list[int | None]:
+    """Return the partition of each key that is one."""
 
 def settings() -> list[tuple[str, str, str, str, list[str], bool, str]]:
     """Return the table of topic settings: name, type, default, bounds, broker synonyms, whether it has an effect, meaning."""

@@ -19,7 +19,7 @@ from aiokafka.partitioner import murmur2
 from hypothesis import given, strategies as st
 from writing import Clock
 
-from offsetlog import BrokerSettings, Log, LogConfig, LogDir, RecordMetadata, TopicPartition, partition_for
+from offsetlog import BrokerSettings, Log, LogConfig, LogDir, RecordMetadata, TopicPartition, partition_for, partitions_for
 from offsetlog.errors import ConfigError, ForkedLogError, LogClosedError, LogDirError, LogLockedError, MetadataFileError
 
 
@@ -39,6 +39,21 @@ def test_partition_for_refuses_what_is_no_key() -> None:
         partition_for(b"key", 0)
     assert partition_for(bytearray(b"user1"), 12) == 6
     assert partition_for(b"", 50) == 31
+
+
+@given(keys=st.lists(st.none() | st.binary(max_size=40)), partitions=st.integers(1, 2**31 - 1))
+def test_many_keys_go_where_each_goes(keys: list[bytes | None], partitions: int) -> None:
+    wanted = [None if key is None else partition_for(key, partitions) for key in keys]
+    assert partitions_for(keys, partitions) == partitions_for(iter(keys), partitions) == wanted
+    views = [None if key is None else memoryview(key) for key in keys]
+    assert partitions_for(views, partitions) == wanted
+
+
+def test_many_keys_are_refused_as_each_is() -> None:
+    with pytest.raises(TypeError, match="key must be bytes"):
+        partitions_for([b"key", "key"], 3)  # type: ignore[list-item]  # the point of the test
+    with pytest.raises(ConfigError, match="partitions"):
+        partitions_for([], 0)
 
 
 def test_records_by_topic(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pyspark.sql.datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from offsetlog import LogConfig, LogDir, partition_for
+from offsetlog import LogConfig, LogDir, partitions_for
 from offsetlog.errors import ConfigError, LogDirError
 from offsetlog.spark.publishing import commit, finish, journals
 from offsetlog.spark.sink_options import SinkSettings
@@ -250,28 +250,32 @@ class _Router:
             yield self._topic(name), batch if mask.true_count == len(mask) else batch.filter(mask)
 
     def _partitions(self, topic: Topic, rows: pyarrow.RecordBatch) -> pyarrow.Array:
-        given = rows.column("partition").to_pylist() if "partition" in rows.schema.names else [None] * rows.num_rows
-        keys = rows.column("key") if "key" in rows.schema.names else None
-        sticky = self._random.randrange(topic.partitions)
-        chosen = []
-        for at, partition in enumerate(given):
-            if partition is None:
-                chosen.append(self._chosen(topic, None if keys is None else keys[at].as_py(), sticky))
-            elif 0 <= partition < topic.partitions:
-                chosen.append(partition)
-            else:
-                message = f"partition {partition} found, topic {topic.name!r} has 0 to {topic.partitions - 1}"
-                raise ConfigError(message, key="partition", value=str(partition))
-        return pyarrow.array(chosen, pyarrow.int32())
+        if "partition" not in rows.schema.names:
+            return self._chosen(topic, rows)
+        given = rows.column("partition")
+        wrong = pyarrow.compute.or_(pyarrow.compute.less(given, 0), pyarrow.compute.greater_equal(given, topic.partitions))
+        if wrong.true_count:
+            partition = given.filter(wrong)[0].as_py()
+            message = f"partition {partition} found, topic {topic.name!r} has 0 to {topic.partitions - 1}"
+            raise ConfigError(message, key="partition", value=str(partition))
+        if not given.null_count:
+            return given
+        missing = given.is_null()
+        return pyarrow.compute.replace_with_mask(given, missing, self._chosen(topic, rows.filter(missing)))
 
-    def _chosen(self, topic: Topic, key: bytes | str | None, sticky: int) -> int:
+    def _chosen(self, topic: Topic, rows: pyarrow.RecordBatch) -> pyarrow.Array:
+        """Return where rows go that say nothing of it."""
+        count = rows.num_rows
+        sticky = self._random.randrange(topic.partitions)
         if self._settings.partitioner == "round_robin":
-            turn = self._turns.setdefault(topic.name, sticky)
-            self._turns[topic.name] = (turn + 1) % topic.partitions
-            return turn
-        if key is None:
-            return sticky
-        return partition_for(key.encode() if isinstance(key, str) else key, topic.partitions)
+            turn = self._turns.get(topic.name, sticky)
+            self._turns[topic.name] = (turn + count) % topic.partitions
+            return pyarrow.array([at % topic.partitions for at in range(turn, turn + count)], pyarrow.int32())
+        if "key" not in rows.schema.names:
+            return pyarrow.array([sticky] * count, pyarrow.int32())
+        keys = rows.column("key").cast(pyarrow.large_binary()).to_pylist()
+        chosen = pyarrow.array(partitions_for(keys, topic.partitions), pyarrow.int32())
+        return chosen.fill_null(sticky) if chosen.null_count else chosen
 
     def _topic(self, name: str) -> Topic:
         found = self._topics.get(name)

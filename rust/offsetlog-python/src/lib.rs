@@ -54,6 +54,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;
+    module.add_function(wrap_pyfunction!(topics::partitions_for, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_cli, module)?)
 }

@@ -17,7 +17,7 @@ use offsetlog::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -219,6 +219,24 @@ impl LogDirAppender {
 #[pyfunction]
 pub(crate) fn partition_for(py: Python<'_>, key: PyBackedBytes, partitions: i32) -> PyResult<i32> {
     offsetlog::partition_for(&key, partitions).or_raise(py)
+}
+
+/// The partitions of many keys, none for those that are none.
+#[pyfunction]
+pub(crate) fn partitions_for(
+    py: Python<'_>,
+    keys: &Bound<'_, PyList>,
+    partitions: i32,
+) -> PyResult<Vec<Option<i32>>> {
+    let found = keys.iter().map(|key| {
+        if key.is_none() {
+            return Ok(None);
+        }
+        let key = key.cast::<PyBytes>()?;
+        let partition = offsetlog::partition_for(key.as_bytes(), partitions);
+        partition.map(Some).or_raise(py)
+    });
+    found.collect()
 }
 
 /// What a `server.properties` says: the settings that topics have by default, and the log dirs.
