@@ -193,6 +193,8 @@ def spark_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int], memory
     home = BUILD / f"broker-{sizes.spark}"
     script = [str(BENCHES / "python" / "spark_rows.py"), "--logs", str(home / "logs"), "--scratch", str(home)]
     script += ["--tiny", str(kafka.tiny_partitions(200)), "--rounds", str(rounds), "--rows", *map(str, sorted(wanted))]
+    # Enough that a job's beginning and end are a small part.
+    script += ["--written-mib", str(sizes.spark // 4)]
     with_connector = wanted & {29, 30, 31, 35}
     if wanted & {29, 30, 31, 32, 35}:
         say("starting a broker")

@@ -215,7 +215,7 @@ class SparkRows:
 
     def writing(self) -> None:
         """Row 35: the same rows through Spark's Kafka sink and a broker, and into a log dir; then what a commit costs."""
-        rows = (64 << 20) // 1000
+        rows = (self._arguments.written_mib << 20) // 1000
         frame = self._spark.range(0, rows, 1, 4).selectExpr(
             "concat('user-', id % 1000) key", "rpad(cast(id as string), 1000, 'x') value"
         )
@@ -352,6 +352,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--rows", type=int, nargs="+", required=True)
+    parser.add_argument("--written-mib", type=int, default=256)
     parser.add_argument("--broker")
     parser.add_argument("--jars", type=Path)
     SparkRows(parser.parse_args()).run()

@@ -13,7 +13,7 @@ import pytest
 from writing import Clock
 
 from offsetlog import Log, LogConfig, LogDir
-from offsetlog.errors import UnexpectedAppendOffsetError
+from offsetlog.errors import LogLockedError, UnexpectedAppendOffsetError
 from offsetlog.spark import publishing
 from offsetlog.spark.publishing import commit, finish, journals
 from offsetlog.spark.staging import STAGING, Stage, Staged
@@ -174,3 +174,15 @@ def test_an_attempt_that_fails_behind_its_job_leaves_nothing(place: Path) -> Non
     assert left(place)
     attempt.abandon()
     assert not left(place)
+
+
+def test_partitions_that_fail_are_all_told_and_finished_later(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One raises, the other is in the log; what went well stays, and the next commit does the rest."""
+    staged = stage(place, "one", {0: ["a"], 1: ["b"], 2: ["c"]})
+    with Log.open(place / "t-1", "a"), Log.open(place / "t-2", "a"):
+        with pytest.raises(LogLockedError, match="t-1"):
+            commit(str(place), "q", 0, staged, lock_seconds=0.2)
+        assert "t-2 could not be published either" in caplog.text
+        assert [value for _, value in found(place, 0)] == ["a"]
+    assert finish(str(place)) == ["q"]
+    assert [[value for _, value in found(place, partition)] for partition in range(3)] == [["a"], ["b"], ["c"]]

@@ -5,7 +5,7 @@ is done afterwards. A commit that died in between is finished by whoever uses th
 log dir: the journal names the staged logs and where each log ended, and the batches that are there already are found by their
 checksums. Before the journal is written nothing is published; what was staged then is nobody's.
 
-Order: tasks close their staged logs (durable) - journal «publishing» (durable) - batches moved, partition after partition, each log
+Order: tasks close their staged logs (durable) - journal «publishing» (durable) - batches moved, several partitions at once, each log
 flushed - journal «published» (durable) - staged logs removed.
 """
 
@@ -17,6 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ logger = logging.getLogger("offsetlog")
 
 VERSION = 0
 PREFIX = "offsetlog-commit-"
+# Copying and syncing of one partition go on while another one's wait for the disk.
+PARTITIONS_AT_ONCE = 4
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC = slice(17, 21)
 
@@ -217,19 +220,36 @@ def _publish(log_dir: str, journal: Journal, lock_seconds: float, progress: Prog
 
 
 def _move_all(journal: Journal, lock_seconds: float, progress: Progress | None) -> list[int]:
-    """Publish what is not yet, and return where the logs end."""
-    ends = []
-    for done, target in enumerate(journal.targets):
-        with _locked(target.directory, lock_seconds) as log:
-            # Where nobody has appended since, nothing of this is there.
-            skip = 0 if log.log_end_offset == target.start else _there(log, target, journal.preserve_offsets)
-            for path in target.staged:
-                skip = _move(log, Path(target.directory, path), skip, journal.preserve_offsets)
-            log.flush()
-            ends.append(log.log_end_offset)
-        if progress is not None:
-            progress(target.directory, done + 1, len(journal.targets))
+    """Publish what is not yet, several partitions at a time, and return where the logs end."""
+    ends: list[int] = []
+    moved: list[tuple[Target, Future[int]]] = []
+    with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
+        try:
+            moved += [(target, pool.submit(_move_to, target, lock_seconds, journal.preserve_offsets)) for target in journal.targets]
+            for target, end in moved:
+                ends.append(end.result())
+                if progress is not None:
+                    progress(target.directory, len(ends), len(moved))
+        except BaseException as failure:
+            # What was begun goes on to its end; the next commit finishes the rest.
+            pool.shutdown(cancel_futures=True)
+            for target, end in moved:
+                other = None if end.cancelled() else end.exception()
+                if other is not None and other is not failure:
+                    logger.warning("%s-%d could not be published either: %s", target.topic, target.partition, other)
+            raise
     return ends
+
+
+def _move_to(target: Target, lock_seconds: float, preserve_offsets: bool) -> int:
+    """Publish what is not yet of a partition, and return where its log ends."""
+    with _locked(target.directory, lock_seconds) as log:
+        # Where nobody has appended since, nothing of this is there.
+        skip = 0 if log.log_end_offset == target.start else _there(log, target, preserve_offsets)
+        for path in target.staged:
+            skip = _move(log, Path(target.directory, path), skip, preserve_offsets)
+        log.flush()
+        return log.log_end_offset
 
 
 def _locked(directory: str, seconds: float) -> Log:
