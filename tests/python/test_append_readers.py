@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from make_log import batch
 from writing import FIRST, NOW, SMALL, Clock, coded, filled, offsets, running, values
 
 from offsetlog import Log, LogDir, LogDirError, OffsetLogError, OffsetOutOfRangeError, Scan, open_cached, verify
@@ -157,23 +158,32 @@ def test_a_reader_beside_truncation_to_nothing(tmp_path: Path) -> None:
             assert reader.offset_for_timestamp(NOW) is not None
 
 
+def start_inside_a_batch(log: Log) -> None:
+    log.append_records([b"%d" % offset for offset in range(10)])
+    log.delete_records_before(5)
+    log.truncate_to(6)
+
+
+ABOVE = r"log start offset 5 .* is above the log end offset 0"
+
+
 @pytest.mark.parametrize("place", ["a folder", "a log dir"])
 def test_a_start_inside_a_batch_that_was_truncated(tmp_path: Path, place: str) -> None:
-    """What is left was deleted before: the log is empty at its start, as Kafka's `UnifiedLog` makes it of the same files."""
+    """What is left was deleted before: the closed log is empty at its start, as Kafka's `UnifiedLog` makes it of the same files.
+
+    While the log is open elsewhere a truncation below its start may be under way, so that a reader cannot say where it will end.
+    """
     path = tmp_path / "orders-0"
     if place == "a log dir":
         (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
-    with Log.open(path, "a", clock=Clock()) as log, Log.open(path) as beside:
-        log.append_records([b"%d" % offset for offset in range(10)])
-        log.delete_records_before(5)
-        log.truncate_to(6)
-        with Log.open(path) as fresh:
-            for reader in (beside, fresh):
-                assert (reader.log_start_offset, reader.log_end_offset, offsets(reader)) == (5, 5, [])
-                with pytest.raises(OffsetOutOfRangeError, match="the log is empty at 5"):
-                    reader.get(5)
+    with Log.open(path, "a", clock=Clock()) as log:
+        start_inside_a_batch(log)
+        with Log.open(path) as reader, pytest.raises(LogDirError, match=ABOVE):
+            offsets(reader)
     with Log.open(path) as reader:
         assert (reader.log_start_offset, reader.log_end_offset, offsets(reader)) == (5, 5, [])
+        with pytest.raises(OffsetOutOfRangeError, match="the log is empty at 5"):
+            reader.get(5)
     assert not verify(path).findings
     with Log.open(path, "a") as log:
         assert (log.log_start_offset, log.log_end_offset) == (5, 5)
@@ -182,17 +192,39 @@ def test_a_start_inside_a_batch_that_was_truncated(tmp_path: Path, place: str) -
         assert (offsets(reader), values(reader)) == ([5], [b"next"])
 
 
-def test_a_start_behind_damage_hides_nothing(tmp_path: Path) -> None:
-    """Bytes that are no batch may have been one with records behind the start: no reader calls such a log empty."""
+def torn(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+
+
+def without_header(file: Path) -> None:
+    file.write_bytes(bytes(61) + file.read_bytes()[61:])
+
+
+def lost(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def restored(file: Path) -> None:
+    """Somebody put an older copy of the segments back beside what we noted."""
+    file.write_bytes(batch(0, [(None, b"an older copy", ())]))
+
+
+@pytest.mark.parametrize("happen", [torn, without_header, lost, restored])
+def test_a_start_behind_other_files_hides_nothing(tmp_path: Path, happen: Callable[[Path], None]) -> None:
+    """Only as it was closed is a log empty that ends below its start. Bytes that are no batch may have been one with records behind it."""
     path = tmp_path / "orders-0"
+    (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
     with Log.open(path, "a", clock=Clock()) as log:
         log.append_records([b"%d" % offset for offset in range(10)])
         log.delete_records_before(5)
-    file = path / FIRST
-    file.write_bytes(file.read_bytes()[:-1] + b"!")
-    with Log.open(path) as reader, pytest.raises(LogDirError, match=r"log start offset 5 .* is above the log end offset 0"):
-        offsets(reader)
-    assert {"TornTail", "LogDirError"} <= {finding.kind for finding in verify(path).findings}
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    happen(path / FIRST)
+    with Log.open(path) as reader:
+        with pytest.raises(LogDirError, match=r"log start offset 5 .* is above the log end offset [01]"):
+            offsets(reader)
+        # What is said of such a log is out of order, and still said.
+        assert reader.high_watermark == reader.log_end_offset == reader.last_stable_offset < reader.log_start_offset
+    assert "LogDirError" in {finding.kind for finding in verify(path).findings}
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ while (now := time.monotonic()) < begin + seconds:
     elif lap and what < 0.5:
         lap += 1
         # Never inside the batch where the log starts: decision 11 says what readers then meet.
-        done["truncations"] += log.truncate_to(max(log.log_start_offset + 1, log.log_end_offset - draw.randrange(1, 3_000)))
+        done["truncations"] += log.truncate_to(max(log.log_start_offset + 40, log.log_end_offset - draw.randrange(1, 3_000)))
 log.close()
 print(json.dumps(done), flush=True)
 """

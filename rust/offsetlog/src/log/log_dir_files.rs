@@ -365,7 +365,7 @@ impl LogDirFiles {
     /// Keeps our other processes away from what the partitions share, their names among it; held for a few small writes.
     ///
     /// # Errors
-    /// `Io`, also where another one holds it for more than 10 s.
+    /// `Io`, also where others hold it for more than a minute: each for a few small writes, which a busy disk may take seconds for.
     pub(crate) fn share(&self) -> Result<Lock> {
         let path = self.log_dir().join(SHARED_LOCK_FILE);
         let mut waited = 0;
@@ -377,8 +377,8 @@ impl LogDirFiles {
             if let Some(lock) = lock {
                 return Ok(lock);
             }
-            if waited >= 10_000 {
-                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 10 s");
+            if waited >= 60_000 {
+                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 60 s");
                 return Err(Error::io("lock", &path, busy));
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -170,7 +170,8 @@ impl Log {
             high_watermark: view
                 .high_watermark
                 .unwrap_or(end)
-                .clamp(view.log_start_offset, end),
+                .max(view.log_start_offset)
+                .min(end),
             last_stable_offset,
             log_start_offset: view.log_start_offset,
             aborted,

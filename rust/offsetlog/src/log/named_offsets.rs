@@ -18,8 +18,8 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     pub(super) log_start: Option<i64>,
-    /// A writer of ours let the log start there: the checkpoint is no stranger's.
-    pub(super) start_is_ours: bool,
+    /// A writer of ours closed the log with that start, when the segment with this base offset was the active one, and as it is now.
+    pub(super) closed_with: Option<i64>,
     pub(super) high_watermark: Option<i64>,
     pub(super) warnings: Vec<String>,
 }
@@ -53,7 +53,9 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
     let in_log_dir = is_log_dir(directory.disk.as_ref(), parent).unwrap_or(false);
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
-    bounds.start_is_ours = state.is_some_and(|state| state.notes_start(bounds.log_start));
+    bounds.closed_with = state
+        .filter(|state| bounds.log_start == Some(state.log_start))
+        .and_then(|state| state.closed_with(directory.disk.as_ref(), &directory.path));
     bounds.high_watermark = high_watermark;
     Ok(bounds)
 }
@@ -95,11 +97,11 @@ impl Log {
     }
 
     /// Offset that the next record gets, exclusive end of what can be read: behind the last whole batch of the active segment. A
-    /// torn tail does not count.
+    /// torn tail does not count. Below a checkpointed log start offset, where somebody put a foreign checkpoint beside the log or took
+    /// segments away: then a scan is refused.
     ///
     /// # Errors
-    /// `Io`; those of damage in the active segment behind which whole batches follow; `LogDir` when the checkpointed log start
-    /// offset is above it.
+    /// `Io`; those of damage in the active segment behind which whole batches follow.
     pub fn log_end_offset(&self) -> Result<i64> {
         if let Some(ends) = &self.0.directory.ends {
             return Ok(ends.log_end());
@@ -119,7 +121,7 @@ impl Log {
         let view = self.fresh_view()?;
         let end = view.end()?.log_end_offset;
         let stored = view.high_watermark.unwrap_or(end);
-        Ok(stored.clamp(view.log_start_offset, end))
+        Ok(stored.max(view.log_start_offset).min(end))
     }
 
     /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the

@@ -178,7 +178,7 @@ impl Log {
         };
         let bound = match view.high_watermark {
             Some(high_watermark) if self.0.owner => {
-                high_watermark.clamp(view.log_start_offset, end)
+                high_watermark.max(view.log_start_offset).min(end)
             }
             _ => end,
         };

@@ -164,7 +164,8 @@ impl Partition<'_> {
             self.add(Effect::SNAPSHOT.finding(Severity::Warning, "MissingFile", &path, reason));
         }
         if let Some(end) = end {
-            self.bounds(end, is_damaged)?;
+            let closed_with = bases.last().copied().filter(|_| !is_damaged);
+            self.bounds(end, closed_with)?;
         }
         if self.leader_epoch >= 0 && self.epochs.is_none() {
             let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
@@ -289,12 +290,11 @@ impl Partition<'_> {
     }
 
     /// The log start offset against the log's end, as a reader of the log judges it.
-    fn bounds(&mut self, end: i64, is_damaged: bool) -> Result<()> {
+    fn bounds(&mut self, end: i64, closed_with: Option<i64>) -> Result<()> {
         let bounds = named_offsets::read_checkpoints(&self.directory)?;
-        // Where it is ours, records were deleted and what followed was truncated: nothing is wrong.
-        let doubtful = bounds
-            .log_start
-            .filter(|_| is_damaged || !bounds.start_is_ours);
+        // As a writer of ours closed it, records were deleted and what followed was truncated: nothing is wrong.
+        let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
+        let doubtful = bounds.log_start.filter(|_| !is_ours);
         if let Some(start) = doubtful.filter(|&start| start > end) {
             let path = self.directory.path.clone();
             let reason = format!("log start offset {start} is above the log end offset {end}");

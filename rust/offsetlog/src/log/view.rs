@@ -42,6 +42,7 @@ pub(crate) struct View {
     /// Offsets of the producer snapshots, ascending.
     pub(crate) snapshots: Vec<i64>,
     pub(crate) log_start_offset: i64,
+    /// A writer of ours left the log with that start and with the files that are here.
     start_is_ours: bool,
     pub(crate) high_watermark: Option<i64>,
     pub(crate) warnings: Vec<String>,
@@ -150,7 +151,7 @@ impl View {
         let bounds = super::named_offsets::read_checkpoints(directory)?;
         warnings.extend(bounds.warnings);
         warnings.dedup();
-        let first = base_offsets.first().copied();
+        let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
         // A writer knows where its log starts, also below the first segment after a restart elsewhere.
         let lowest = if directory.ends.is_some() {
             None
@@ -164,7 +165,7 @@ impl View {
             swapped,
             snapshots,
             log_start_offset,
-            start_is_ours: bounds.start_is_ours,
+            start_is_ours: bounds.closed_with.is_some() && bounds.closed_with == last,
             high_watermark: bounds.high_watermark,
             warnings,
             active,
@@ -232,7 +233,7 @@ impl View {
         }
         // What is left in front of it was deleted before: as Kafka loads it, the log is empty at its start.
         // Bytes that are no batch may have been one with records behind the start.
-        if self.start_is_ours && end.torn.as_ref().is_none_or(TornTail::is_zeros) {
+        if self.start_is_ours && end.torn.is_none() {
             end.log_end_offset = end.log_end_offset.max(self.log_start_offset);
         }
         Ok(self.end.get_or_init(|| end))

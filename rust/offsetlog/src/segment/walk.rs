@@ -36,7 +36,7 @@ pub struct TornTail {
 }
 
 impl TornTail {
-    /// The reason of an end that is zeros from its first byte on, as a file has it that was made longer before it was filled.
+    /// The reason of an end whose first bytes are zeros, as a file has it that was made longer before it was filled.
     pub(crate) const ZEROS: &str = "zero tail";
 
     pub(crate) fn is_zeros(&self) -> bool {

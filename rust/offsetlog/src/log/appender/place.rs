@@ -120,10 +120,7 @@ impl Place {
     pub(super) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
         self.cleaner = state.and_then(|state| state.cleaner);
-        let own = state
-            .and_then(|state| state.clean)
-            .filter(|&mark| self.matches(mark))
-            .map(|mark| mark.active_base);
+        let own = state.and_then(|state| state.closed_with(self.disk(), &self.directory.path));
         let crashed = state.filter(|state| state.boot.is_some());
         let same_boot = crashed.is_some_and(|state| {
             state.boot.filter(|&boot| boot != UNKNOWN_BOOT) == self.disk().boot_id()
@@ -164,7 +161,8 @@ impl Place {
             crashed_beyond: crashed
                 .filter(|state| state.notes(|lines| lines.recovery_point == recovery_point))
                 .map(|_| recovery_point),
-            noted_by_us: state.is_some_and(|state| state.notes_start(log_start)),
+            noted_by_us: state
+                .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
             clean: self
                 .disk()
                 .stat(&shared.log_dir().join(CLEAN_SHUTDOWN))
@@ -173,14 +171,6 @@ impl Place {
             durable: recovery_point,
             log_start_offset: log_start.unwrap_or(0),
         })
-    }
-
-    /// Whether the active segment is as it was when the mark was made.
-    fn matches(&self, mark: CleanMark) -> bool {
-        let name = format!("{:020}.log", mark.active_base);
-        self.disk()
-            .stat(&self.directory.path.join(name))
-            .is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
     }
 
     /// Takes the clean marks away, durably, before the first change of a file.

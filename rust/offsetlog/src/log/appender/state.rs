@@ -1,6 +1,9 @@
 //! The texts that a writer leaves about a partition: its state file, and its line in the list of those that are not closed.
 
+use crate::disk::Disk;
+use crate::segment::segment_path;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +58,12 @@ impl State {
         is_said(self.lines()) || self.before.is_some_and(is_said)
     }
 
-    /// Whether `log_start`, as a checkpoint or this file says it, is where a writer of ours let the log start.
-    pub(crate) fn notes_start(&self, log_start: Option<i64>) -> bool {
-        self.notes(|lines| Some(lines.log_start) == log_start)
+    /// Base offset of the segment that was the active one when a writer of ours closed the log, if it is still as it was then.
+    pub(crate) fn closed_with(&self, disk: &dyn Disk, directory: &Path) -> Option<i64> {
+        let mark = self.clean?;
+        let stat = disk.stat(&segment_path(directory, mark.active_base, ".log"));
+        stat.is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
+            .then_some(mark.active_base)
     }
 
     /// Whether a writer of ours has the log open, or ended without closing it.

@@ -42,7 +42,7 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Whether bytes of the segment are in no batch, and not the zeros behind the last one.
+    /// Whether bytes of the segment are in no batch.
     pub(super) const fn is_damaged(&self) -> bool {
         self.has_holes || self.is_torn
     }
@@ -83,7 +83,7 @@ impl Partition<'_> {
                 Ok(Step::End(torn)) => {
                     self.went_on(walk.position() - from)?;
                     if let Some(torn) = torn {
-                        walked.is_torn = !torn.is_zeros();
+                        walked.is_torn = true;
                         self.torn(&torn, &walked);
                     }
                     break;
