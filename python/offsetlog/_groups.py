@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
 __all__ = ["Group", "GroupMember", "GroupOffset"]
+
+logger = logging.getLogger("offsetlog")
 
 
 class GroupMember(NamedTuple):
@@ -82,10 +85,13 @@ class Group(NamedTuple):
 
 
 def groups_of(native: _offsetlog.LogDir) -> list[Group]:
-    """Return what the compiled module found as the public values."""
+    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    found, warnings = native.groups()
+    for warning in warnings:
+        logger.warning("%s", warning)
     return [
         Group(*group[:6], tuple(map(_member, group[6])), tuple(map(GroupOffset._make, group[7])))  # plain values come first
-        for group in native.groups()
+        for group in found
     ]
 
 

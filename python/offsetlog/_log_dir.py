@@ -261,6 +261,7 @@ class LogDir(Topics):
 
         Reads ``__consumer_offsets`` from front to back, and of each partition that was committed where its log ends. A commit within
         a transaction counts when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken.
+        Records of types that are not known are left out, with a warning in the logger ``offsetlog``.
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,22 @@ def groups(place: Path, *records: tuple[bytes, bytes | None]) -> list[Group]:
             log.append_records(list(records))
     with LogDir.open(place) as logs:
         return logs.groups()
+
+
+def test_records_that_are_not_known_are_told(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Coordinators pass over types of later versions in silence; whoever looks for a group wants to know."""
+    records = [(b"\x7f\0what", b"is this"), (b"\0\x7e", None), (None, b"no key"), (KEY, bytes.fromhex(VALUES["0"]))]
+    with Log.open(place / f"{OFFSETS}-0", "a") as log:
+        log.append_records(records)
+    with caplog.at_level(logging.WARNING, "offsetlog"):
+        assert [group.group_id for group in groups(place)] == ["grp"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{OFFSETS}-0: 2 records left out, their type is not known; the first at offset 0: type 32512",
+        f"{OFFSETS}-0: 1 record left out, they have no key; the first at offset 2: 6 bytes of value",
+    ]
+    command = [sys.executable, "-m", "offsetlog", "groups", str(place)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "2 records left out" in printed.stderr
 
 
 def test_groups_of_a_real_broker() -> None:

@@ -54,10 +54,10 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    for warning in log_dir.warnings() {
-        console.warn(&warning);
+    let (mut groups, left_out) = log_dir.groups()?;
+    for warning in log_dir.warnings().iter().chain(&left_out) {
+        console.warn(warning);
     }
-    let mut groups = log_dir.groups()?;
     if !args.names.is_empty() {
         for name in &args.names {
             if !groups.iter().any(|group| group.group_id == *name) {

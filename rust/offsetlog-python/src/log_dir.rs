@@ -236,9 +236,9 @@ impl LogDir {
         Ok(rows(&config))
     }
 
-    fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupRow>> {
-        let groups = detached(py, || self.0.groups()).or_raise(py)?;
-        Ok(groups.into_iter().map(group_row).collect())
+    fn groups(&self, py: Python<'_>) -> PyResult<(Vec<GroupRow>, Vec<String>)> {
+        let (groups, warnings) = detached(py, || self.0.groups()).or_raise(py)?;
+        Ok((groups.into_iter().map(group_row).collect(), warnings))
     }
 
     /// Transactions, and warnings of what was left out.

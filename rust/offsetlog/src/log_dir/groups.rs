@@ -3,14 +3,12 @@
 //! A coordinator keeps what it knows as records of which the last one of a key holds. An offset that was committed within a transaction
 //! holds once the transaction is committed; which of two is newer says their place in the topic.
 
-use super::replay::{each_record, int, long, numbers, optional, structs, text};
+use super::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
 use super::{LogDir, TopicPartition};
 use crate::error::Result;
 use crate::log::Log;
 use offsetlog_format::control::ControlType;
-use offsetlog_format::internal_topic::{
-    CoordinatorRecord, CoordinatorTopic, KnownRecord, decode_assignment,
-};
+use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord, decode_assignment};
 use offsetlog_format::message::{Struct, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -93,6 +91,7 @@ struct Replay {
     offsets: BTreeMap<OffsetKey, Commit>,
     /// By producer id: what its open transaction commits.
     pending: HashMap<i64, BTreeMap<OffsetKey, Commit>>,
+    left_out: LeftOut,
 }
 
 #[derive(Default)]
@@ -112,19 +111,21 @@ struct Commit {
 
 impl LogDir {
     /// The groups of consumers whose coordinators kept them in these log dirs, by name, with what they have committed and how far that
-    /// is behind the logs' ends. Reads `__consumer_offsets` from front to back; memory holds what its keys hold.
+    /// is behind the logs' ends, and warnings of what was left out. Reads `__consumer_offsets` from front to back; memory holds what its keys hold.
     ///
     /// # Errors
-    /// As a scan; `Corrupt` kinds for a record that is no coordinator's. Records of types that are not known are passed over, as
-    /// coordinators do.
-    pub fn groups(&self) -> Result<Vec<Group>> {
+    /// As a scan; `Corrupt` kinds for a record that is no coordinator's. Records of types that are not known, or without a key, are
+    /// left out with a warning: coordinators pass over the first.
+    pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>)> {
         let partitions = self.partitions();
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
+        let mut warnings = Vec::new();
         let mut ids: Option<HashMap<String, String>> = None;
         let mut ends: HashMap<(String, i32), Option<i64>> = HashMap::new();
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
             let mut replay = Replay::default();
             replay.run(&self.log(&partition.topic, partition.partition)?)?;
+            warnings.extend(replay.left_out.warnings(&partition.to_string()));
             for (name, replayed) in replay.groups {
                 let mut group = replayed.group;
                 group.group_id.clone_from(&name);
@@ -164,7 +165,7 @@ impl LogDir {
                 });
             }
         }
-        Ok(found.into_values().collect())
+        Ok((found.into_values().collect(), warnings))
     }
 
     fn end_of(
@@ -205,11 +206,8 @@ impl Replay {
                 self.end_transaction(header.producer_id, ended);
                 return Ok(());
             }
-            let Some(key) = record.key else {
-                return Ok(());
-            };
-            let decoded = CoordinatorTopic::ConsumerOffsets.decode(key, record.value)?;
-            if let CoordinatorRecord::Known(known) = decoded {
+            let topic = CoordinatorTopic::ConsumerOffsets;
+            if let Some(known) = self.left_out.known(topic, record)? {
                 let producer = header
                     .attributes
                     .is_transactional()

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::log::{Log, ScanOptions};
+use offsetlog_format::internal_topic::{CoordinatorRecord, CoordinatorTopic, KnownRecord};
 use offsetlog_format::message::{Struct, Value};
 use offsetlog_format::{BatchHeader, FormatError, RecordView};
 use std::collections::BTreeMap;
@@ -41,6 +42,29 @@ impl LeftOut {
     pub(super) fn add(&mut self, why: &'static str, offset: i64, what: impl FnOnce() -> String) {
         let (count, ..) = self.0.entry(why).or_insert_with(|| (0, offset, what()));
         *count += 1;
+    }
+
+    /// What a coordinator wrote, unless it is one of a newer type or nobody can say what it is about: that is counted.
+    pub(super) fn known<'r>(
+        &mut self,
+        topic: CoordinatorTopic,
+        record: &RecordView<'r>,
+    ) -> Result<Option<KnownRecord<'r>>, FormatError> {
+        let Some(key) = record.key else {
+            self.add("they have no key", record.offset, || {
+                format!("{} bytes of value", record.value.map_or(0, <[u8]>::len))
+            });
+            return Ok(None);
+        };
+        match topic.decode(key, record.value)? {
+            CoordinatorRecord::Known(known) => Ok(Some(known)),
+            CoordinatorRecord::Unknown { number } => {
+                self.add("their type is not known", record.offset, || {
+                    format!("type {number}")
+                });
+                Ok(None)
+            }
+        }
     }
 
     /// One sentence a reason.

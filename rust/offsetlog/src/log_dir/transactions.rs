@@ -4,7 +4,7 @@ use super::LogDir;
 use super::replay::{LeftOut, each_record, int, long, numbers, structs, text};
 use crate::error::Result;
 use crate::log::Log;
-use offsetlog_format::internal_topic::{CoordinatorRecord, CoordinatorTopic, KnownRecord};
+use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord};
 use offsetlog_format::message::{Struct, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,31 +126,20 @@ fn replay(
         if header.attributes.is_control() {
             return Ok(());
         }
-        let Some(key) = record.key else {
-            left_out.add("they have no key", record.offset, || {
-                format!("{} bytes of value", record.value.map_or(0, <[u8]>::len))
-            });
+        let known = left_out.known(CoordinatorTopic::TransactionState, record)?;
+        let Some(KnownRecord { key, value, .. }) = known else {
             return Ok(());
         };
-        match CoordinatorTopic::TransactionState.decode(key, record.value)? {
-            CoordinatorRecord::Unknown { number } => {
-                left_out.add("their type is not known", record.offset, || {
-                    format!("type {number}")
-                });
+        let id = key.get("transactionalId").and_then(Value::as_bytes);
+        let id = id.unwrap_or_default().to_vec();
+        match value {
+            None => transactions.remove(&id),
+            Some((_, value)) => {
+                let name = text(&key, "transactionalId");
+                let found = transaction(name, &value, (partition, record.offset));
+                transactions.insert(id, found)
             }
-            CoordinatorRecord::Known(KnownRecord { key, value, .. }) => {
-                let id = key.get("transactionalId").and_then(Value::as_bytes);
-                let id = id.unwrap_or_default().to_vec();
-                match value {
-                    None => transactions.remove(&id),
-                    Some((_, value)) => {
-                        let name = text(&key, "transactionalId");
-                        let found = transaction(name, &value, (partition, record.offset));
-                        transactions.insert(id, found)
-                    }
-                };
-            }
-        }
+        };
         Ok(())
     })?;
     Ok(transactions)
