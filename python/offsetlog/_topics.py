@@ -101,14 +101,19 @@ def partition_for(key: Buffer, partitions: int) -> int:
 def partitions_for(keys: Iterable[Buffer | None], partitions: int) -> list[int | None]:
     """Return for each of many keys what :func:`partition_for` says; ``None`` where there is no key.
 
-    Ten times faster than one call for each.
-
     Parameters
     ----------
     keys
         Serialized keys, as ``pyarrow.Array.to_pylist`` gives those of a binary column; an empty one is a key as well.
     partitions
         How many partitions the topic has, 1 or more.
+
+    Raises
+    ------
+    TypeError
+        A key is neither bytes nor ``None``.
+    ConfigError
+        `partitions` is below 1 or above 2^31 - 1.
 
     Examples
     --------

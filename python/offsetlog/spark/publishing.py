@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -113,7 +114,7 @@ def commit(
     lock_seconds
         How long to wait for a partition that somebody else writes.
     progress
-        Called with a partition's directory, and how many of how many are published.
+        Called with a partition's directory, and how many of how many are published, in the order in which they are staged.
 
     Raises
     ------
@@ -223,15 +224,18 @@ def _move_all(journal: Journal, lock_seconds: float, progress: Progress | None) 
     """Publish what is not yet, several partitions at a time, and return where the logs end."""
     ends: list[int] = []
     moved: list[tuple[Target, Future[int]]] = []
+    failed = threading.Event()
     with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
         try:
-            moved += [(target, pool.submit(_move_to, target, lock_seconds, journal.preserve_offsets)) for target in journal.targets]
+            terms = lock_seconds, failed, journal.preserve_offsets
+            moved.extend((target, pool.submit(_move_to, target, *terms)) for target in journal.targets)
             for target, end in moved:
                 ends.append(end.result())
                 if progress is not None:
                     progress(target.directory, len(ends), len(moved))
         except BaseException as failure:
-            # What was begun goes on to its end; the next commit finishes the rest.
+            # What was begun goes on to its end, but waits for nobody; the next commit finishes the rest.
+            failed.set()
             pool.shutdown(cancel_futures=True)
             for target, end in moved:
                 other = None if end.cancelled() else end.exception()
@@ -241,9 +245,9 @@ def _move_all(journal: Journal, lock_seconds: float, progress: Progress | None) 
     return ends
 
 
-def _move_to(target: Target, lock_seconds: float, preserve_offsets: bool) -> int:
+def _move_to(target: Target, lock_seconds: float, failed: threading.Event, preserve_offsets: bool) -> int:
     """Publish what is not yet of a partition, and return where its log ends."""
-    with _locked(target.directory, lock_seconds) as log:
+    with _locked(target.directory, lock_seconds, failed) as log:
         # Where nobody has appended since, nothing of this is there.
         skip = 0 if log.log_end_offset == target.start else _there(log, target, preserve_offsets)
         for path in target.staged:
@@ -252,16 +256,15 @@ def _move_to(target: Target, lock_seconds: float, preserve_offsets: bool) -> int
         return log.log_end_offset
 
 
-def _locked(directory: str, seconds: float) -> Log:
-    """Open a log for appending, waiting for who else writes it."""
+def _locked(directory: str, seconds: float, failed: threading.Event) -> Log:
+    """Open a log for appending, waiting for who else writes it unless all is in vain."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             return Log.open(directory, "a")
         except LogLockedError:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or failed.wait(0.1):
                 raise
-            time.sleep(0.1)
 
 
 def _move(log: Log, path: Path, skip: int, preserve_offsets: bool) -> int:
