@@ -55,7 +55,8 @@ fuzz: ## hostile bytes against every parser: FUZZ_SECONDS=60 each (needs nightly
 
 miri: .venv/installed ## row 23 alone: the format crate under miri, a Python session under valgrind (installs them where it can)
 	@.ci/power
-	@$(bin)/python -m pytest -q -rs tests/reliability/test_undefined_behaviour.py
+	@cargo +nightly miri --version && valgrind --version
+	@$(bin)/python -m pytest -q tests/reliability/test_undefined_behaviour.py
 
 docs: .venv-docs/ready ## the site, into site/
 	$(say) "mkdocs build"

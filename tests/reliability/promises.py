@@ -81,10 +81,9 @@ class History:
         The batch that was handed in and not acknowledged.
     cutting
         Offset of the truncation that was begun and has not returned.
-    log_start
-        Records below were deleted, durably. Whole batches below may be gone.
-    deleting
-        Offset of the deletion that was begun and has not returned.
+    starts
+        Where the log may start: at the last deletion that returned, or at one that was begun since. Whole batches below may be gone, and
+        a log whose start lies behind its last batch ends there too.
     """
 
     run: int = 1
@@ -93,8 +92,7 @@ class History:
     durable: int = 0
     pending: Batch | None = None
     cutting: int | None = None
-    log_start: int = 0
-    deleting: int | None = None
+    starts: set[int] = field(default_factory=lambda: {0})
     #: Ends that truncations set: a log may end there, behind its last batch, until something else is appended.
     ends: set[int] = field(default_factory=set)
     #: Base of the first batch whose append failed and that is in the log all the same: from there on nothing was promised.
@@ -106,11 +104,6 @@ class History:
     failures: list[tuple[str, int, str, str]] = field(default_factory=list)
     value_bytes: int = VALUE_BYTES
     records: int = RECORDS
-
-    @property
-    def starts(self) -> set[int]:
-        """Where the log may start. One whose start lies behind its last batch ends there too."""
-        return {self.log_start} if self.deleting is None else {self.log_start, self.deleting}
 
     @property
     def acked(self) -> list[Batch]:
@@ -191,12 +184,12 @@ class History:
 
     def _begun(self, word: str, offset: int) -> None:
         if word == "deleting":
-            self.deleting = offset
+            self.starts.add(offset)
         else:
             self.cutting, self.pending = offset, None
 
     def _deleted(self, offset: int) -> None:
-        self.log_start, self.deleting, self.unclean = offset, None, True
+        self.starts, self.unclean = {offset}, True
         # What is passed over has to be on the disk, and with it all before.
         self.durable = max(self.durable, offset)
 
@@ -233,8 +226,8 @@ class History:
 
     def settle(self, found: list[Batch], start: int, end: int) -> None:
         """What was found is now what is."""
-        self.branches, self.log_start, self.end, self.durable = [list(found)], start, end, end
-        self.pending = self.cutting = self.deleting = self.refused = None
+        self.branches, self.starts, self.end, self.durable = [list(found)], {start}, end, end
+        self.pending = self.cutting = self.refused = None
         self.ends = {end}
 
 
