@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,11 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
             admin.create(TOPIC, 1, {small: "8192", "index.interval.bytes": "512"})
             admin.leader_epochs(TOPIC)
         path = broker.log_dir / f"{TOPIC}-0"
+        # The broker has a leader for it before it has the directory.
+        until = time.monotonic() + IDLE_MS / 1000
+        while not list(path.glob("*.log")):
+            assert time.monotonic() < until, f"no segment in {path}"
+            time.sleep(0.05)
         followers = {isolation: Follower(path, isolation) for isolation in ISOLATIONS}
         looker = Looker(path)
         threads: list[Follower | Looker] = [*followers.values(), looker]

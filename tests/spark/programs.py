@@ -46,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def last_line(program: Path | str, *arguments: object, folder: Path, seconds: float = 550, **more: str) -> str:
-    """Run a program, a file or a text, in this folder; the last line of its output.
+    """Run a program, a file or a text, in this folder; the last line of its output, empty if it has none.
 
     ``more`` are variables of its environment.
     """
@@ -61,4 +61,4 @@ def last_line(program: Path | str, *arguments: object, folder: Path, seconds: fl
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    return done.stdout.splitlines()[-1]
+    return (done.stdout.splitlines() or [""])[-1]

@@ -155,8 +155,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     wanted = {topic: 1 + max(golden.partition for golden in of([topic])) for topic in TOPICS}
     (folder / "topics.json").write_text(json.dumps(wanted), encoding="utf-8")
     with broker.running():
-        asked = (broker.address, broker.log_dir, folder, JARS)
-        last_line(PROGRAM, "create", *asked, folder / "topics.json", folder=folder, seconds=900)
+        last_line(PROGRAM, "create", broker.address, broker.log_dir, folder, JARS, folder / "topics.json", folder=folder)
         wait_for(
             [broker.log_dir / f"{topic}-{number}" / "partition.metadata" for topic, count in wanted.items() for number in range(count)]
         )
@@ -169,7 +168,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     queries = [{"subscribe": topic, "includeHeaders": "true"} for topic in TOPICS] + [drawn(draw) for _ in range(COMBINATIONS)]
     (folder / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
     with broker.running():
-        said = last_line(PROGRAM, "compare", *asked, folder / "queries.json", folder=folder, seconds=900)
+        # At another address than before.
+        said = last_line(PROGRAM, "compare", broker.address, broker.log_dir, folder, JARS, folder / "queries.json", folder=folder)
     found: list[dict[str, Any]] = json.loads(said)
     return found
 
