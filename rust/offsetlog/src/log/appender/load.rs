@@ -52,6 +52,8 @@ pub(super) struct Loaded {
     pub(super) last_snapshot: i64,
     pub(super) log_start: i64,
     pub(super) recovery_point: i64,
+    /// Base offset of the segment behind the last gap that was found after an unclean end and is none that lost power left.
+    pub(super) gap: Option<i64>,
     pub(super) report: RecoveryReport,
 }
 
@@ -64,6 +66,7 @@ pub(super) struct Loading<'l> {
     pub(super) report: RecoveryReport,
     /// The end of the last segment, where it did not have to be read whole.
     pub(super) tail: Option<tail::Tail>,
+    pub(super) gap: Option<i64>,
     compacted: bool,
     interrupt: Option<&'l Interrupt>,
 }
@@ -261,6 +264,9 @@ pub(super) fn assemble(
         appender.active.touch()?;
         companions::make_epochs_file(directory)?;
     }
+    if let Some(base) = loaded.gap.filter(|_| !appender.report.clean) {
+        appender.settle_found_gap(base)?;
+    }
     if loaded.recovery_point > durable {
         // The caller named it, so it is made true.
         let mut job = appender.commit_job()?;
@@ -292,6 +298,7 @@ pub(super) fn load(
         terms,
         files: Files::default(),
         tail: None,
+        gap: None,
         compacted: config.is_compacted(),
         interrupt,
     };
@@ -436,8 +443,10 @@ impl Loading<'_> {
             let Some(&base) = kept.get(slot) else { break };
             let is_last = slot + 1 == kept.len();
             let is_due = slot >= from || swapped.contains(&base);
-            let files: &[SegmentFile] = if is_due || doubtful == Some(slot) {
+            let files: &[SegmentFile] = if is_due {
                 &tail::ALL
+            } else if doubtful == Some(slot) {
+                tail::doubtful(&self, base)?
             } else {
                 tail::needed(&mut self, base, is_last)?
             };
@@ -454,6 +463,10 @@ impl Loading<'_> {
             let contents = self.read_segment(&mut kept, slot, (files, is_whole), &mut carried)?;
             carried.epochs = epochs.unwrap_or(carried.epochs);
             self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
+            let next = kept.get(slot + 1).copied();
+            self.gap = next
+                .filter(|&next| contents.next_offset < next)
+                .or(self.gap);
             chain_end = Some(slot + 1);
             ends.insert(base, contents.next_offset);
             if slot + 1 == kept.len() {

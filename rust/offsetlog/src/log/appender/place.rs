@@ -61,7 +61,7 @@ pub(in crate::log) struct Place {
     /// As in [`State`].
     cleaner: Option<i64>,
     /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with.
-    /// Outside a log dir only: in one, a broker may have been there.
+    /// In a log dir, where a broker may have been since, what this writer itself made durable when it opened the log.
     durable: i64,
 }
 
@@ -98,6 +98,11 @@ impl Place {
     /// What is known to be durable ends at `offset`: the log does, or is about to.
     pub(super) fn limit_durable(&mut self, offset: i64) {
         self.durable = self.durable.min(offset);
+    }
+
+    /// Everything below `offset` is durable, wherever the recovery point is.
+    pub(super) fn raise_durable(&mut self, offset: i64) {
+        self.durable = self.durable.max(offset);
     }
 
     pub(super) const fn is_marked_unclean(&self) -> bool {
@@ -270,6 +275,10 @@ impl Place {
     }
 
     fn note(&self, state: State, high_watermark: i64, first_base: i64) -> Result<()> {
+        let state = State {
+            recovery_point: state.recovery_point.max(self.durable),
+            ..state
+        };
         let Some(shared) = &self.shared else {
             return self.write_state(&state);
         };

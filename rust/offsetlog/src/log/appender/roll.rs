@@ -136,6 +136,16 @@ impl Appender {
         settled
     }
 
+    /// As [`settle_gap`](Self::settle_gap), for a gap that another writer left and that was found when its log was opened after an unclean
+    /// end. What is written down is beyond the recovery point, which stays where a broker would have it.
+    pub(super) fn settle_found_gap(&mut self, base_offset: i64) -> Result<()> {
+        let mut job = self.commit_job()?;
+        job.up_to = self.ends.recovery_point();
+        job.run()?;
+        self.place.raise_durable(base_offset);
+        self.save_point()
+    }
+
     /// Writes down that all before the newest gap is durable.
     pub(super) fn note_gap(&mut self) -> Result<()> {
         if let Some(base_offset) = self.gap.filter(|&base| base <= self.log_end()) {

@@ -53,6 +53,19 @@ pub(super) const ALL: [SegmentFile; 3] = [
     SegmentFile::TimeIndex,
     SegmentFile::TransactionIndex,
 ];
+const BY_OFFSET_AND_TIME: [SegmentFile; 2] = [SegmentFile::OffsetIndex, SegmentFile::TimeIndex];
+
+/// The files of a segment whose log is durable and whose indexes may not be.
+pub(super) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
+    let files = loading.files.segments.get(&base);
+    let has_aborted = files.is_some_and(|files| files.contains(&SegmentFile::TransactionIndex))
+        || has_lost_txn_index(loading, base)?;
+    Ok(if has_aborted {
+        &ALL
+    } else {
+        &BY_OFFSET_AND_TIME
+    })
+}
 
 /// The files of a segment of a clean log that have to be made from its batches after all; mostly none. Sound ones are left alone: they
 /// may differ from what would be made now, because the interval between entries was another, or a writer came and went. Of the
@@ -85,7 +98,7 @@ pub(super) fn needed(
             return Ok(&ALL);
         }
     } else if is_emptied(loading, base)? {
-        return Ok(&[SegmentFile::OffsetIndex, SegmentFile::TimeIndex]);
+        return Ok(&BY_OFFSET_AND_TIME);
     }
     if !kinds.contains(&SegmentFile::TransactionIndex) && has_lost_txn_index(loading, base)? {
         return Ok(&[SegmentFile::TransactionIndex]);
@@ -162,7 +175,8 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     }
     let segment = rebuild::open(directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
-    // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay.
+    // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay. Of one whose records are all deleted a
+    // broker that was killed knows nothing any more, and there is nothing to hide.
     let mut with_data = HashSet::new();
     loop {
         let header = match walk.step(false) {
@@ -177,7 +191,10 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
             if had_data && matches!(marker, Ok(Some(marker)) if !marker.commit) {
                 return Ok(true);
             }
-        } else if header.attributes.is_transactional() && header.record_count > 0 {
+        } else if header.attributes.is_transactional()
+            && header.record_count > 0
+            && header.last_offset >= loading.terms.start.log_start_offset
+        {
             with_data.insert(header.producer_id);
         }
     }

@@ -253,7 +253,6 @@ pub(super) fn validate<'a>(
     let control = first.attributes.is_control();
     let mut checks = RecordChecks::new(terms);
     let walked = walk_records(incoming, terms, &mut workshop.decompressor, &mut checks)?;
-    checks.finish()?;
     let in_place = first.magic == 2
         && (control && source == Codec::None
             || target == source && (source == Codec::None || walked.consecutive));
@@ -342,6 +341,8 @@ fn walk_records(
             checks.check(walked.count, &record, header.timestamp_type());
             walked.count += 1;
         }
+        // Of the reasons within one batch times count first, of several batches the first one.
+        checks.finish()?;
     }
     if walked.count == 0 {
         return Err(refused("the batch holds no record"));
