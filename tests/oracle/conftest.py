@@ -20,7 +20,7 @@ from comparing import Arena
 from differences import DIFFERENCES
 from kafka_log import JAR, Oracle
 from our_log import OurLog
-from reports import MET, REPORTS, SEED, STILL_OPEN
+from reports import MET, REPORTS, SEED
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # where it exists; a log synced there costs no disk
 
@@ -46,16 +46,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hands the counts of a test process to the one that prints."""
     output: Any = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["oracle"] = json.dumps([MET, REPORTS, STILL_OPEN])
+        output["oracle"] = json.dumps([MET, REPORTS])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ANN401  # a type of xdist's
     """Takes what a test process hands over."""
     del error
-    met, reports, still_open = json.loads(getattr(node, "workeroutput", {}).get("oracle", "[{}, [], []]"))
+    met, reports = json.loads(getattr(node, "workeroutput", {}).get("oracle", "[{}, []]"))
     MET.update(met)
-    STILL_OPEN.extend(still_open)
     REPORTS.extend((title, text) for title, text in reports)
 
 
@@ -73,10 +72,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for difference in DIFFERENCES:
             if MET[difference.name]:
                 terminalreporter.write_line(f"{MET[difference.name]:8} {difference.name}: {difference.ours}")
-    if STILL_OPEN:
-        terminalreporter.section("known and open: histories that may differ")
-        for line in sorted(STILL_OPEN):
-            terminalreporter.write_line(line)
     for title, text in sorted(REPORTS):
         terminalreporter.section(title)
         terminalreporter.write_line(text)

@@ -81,6 +81,11 @@ def sizes(directory: Path) -> dict[str, int]:
         return {entry.name: entry.stat().st_size for entry in entries if counts(entry.name) and entry.is_file()}
 
 
+def bytes_of_logs(directory: Path) -> int:
+    """How much the segments hold."""
+    return sum(size for name, size in sizes(directory).items() if name.endswith(".log"))
+
+
 def counts(name: str) -> bool:
     """Whether a file is compared."""
     return not name.startswith(OURS) and not name.endswith(".deleted")

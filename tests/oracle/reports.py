@@ -11,8 +11,6 @@ from differences import Difference
 SEED = "OFFSETLOG_HISTORY_SEED"
 REPORTS: list[tuple[str, str]] = []
 MET: Counter[str] = Counter()
-# Histories of `KNOWN_OPEN`, with what they do today.
-STILL_OPEN: list[str] = []
 SHOWN: set[str] = set()
 
 Test = TypeVar("Test", bound=Callable[..., Any])

@@ -16,9 +16,11 @@ from differences import (
     EMPTY_ROLL,
     EPOCH_OF_REFUSED,
     EPOCHS_FOUND,
+    GAP_OF_ANOTHER,
     KAFKA_FAILS,
     OVERLAPPING,
     ROLL_OF_REFUSED,
+    START_ABOVE_END,
     UNRECOVERABLE,
     UNTOUCHED,
     UNTRUE_RECORDS,
@@ -115,10 +117,18 @@ class Run(Comparison):
         if isinstance(want, Refusal) and not isinstance(got, Refusal) and any(text in want.text for text in CANNOT_LOAD):
             self.uses.count(UNRECOVERABLE)
             raise EndedEarly
+        is_above = isinstance(got, Refusal) and "is above the log end offset" in got.text
+        if is_above and (opening.recovery_point or 0) < self.ends.log_start_offset:
+            # Records below the start are there, and nothing says that the log ever reached it.
+            self.uses.count(START_ABOVE_END)
+            raise EndedEarly
         if self.compare(got, want, lambda _one, _other: True) is None:
             raise EndedEarly
         if isinstance(got, Ends) and isinstance(want, Ends) and not opening.clean and self.is_empty_behind(got.log_end_offset):
             self.uses.count(BEHIND_A_HOLE)
+            raise EndedEarly
+        if isinstance(got, Ends) and not opening.clean and self.is_cut_at_gap(got.log_end_offset):
+            self.uses.count(GAP_OF_ANOTHER)
             raise EndedEarly
         if self.history.turns and not opening.clean and not self.changed and self.number:
             self.uses.count(UNTOUCHED)
@@ -136,6 +146,17 @@ class Run(Comparison):
         missing = [base for base in later if base not in log_files.bases(self.side.directory)]
         files = [self.kafka.directory / f"{base:020}.log" for base in later]
         return bool(missing) and not any(any(log_files.headers(file.read_bytes())) for file in files)
+
+    def is_cut_at_gap(self, offset: int) -> bool:
+        """Whether our log ends at a gap between Kafka's segments, and all that stands behind is in the folder for what is cut."""
+        later = [base for base in log_files.bases(self.kafka.directory) if base > offset]
+        kept = {path.name for path in (self.side.directory / "offsetlog-cut").glob("*")}
+        within = any(
+            batch.base_offset <= offset <= batch.last_offset
+            for path in self.kafka.directory.glob("*.log")
+            for batch in log_files.headers(path.read_bytes())
+        )
+        return bool(later) and not within and all(any(name.startswith(f"{base:020}.log") for name in kept) for base in later)
 
     def reopen(self, *, clean: bool, point: str, side: int = 0, config: dict[str, str] | None = None) -> None:
         """Closes both and opens them again, the next side in turn."""
@@ -180,7 +201,7 @@ class Run(Comparison):
     def appended(self, call: Callable[[Side], Info], epoch: int, data: bytes | None = None, how: str = "leader") -> Info | None:
         """An append on both sides, with what may differ around it."""
         files = self.without_indexes()
-        segments = log_files.bases(self.side.directory)
+        segments, theirs = log_files.bases(self.side.directory), log_files.bases(self.kafka.directory)
         early = self.may_roll_early()
         got = outcome(lambda: call(self.side))
         if isinstance(got, Refusal) and self.without_indexes() != files and not isinstance(self.side, KafkaLog):
@@ -200,7 +221,7 @@ class Run(Comparison):
         if info is not None and info.duplicate:
             self.seen["duplicates"] += 1
         if info is None or info.duplicate:
-            self.not_appended(epoch)
+            self.not_appended(epoch, theirs)
         elif info.last_offset != -1:
             if self.refused_epoch and self.epoch_files_differ():
                 # It began where the refused append would have stood, and Kafka goes by that.
@@ -224,15 +245,25 @@ class Run(Comparison):
         small = int(self.config.get("segment.index.bytes", 10_485_760)) <= SMALL_INDEX
         return small and (self.many or self.restarted == log_files.bases(self.kafka.directory)[-1])
 
-    def not_appended(self, epoch: int) -> None:
-        """After a refusal or a duplicate Kafka may have written an epoch, and may have rolled."""
+    def not_appended(self, epoch: int, before: list[int]) -> None:
+        """After a refusal or a duplicate Kafka may have written an epoch, and may have rolled; `before` are the segments it had."""
         mine, theirs = log_files.bases(self.side.directory), log_files.bases(self.kafka.directory)
+        if theirs != before and theirs[-1] > self.ends.log_end_offset:
+            # Rolled to the offset of what was refused: no append reaches that segment, or one that begins below it.
+            self.uses.count(KAFKA_FAILS)
+            raise EndedEarly
         if theirs[:-1] == mine:
-            if theirs[-1] > self.ends.log_end_offset:
-                # Rolled to the offset of what was refused: no append reaches that segment.
-                self.uses.count(KAFKA_FAILS)
-                raise EndedEarly
             self.side.roll()
+            self.uses.count(ROLL_OF_REFUSED)
+        elif self.config.get("preallocate") == "true" and log_files.bytes_of_logs(self.side.directory) != log_files.bytes_of_logs(
+            self.kafka.directory
+        ):
+            # The file that takes an empty one's place is as long as a new one.
+            self.uses.count(ROLL_OF_REFUSED)
+            raise EndedEarly
+        elif self.side.ends().recovery_point < self.kafka.ends().recovery_point:
+            # An empty segment was rolled to where it was, and the flush after that moved the recovery point.
+            self.side.flush()
             self.uses.count(ROLL_OF_REFUSED)
         if self.epoch_files_differ():
             self.refused_epoch = True
@@ -291,8 +322,13 @@ class Run(Comparison):
         if fields.get("as") == "follower":
             data = self.oracle.encode(batch, baseOffset=self.ends.log_end_offset, batchLeaderEpoch=epoch)
             self.hostile = data = mutated(data, fields["mutations"])
+            end, before = self.ends.log_end_offset, log_files.bytes_of_logs(self.kafka.directory)
             if self.appended(lambda side: side.append_as_follower(data, epoch), epoch) is not None:
                 self.spoilt = True
+            if self.ends.log_end_offset == end and log_files.bytes_of_logs(self.kafka.directory) != before:
+                # It ends before it begins, and its bytes are there.
+                self.uses.count(KAFKA_FAILS)
+                raise EndedEarly
         else:
             self.hostile = data = mutated(self.oracle.encode(batch), fields["mutations"])
             info = self.appended(lambda side: side.append_bytes(data, epoch, fields.get("origin", "client")), epoch)
@@ -402,8 +438,11 @@ class Run(Comparison):
         offset = self.ends.log_end_offset if fields["end"] else self.ends.log_start_offset + fields["on"]
         if offset < 0:
             return
+        segments = log_files.bases(self.side.directory)
         if self.both(lambda side: side.delete_records_before(offset)):
-            self.changed = True
+            # What a broker deletes without taking a segment away changes nothing that our mark of a clean end speaks of.
+            ours = not isinstance(self.side, KafkaLog)
+            self.changed = self.changed or ours or log_files.bases(self.side.directory) != segments
         self.same_ends()
 
     def step_clock(self, fields: dict[str, Any]) -> None:

@@ -11,10 +11,13 @@ from pathlib import Path
 import differences
 import log_files
 import pytest
+from comparing import Arena
+from histories import History, Step
 from hostile import mutated
 from kafka_log import KafkaError, KafkaLog, Oracle
 from our_log import OurLog
 from reports import shows
+from runner import play
 from sides import Batch, Clock, Ends, Marker, Opening, Refusal, Row, Side
 
 pytestmark = pytest.mark.interop
@@ -111,6 +114,22 @@ def test_epoch_of_refused(two: Two) -> None:
     two.append(epoch=2)
     ours, kafkas = two.epochs()
     assert ours == kafkas == "0\n2\n1 0\n2 1\n"
+    two.kafka_takes_over()
+
+
+@shows(differences.EPOCH_AT_END)
+def test_epoch_at_end(two: Two) -> None:
+    two.open()
+    two.append(epoch=3)
+    two.each(lambda side: side.delete_records_before(1))
+    none, found = "0\n0\n", "0\n1\n3 1\n"
+    for clean, kafkas in ((True, none), (False, found), (False, none), (False, found)):
+        for side in (two.ours, two.kafka):
+            side.close(clean=clean)
+            side.open(Opening(two.config, clean, int(clean), 1))
+        assert two.epochs() == (none, kafkas)
+    two.append(epoch=3)
+    assert two.epochs() == (found, found)
     two.kafka_takes_over()
 
 
@@ -408,3 +427,17 @@ def test_killed_without_a_change(two: Two) -> None:
     two.ours.close(clean=False)
     assert two.ours.open(Opening(two.config, checkpoints=True)).recovery_point == 1
     two.kafka_takes_over(clean=False)
+
+
+@shows(differences.GAP_OF_ANOTHER)
+def test_gap_of_another(arena: Arena) -> None:
+    row = [0, "a", 1]
+    steps = (
+        Step("reopen", {"clean": False, "point": "live", "side": 1}),
+        Step("append", {"form": "bytes", "rows": [row], "codec": "none", "epoch": 6}),
+        Step("follower", {"batches": [{"rows": [[1639, "a", 1]], "codec": "none", "gap": 2, "epoch": 6}], "epoch": 6}),
+        Step("reopen", {"clean": False, "point": "zero", "side": 0}),
+    )
+    before = arena.uses.counts[differences.GAP_OF_ANOTHER.name]
+    assert play(History(0, {"internal.segment.bytes": "20000", "segment.ms": "1000"}, steps, turns=True), arena) is None
+    assert arena.uses.counts[differences.GAP_OF_ANOTHER.name] == before + 1

@@ -6,14 +6,14 @@ A failing one is made small, printed and kept: ``pytest tests/oracle --history S
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
-from comparing import Arena
-from differences import KNOWN_OPEN
+from comparing import Arena, Mismatch
 from histories import History, history
 from kafka_log import ROOT
-from reports import SEED, STILL_OPEN
+from reports import SEED
 from runner import play
 from shrink import shrunk
 
@@ -24,7 +24,16 @@ CHUNKS = 26
 TURN_CHUNKS = 8
 # Random seeds are for `make soak`; a run is to say the same every time.
 RANDOM_CHUNKS = int(os.environ.get("OFFSETLOG_RANDOM_CHUNKS", "0"))
+# Characters of a finding that say what kind it is.
+KIND = 100
 FAILED = ROOT / "build" / "oracle" / "failed"
+
+
+def kind(mismatch: Mismatch | None) -> str:
+    """What a finding is about, without the step that met it and the numbers: what is made small is to differ in the same way."""
+    told = re.sub(r"^.*? by \w+: ", "", str(mismatch or ""), count=1, flags=re.DOTALL)
+    # A longer list of files, or other bytes, are the same finding.
+    return re.sub(r"[\d-]+|b'.*?'|\[.*?\]|\(\(.*?\)\)", "", told)[:KIND]
 
 
 def found(one: History, arena: Arena) -> str | None:
@@ -32,7 +41,8 @@ def found(one: History, arena: Arena) -> str | None:
     mismatch = play(one, arena)
     if mismatch is None:
         return None
-    small = shrunk(one, lambda smaller: play(smaller, arena) is not None)
+    wanted = kind(mismatch)
+    small = shrunk(one, lambda smaller: kind(play(smaller, arena)) == wanted)
     FAILED.mkdir(parents=True, exist_ok=True)
     file = FAILED / f"{'t' if one.turns else ''}{one.seed}.json"
     small.save(file)
@@ -42,14 +52,7 @@ def found(one: History, arena: Arena) -> str | None:
 
 def all_agree(seeds: range, arena: Arena, *, turns: bool = False) -> None:
     """Runs a chunk of histories, and tells the first failing one whole, the others by their seeds."""
-    failed = []
-    for seed in seeds:
-        mismatch = play(history(seed, turns=turns), arena)
-        name = f"{'t' if turns else ''}{seed}"
-        if name in KNOWN_OPEN:
-            STILL_OPEN.append(f"{name}: {'differs' if mismatch else 'agrees now'}: {KNOWN_OPEN[name]}")
-        elif mismatch is not None:
-            failed.append(seed)
+    failed = [seed for seed in seeds if play(history(seed, turns=turns), arena) is not None]
     if failed:
         told = found(history(failed[0], turns=turns), arena) or "it passed the second time"
         pytest.fail(f"{len(failed)} of {len(seeds)} histories differ: seeds {failed}\n{told}", pytrace=False)
@@ -67,8 +70,14 @@ def test_taking_turns(chunk: int, arena: Arena) -> None:
 
 
 # Outside the range above, each the first that met a corner: producers that expired before a truncation, snapshots outside the log, a
-# segment that becomes the last one again, a log that is empty behind its start.
-ONCE_APART = ("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950", "t1032", "t1154")
+# segment that becomes the last one again, a log that is empty behind its start, records of magic 1 refused for two reasons, a gap that a
+# broker left and that one of ours found and was killed, batches that end before they begin.
+ONCE_APART = (
+    *("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950", "t1032", "t1154"),
+    *("145223534", "145224650", "145225102", "145224888"),
+    *("780629955", "780630522", "t780630648", "t780630858"),
+    *("t145223633", "t145223878", "t145223954", "t145224594", "t145224956", "t145225363"),
+)
 
 
 @pytest.mark.parametrize("name", ONCE_APART)
