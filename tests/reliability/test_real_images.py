@@ -59,7 +59,8 @@ def test_kafka_opens_what_really_crashed(tmp_path: Path) -> None:
             wanted = images.batches(partition)
             assert [(batch.base, batch.last) for batch in wanted] == [(batch.base, batch.last) for batch in history.acked]
             before = images.segments(partition)
-            said = {"segment_bytes": 1 << 20, "index_bytes": 10 << 20, "index_interval": 500, "start": 0}
-            assert images.kafkas(oracle, image, said) == (0, history.end, wanted), image.name
+            (start,) = history.starts
+            said = {"segment_bytes": 1 << 20, "index_bytes": 10 << 20, "index_interval": 500, "start": start}
+            assert images.kafkas(oracle, image, said) == (start, history.end, wanted), image.name
             assert images.segments(partition) == before
             part.count()
