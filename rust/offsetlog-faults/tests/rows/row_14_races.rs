@@ -1,7 +1,7 @@
 //! Row 14: a writer and readers in one process.
 //!
-//! Two parts. The engine's own `Ends`, compiled with loom's locks and atomics, in every interleaving of one writer that publishes
-//! and rolls as the appender does and two readers. And the whole log over a simulated disk whose calls let other threads go first
+//! Three parts. The engine's own `Ends`, compiled with loom's locks and atomics, in every interleaving of one writer that publishes
+//! and rolls as the appender does and two readers. Its `Commits` likewise, with callers who append and share syncs. And the whole log over a simulated disk whose calls let other threads go first
 //! at places that differ with the seed: many schedules, not all.
 
 use offsetlog::{AppendOptions, BatchBuilder, Log, WriteOptions};
@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 #[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
 mod ends {
     include!(concat!(env!("OUT_DIR"), "/ends.rs"));
+}
+
+#[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
+mod commits {
+    include!(concat!(env!("OUT_DIR"), "/commits.rs"));
 }
 
 /// Bytes and records of each batch in the model.
@@ -79,6 +84,119 @@ fn what_is_published_is_written() {
     }
     row.count(count.load(Ordering::Relaxed) as usize);
     row.end(&"one reader: all; two: all with at most two preemptions");
+}
+
+/// What callers of one log share: the lock of the writer with the end of the log, what is durable, and who syncs.
+#[derive(Default)]
+struct Writer {
+    end: loom::sync::Mutex<i64>,
+    durable: loom::sync::atomic::AtomicI64,
+    /// The first sync fails, after which none is tried.
+    fails: bool,
+    failed: loom::sync::atomic::AtomicBool,
+    commits: commits::Commits,
+}
+
+impl Writer {
+    /// An append that is durable when it returns, or fails, as the engine does both.
+    fn append(&self) -> bool {
+        let target = {
+            let mut end = self.end.lock().unwrap();
+            *end += 1;
+            *end
+        };
+        self.commit(Some(target))
+    }
+
+    fn settle(&self) {
+        let end = self.end.lock().unwrap();
+        self.durable
+            .fetch_max(*end, loom::sync::atomic::Ordering::AcqRel);
+    }
+
+    /// `Log::commit`, step by step. A caller without target wants everything to be durable.
+    fn commit(&self, target: Option<i64>) -> bool {
+        let relaxed = loom::sync::atomic::Ordering::Acquire;
+        let mut is_next = false;
+        loop {
+            let end = self.end.lock().unwrap();
+            let wanted = target.unwrap_or(*end);
+            let is_durable = self.durable.load(relaxed) >= wanted;
+            let done = if self.failed.load(relaxed) {
+                Some(false)
+            } else {
+                is_durable.then_some(true)
+            };
+            if let Some(done) = done {
+                drop(end);
+                if is_next {
+                    self.commits.pass_on();
+                }
+                return done;
+            }
+            if self.commits.lead(*end) {
+                let reached = *end;
+                drop(end);
+                if self.fails {
+                    self.failed
+                        .store(true, loom::sync::atomic::Ordering::Release);
+                } else {
+                    self.durable
+                        .fetch_max(reached, loom::sync::atomic::Ordering::AcqRel);
+                }
+                self.commits.finish(self.fails);
+                return !self.fails;
+            }
+            drop(end);
+            is_next = !self.commits.wait_for(target);
+        }
+    }
+}
+
+#[test]
+fn everybody_is_woken_when_it_is_durable() {
+    let mut row = Row::begin(
+        14,
+        "commits",
+        "races in one process: commits",
+        "interleavings",
+        1000,
+    );
+    let count = Arc::new(AtomicI64::new(0));
+    for fails in [false, true] {
+        let counted = Arc::clone(&count);
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        // Loom tells of callers who wait for ever.
+        model.check(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let writer = loom::sync::Arc::new(Writer {
+                fails,
+                ..Writer::default()
+            });
+            let callers: Vec<_> = (0..3)
+                .map(|_| {
+                    let writer = writer.clone();
+                    loom::thread::spawn(move || writer.append())
+                })
+                .collect();
+            // A flush, or what a roll's own sync does: all that was appended is durable without a commit.
+            if fails {
+                writer.commit(None);
+            } else {
+                writer.settle();
+            }
+            writer.commits.wait();
+            for caller in callers {
+                assert_eq!(caller.join().unwrap(), !fails);
+            }
+            assert!(writer.commits.is_idle());
+            let durable = writer.durable.load(loom::sync::atomic::Ordering::Acquire);
+            assert_eq!(durable, if fails { 0 } else { 3 });
+        });
+    }
+    row.count(count.load(Ordering::Relaxed) as usize);
+    row.end(&"three callers and a flush or a roll, with at most two preemptions");
 }
 
 /// What a reader may find: whole batches in order, up to an end that never goes back, and everything below the end it was told.

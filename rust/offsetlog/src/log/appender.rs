@@ -8,6 +8,7 @@ mod agree;
 mod ahead;
 mod append;
 mod cleaning;
+mod commits;
 mod companions;
 mod finish;
 mod flush;

@@ -162,16 +162,26 @@ impl Log {
     fn commit(&self, end: Option<i64>) -> Result<()> {
         let flusher = self.appender()?.flusher().clone();
         let ends = self.0.directory.ends.as_deref();
+        // Whether somebody who waits may count on this caller to sync.
+        let mut is_next = false;
         loop {
             // Most of those who waited for a sync of somebody else need no look at the writer.
-            if end.is_some_and(|end| ends.is_some_and(|ends| ends.recovery_point() >= end)) {
-                return Ok(());
-            }
-            let commit = self.changing(|appender| appender.begin_commit(end))?;
+            let is_done =
+                end.is_some_and(|end| ends.is_some_and(|ends| ends.recovery_point() >= end));
+            let commit = if is_done {
+                Ok(Commit::Done)
+            } else {
+                self.changing(|appender| appender.begin_commit(end))
+            };
             match commit {
-                Commit::Done => return Ok(()),
-                Commit::Lead(job) => return flusher.commit(&job),
-                Commit::Follow => flusher.wait_for_commit(),
+                Ok(Commit::Lead(job)) => return flusher.commit(&job),
+                Ok(Commit::Follow) => is_next = !flusher.commits().wait_for(end),
+                other => {
+                    if is_next {
+                        flusher.commits().pass_on();
+                    }
+                    return other.map(|_| ());
+                }
             }
         }
     }

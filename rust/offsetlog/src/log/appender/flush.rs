@@ -4,6 +4,7 @@
 //! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
 
 use super::Appender;
+use super::commits::Commits;
 use super::state::CleanMark;
 use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
@@ -79,6 +80,7 @@ pub(crate) struct Flusher(Arc<Shared>);
 struct Shared {
     state: Mutex<Queue>,
     changed: Condvar,
+    commits: Commits,
 }
 
 #[derive(Debug, Default)]
@@ -86,8 +88,6 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// The thread is there.
     running: bool,
-    /// A caller syncs.
-    committing: bool,
     /// When the thread that flushes by time wakes up, while there is one.
     alarm: Option<Instant>,
     closed: bool,
@@ -115,12 +115,13 @@ impl Flusher {
 
     /// Waits until all that was started is done.
     pub(super) fn wait(&self) {
-        drop(self.wait_until(|queue| !queue.running && !queue.committing));
+        drop(self.wait_until(|queue| !queue.running));
+        self.0.commits.wait();
     }
 
-    /// Waits for the caller who syncs.
-    pub(crate) fn wait_for_commit(&self) {
-        drop(self.wait_until(|queue| !queue.committing));
+    /// The callers who sync and wait.
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.0.commits
     }
 
     /// Syncs for all who wait. Holds no lock meanwhile.
@@ -137,19 +138,13 @@ impl Flusher {
         if let Some(error) = failed {
             queue.failed.get_or_insert_with(|| error.to_string());
         }
-        queue.committing = false;
+        let has_failed = queue.failed.is_some();
         drop(queue);
-        self.0.changed.notify_all();
-    }
-
-    /// Takes the part of the caller who syncs, unless somebody has it.
-    fn lead(&self) -> bool {
-        !std::mem::replace(&mut self.0.lock().committing, true)
+        self.0.commits.finish(has_failed);
     }
 
     fn is_idle(&self) -> bool {
-        let queue = self.0.lock();
-        !queue.running && !queue.committing
+        !self.0.lock().running && self.0.commits.is_idle()
     }
 
     /// The first failure, which ends the appending: what a failed sync left of the pages is not known.
@@ -256,7 +251,7 @@ impl Appender {
             return Ok(Commit::Done);
         }
         self.check_usable()?;
-        if !self.flusher.lead() {
+        if !self.flusher.commits().lead(self.log_end()) {
             return Ok(Commit::Follow);
         }
         if !self.unsynced && self.ends.recovery_point() >= self.log_end() {
