@@ -549,3 +549,22 @@ def test_a_partition_of_0_7_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(LogDirError, match="offsetlog convert"):
             recover(path, dry_run=dry_run)
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_gap_that_was_found_stays_when_its_finder_is_killed(tmp_path: Path, *, gathers: bool) -> None:
+    """Not so one that nobody knew of: that may be bytes lost with the power."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", {"internal.segment.bytes": 100}, clock=Clock()) as log:
+        log.append(b"before")
+        log.append_as_follower(coded(b"behind", base_offset=5))
+        assert [segment.base_offset for segment in log.segments] == [0, 5]
+    # As a broker leaves it that was killed before it wrote a recovery point down.
+    (path / STATE).unlink()
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    opening = f"LogDir.open({str(tmp_path)!r}, 'a').log('orders', 0)" if gathers else f"Log.open({str(path)!r}, 'a')"
+    for _ in range(2):
+        python(f"import os; from offsetlog import Log, LogDir; log = {opening}; print(log.log_end_offset, flush=True); os._exit(0)")
+    with Log.open(path, "a", clock=Clock()) as log:
+        assert (offsets(log), log.recovery_report.cut) == ([0, 5], ())

@@ -162,10 +162,10 @@ impl Place {
         Ok(Start {
             own,
             same_boot,
-            // Unless a broker had the log after us.
+            // Unless a broker had the log after us. What is noted may be further than the checkpoint, which is written for many at once.
             crashed_beyond: crashed
                 .filter(|state| state.notes(|lines| lines.recovery_point == recovery_point))
-                .map(|_| recovery_point),
+                .map(|state| state.recovery_point.max(recovery_point)),
             noted_by_us: state
                 .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
             clean: self
