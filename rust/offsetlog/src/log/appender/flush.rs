@@ -267,6 +267,11 @@ impl Appender {
     pub(super) fn commit_job(&mut self) -> Result<Job> {
         self.mark_unclean()?;
         self.note_gap()?;
+        Ok(self.job())
+    }
+
+    /// As [`commit_job`](Self::commit_job), where nothing was changed yet and nothing is to be marked.
+    pub(super) fn job(&mut self) -> Job {
         let recovery_point = self.ends.recovery_point();
         let first = self.closed.partition_point(|&base| base <= recovery_point);
         let mut closed = std::mem::take(&mut self.unsettled);
@@ -275,7 +280,7 @@ impl Appender {
         closed.dedup();
         self.last_flush = self.now();
         self.unsynced = false;
-        Ok(Job {
+        Job {
             files: vec![self.active.log_file()],
             closed,
             names: std::mem::take(&mut self.names_changed),
@@ -283,7 +288,7 @@ impl Appender {
             directory: Arc::clone(&self.directory),
             ends: Arc::clone(&self.ends),
             up_to: self.log_end(),
-        })
+        }
     }
 
     pub(crate) const fn flusher(&self) -> &Flusher {

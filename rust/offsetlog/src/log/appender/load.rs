@@ -256,6 +256,9 @@ pub(super) fn assemble(
     appender.ends.set_log_start(loaded.log_start);
     appender.ends.set_recovery_point(durable);
     appender.publish(log_end);
+    if let Some(base) = loaded.gap.filter(|_| !appender.report.clean) {
+        appender.settle_found_gap(base)?;
+    }
     if changed || is_new {
         // What was rebuilt counts as written by us: a broker must not believe an older mark.
         appender.mark_unclean()?;
@@ -263,9 +266,6 @@ pub(super) fn assemble(
     if is_new {
         appender.active.touch()?;
         companions::make_epochs_file(directory)?;
-    }
-    if let Some(base) = loaded.gap.filter(|_| !appender.report.clean) {
-        appender.settle_found_gap(base)?;
     }
     if loaded.recovery_point > durable {
         // The caller named it, so it is made true.

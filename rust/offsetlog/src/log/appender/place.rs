@@ -60,8 +60,8 @@ pub(in crate::log) struct Place {
     marked_unclean: bool,
     /// As in [`State`].
     cleaner: Option<i64>,
-    /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with.
-    /// In a log dir, where a broker may have been since, what this writer itself made durable when it opened the log.
+    /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with; in a log
+    /// dir, if no broker has been there since.
     durable: i64,
 }
 
@@ -159,13 +159,14 @@ impl Place {
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         let recovery_point = recovery_point.unwrap_or(0);
+        // Unless a broker had the log after us. What is noted may be further than the checkpoint, which is written for many at once.
+        let crashed =
+            crashed.filter(|state| state.notes(|lines| lines.recovery_point == recovery_point));
+        self.durable = crashed.map_or(0, |state| state.recovery_point);
         Ok(Start {
             own,
             same_boot,
-            // Unless a broker had the log after us. What is noted may be further than the checkpoint, which is written for many at once.
-            crashed_beyond: crashed
-                .filter(|state| state.notes(|lines| lines.recovery_point == recovery_point))
-                .map(|state| state.recovery_point.max(recovery_point)),
+            crashed_beyond: crashed.map(|state| state.recovery_point.max(recovery_point)),
             noted_by_us: state
                 .is_some_and(|state| state.notes(|lines| Some(lines.log_start) == log_start)),
             clean: self
@@ -202,6 +203,7 @@ impl Place {
             Err(error) if error.is_corruption() => 0,
             line => line?.unwrap_or(0),
         };
+        let recovery_point = recovery_point.max(self.durable);
         self.write_state(&State {
             // What stands there, or will, to see whether a broker moves it.
             recovery_point,

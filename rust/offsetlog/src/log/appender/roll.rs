@@ -137,12 +137,14 @@ impl Appender {
     }
 
     /// As [`settle_gap`](Self::settle_gap), for a gap that another writer left and that was found when its log was opened after an unclean
-    /// end. What is written down is beyond the recovery point, which stays where a broker would have it.
+    /// end. What is written down is beyond the recovery point, which stays where a broker would have it. It comes before any mark of ours:
+    /// one that we leave without it makes a gap a hole.
     pub(super) fn settle_found_gap(&mut self, base_offset: i64) -> Result<()> {
-        let mut job = self.commit_job()?;
+        let mut job = self.job();
         job.up_to = self.ends.recovery_point();
         job.run()?;
         self.place.raise_durable(base_offset);
+        self.mark_unclean()?;
         self.save_point()
     }
 

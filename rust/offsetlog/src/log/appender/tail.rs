@@ -59,7 +59,7 @@ const BY_OFFSET_AND_TIME: [SegmentFile; 2] = [SegmentFile::OffsetIndex, SegmentF
 pub(super) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
     let files = loading.files.segments.get(&base);
     let has_aborted = files.is_some_and(|files| files.contains(&SegmentFile::TransactionIndex))
-        || has_lost_txn_index(loading, base)?;
+        || holds_aborted(loading, base)?;
     Ok(if has_aborted {
         &ALL
     } else {
@@ -170,10 +170,12 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
         let stat = directory.disk.stat(&path);
         stat.is_ok_and(|stat| stat.size == SNAPSHOT_HEADER_BYTES as u64)
     });
-    if is_quiet {
-        return Ok(false);
-    }
-    let segment = rebuild::open(directory, base, None)?;
+    Ok(!is_quiet && holds_aborted(loading, base)?)
+}
+
+/// Whether a segment holds a marker of an aborted transaction, and records of it that are not deleted.
+fn holds_aborted(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    let segment = rebuild::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
     // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay. Of one whose records are all deleted a
     // broker that was killed knows nothing any more, and there is nothing to hide.
