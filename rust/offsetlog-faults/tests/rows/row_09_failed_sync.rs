@@ -8,6 +8,8 @@ use offsetlog_faults::run::{PARTITION, Run, clock, fresh, options};
 use offsetlog_faults::script::{Script, Step};
 use offsetlog_faults::sim::{Cut, SimDisk};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const SCRIPTS: [&str; 8] = [
     "append 2 2; flush; append 2 4; flush; append 1 6; flush;",
@@ -252,5 +254,62 @@ fn a_recovery_point_that_the_caller_names_makes_nothing_durable() {
     for (failing, recovering) in [(false, false), (true, false), (false, true), (true, true)] {
         believe(failing, recovering)
             .unwrap_or_else(|error| panic!("failing {failing}, recovering {recovering}: {error}"));
+    }
+}
+
+static SYNCING: AtomicBool = AtomicBool::new(false);
+
+/// The sync of an append, which takes a while and fails.
+fn slow_sync(call: Call, path: &str) -> bool {
+    let is_slow = call == Call::Sync && path.ends_with(".log");
+    if is_slow {
+        SYNCING.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    is_slow
+}
+
+#[test]
+fn a_truncation_that_waited_for_a_failed_sync_does_nothing() {
+    let truncations: [fn(&Log) -> bool; 2] = [
+        |log| log.truncate_to(0).is_err(),
+        |log| log.truncate_fully_and_start_at(7, None).is_err(),
+    ];
+    for is_refused in truncations {
+        SYNCING.store(false, Ordering::SeqCst);
+        let script: Script =
+            "strict=false stale=false log_dir=false segment=600 index=24 interval=0 preallocate=false late=false:"
+                .parse()
+                .unwrap();
+        let faults = FaultDisk::over(&SimDisk::new(fresh(&script)), Plan::none());
+        let log = Log::open_for_append(
+            PARTITION,
+            &options(Arc::new(faults.clone()), &clock()),
+            &WriteOptions::default(),
+        )
+        .unwrap();
+        faults.set(Plan {
+            kinds: slow_sync,
+            nth: 1,
+            ..Plan::none()
+        });
+        std::thread::scope(|scope| {
+            let appending = scope.spawn(|| {
+                let mut batch = BatchBuilder::default();
+                batch.push(1, None, Some(b"value"), &[]).unwrap();
+                let flush = AppendOptions {
+                    flush: true,
+                    ..AppendOptions::default()
+                };
+                log.append(&mut batch, &flush).is_err()
+            });
+            while !SYNCING.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(is_refused(&log));
+            assert!(appending.join().unwrap());
+        });
+        assert_eq!(log.log_end_offset().unwrap(), 1);
+        log.abandon();
     }
 }

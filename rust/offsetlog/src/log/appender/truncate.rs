@@ -46,6 +46,7 @@ impl Appender {
             return Ok(true);
         }
         self.flusher.wait();
+        self.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         // Those that are due would have gone before; what is read again now stays until the next time.
         self.expire_producers(self.now());
@@ -254,6 +255,7 @@ impl Appender {
             ));
         }
         self.flusher.wait();
+        self.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         self.lower_cleaner_point(offset)?;
         self.lower_recovery_point(offset)?;
