@@ -115,6 +115,9 @@ class Comparison:
         self.rows_form = False
         # Whether the log dir said that it was clean when our side opened the log.
         self.marked = history.turns
+        # Whether one of ours was killed when it last had the log, and whether a broker has had it since.
+        self.killed = False
+        self.after_broker = False
         # Whether anything was changed since the last clean end.
         self.changed = True
         # Whether the settings were changed since the log was opened.

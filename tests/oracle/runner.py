@@ -118,7 +118,8 @@ class Run(Comparison):
             self.uses.count(UNRECOVERABLE)
             raise EndedEarly
         is_above = isinstance(got, Refusal) and "is above the log end offset" in got.text
-        if is_above and (opening.recovery_point or 0) < self.ends.log_start_offset:
+        is_emptied = isinstance(want, Ends) and want.log_start_offset == want.log_end_offset
+        if is_above and is_emptied and not opening.clean and (opening.recovery_point or 0) < self.ends.log_start_offset:
             # Records below the start are there, and nothing says that the log ever reached it.
             self.uses.count(START_ABOVE_END)
             raise EndedEarly
@@ -127,7 +128,13 @@ class Run(Comparison):
         if isinstance(got, Ends) and isinstance(want, Ends) and not opening.clean and self.is_empty_behind(got.log_end_offset):
             self.uses.count(BEHIND_A_HOLE)
             raise EndedEarly
-        if isinstance(got, Ends) and not opening.clean and self.is_cut_at_gap(got.log_end_offset):
+        if (
+            isinstance(got, Ends)
+            and not opening.clean
+            and self.killed
+            and self.after_broker
+            and self.is_cut_at_gap(got.log_end_offset)
+        ):
             self.uses.count(GAP_OF_ANOTHER)
             raise EndedEarly
         if self.history.turns and not opening.clean and not self.changed and self.number:
@@ -177,6 +184,8 @@ class Run(Comparison):
                 write_checkpoints(directory.parent, recovery_point, before.log_start_offset)
         if self.history.turns and clean:
             self.mark_clean()
+        self.after_broker = isinstance(self.side, KafkaLog)
+        self.killed = self.killed if self.after_broker else not clean
         self.side = self.sides[side % len(self.sides)]
         self.marked = (self.side.directory.parent / CLEAN_MARKER).exists()
         self.truncated = False
@@ -255,20 +264,24 @@ class Run(Comparison):
         if theirs[:-1] == mine:
             self.side.roll()
             self.uses.count(ROLL_OF_REFUSED)
-        elif self.config.get("preallocate") == "true" and log_files.bytes_of_logs(self.side.directory) != log_files.bytes_of_logs(
-            self.kafka.directory
-        ):
-            # The file that takes an empty one's place is as long as a new one.
-            self.uses.count(ROLL_OF_REFUSED)
-            raise EndedEarly
-        elif self.side.ends().recovery_point < self.kafka.ends().recovery_point:
-            # An empty segment was rolled to where it was, and the flush after that moved the recovery point.
-            self.side.flush()
-            self.uses.count(ROLL_OF_REFUSED)
+        elif theirs[-1] == self.ends.log_end_offset:
+            self.after_empty_roll()
         if self.epoch_files_differ():
             self.refused_epoch = True
             if epoch < self.highest_epoch:
                 self.epochs_apart = True
+
+    def after_empty_roll(self) -> None:
+        """Kafka may have rolled an empty segment to where it was."""
+        mine, theirs = (log_files.bytes_of_logs(side.directory) for side in (self.side, self.kafka))
+        if mine != theirs and self.config.get("preallocate") == "true":
+            # The file that takes an empty one's place is as long as a new one.
+            self.uses.count(ROLL_OF_REFUSED)
+            raise EndedEarly
+        if self.side.ends().recovery_point < self.kafka.ends().recovery_point == self.ends.log_end_offset:
+            # The flush after the roll moved it.
+            self.side.flush()
+            self.uses.count(ROLL_OF_REFUSED)
 
     def batch(self, fields: dict[str, Any]) -> Batch:
         """The batch of a step."""
@@ -325,7 +338,8 @@ class Run(Comparison):
             end, before = self.ends.log_end_offset, log_files.bytes_of_logs(self.kafka.directory)
             if self.appended(lambda side: side.append_as_follower(data, epoch), epoch) is not None:
                 self.spoilt = True
-            if self.ends.log_end_offset == end and log_files.bytes_of_logs(self.kafka.directory) != before:
+            on_kafka = isinstance(self.side, KafkaLog)
+            if on_kafka and self.ends.log_end_offset == end and log_files.bytes_of_logs(self.kafka.directory) != before:
                 # It ends before it begins, and its bytes are there.
                 self.uses.count(KAFKA_FAILS)
                 raise EndedEarly

@@ -108,6 +108,7 @@ impl Writer {
         self.commit(Some(target))
     }
 
+    /// What the sync behind a roll does: all that was appended is durable, and nobody was woken.
     fn settle(&self) {
         let end = self.end.lock().unwrap();
         self.durable
@@ -116,13 +117,13 @@ impl Writer {
 
     /// `Log::commit`, step by step. A caller without target wants everything to be durable.
     fn commit(&self, target: Option<i64>) -> bool {
-        let relaxed = loom::sync::atomic::Ordering::Acquire;
+        let acquire = loom::sync::atomic::Ordering::Acquire;
         let mut is_next = false;
         loop {
             let end = self.end.lock().unwrap();
             let wanted = target.unwrap_or(*end);
-            let is_durable = self.durable.load(relaxed) >= wanted;
-            let done = if self.failed.load(relaxed) {
+            let is_durable = self.durable.load(acquire) >= wanted;
+            let done = if self.failed.load(acquire) {
                 Some(false)
             } else {
                 is_durable.then_some(true)

@@ -6,7 +6,6 @@ use super::load_producers::{ProducerFiles, Tracked};
 use super::rebuild::{self, Carried, Contents};
 use super::tail;
 use crate::error::{Error, Result};
-use crate::segment::segment_path;
 use offsetlog_format::LeaderEpochs;
 use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 
@@ -169,22 +168,6 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Whether the files of all these segments are empty.
-    fn holds_nothing(&self, bases: &[i64]) -> Result<bool> {
-        for &base in bases {
-            let path = segment_path(&self.directory.path, base, ".log");
-            let stat = self.directory.disk.stat(&path);
-            if stat
-                .map_err(|error| Error::io("look at", &path, error))?
-                .size
-                > 0
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// A log start offset above the end: a broker throws all segments away. Here they are kept aside, and that only where recovery
     /// is asked for or the recovery point says that the log did reach that far: then all records were deleted and the last ones truncated.
     fn take_all_out(&mut self, bases: &mut Vec<i64>, log_end: i64) -> Result<()> {
@@ -193,9 +176,13 @@ impl Loading<'_> {
         let is_ours = start.own.is_some() || start.noted_by_us || start.crashed_beyond.is_some();
         let reason =
             format!("the log start offset {log_start} is above the log end offset {log_end}");
-        // A broker that truncated below the log start and was killed leaves empty files: nothing can be lost with them.
-        let is_told = is_ours || start.recovery_point >= log_start || self.holds_nothing(bases)?;
-        if !self.terms.cut_batches && !is_told {
+        // A broker that truncated below the log start and was killed leaves segments without batches: nothing can be lost with them.
+        let is_told = self.terms.cut_batches || is_ours || start.recovery_point >= log_start;
+        let mut loses_batches = false;
+        for &base in bases.iter() {
+            loses_batches |= self.holds_batches(base)?;
+        }
+        if loses_batches && !is_told {
             return Err(Error::log_dir(&self.directory.path, reason).advise(RECOVER));
         }
         for base in bases.drain(..) {

@@ -107,7 +107,7 @@ impl Loading<'_> {
     }
 
     /// Whether a segment begins with a whole batch.
-    fn holds_batches(&self, base: i64) -> Result<bool> {
+    pub(super) fn holds_batches(&self, base: i64) -> Result<bool> {
         let segment = rebuild::open(self.directory, base, None)?;
         let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new());
         match walk.step(true) {
