@@ -1,0 +1,116 @@
+"""``docs/verbs.md`` has a row for every public verb, none for one that is gone, and an answer in every cell."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import verbs_page
+from pyspark.sql.datasource import DataSource
+from verbs_page import MARK
+
+import offsetlog
+import offsetlog.spark
+
+PAGE = verbs_page.text()
+ROWS = list(verbs_page.rows(PAGE))
+RULES = {rule.name: rule for rule in verbs_page.rules(PAGE)}
+# Fields, no verbs: what is there was read before.
+VALUES = {"Record", "LogConfig"}
+# What Spark calls when these are used; the class itself nobody does.
+FORMATS = {
+    "name": "spark.read",
+    "schema": "spark.read",
+    "reader": "spark.read",
+    "streamReader": "spark.readStream",
+    "writer": "DataFrame.write",
+    "streamWriter": "DataFrame.writeStream",
+}
+# No table of Spark's lists what its SQL can do with a format.
+STATEMENTS = {"CREATE TABLE … USING offsetlog", "INSERT INTO"}
+
+
+def members(kind: type) -> Iterator[tuple[str, object]]:
+    """What a class of ours has that is public, with what it has of its other classes of ours."""
+    for each in kind.__mro__:
+        if each.__module__.split(".")[0] == "offsetlog":
+            yield from ((name, value) for name, value in vars(each).items() if not name.startswith("_"))
+
+
+def of_class(kind: type) -> Iterator[str]:
+    """Methods, and of what is open the properties too: they ask the files."""
+    for name, value in members(kind):
+        is_method = callable(value) or isinstance(value, (classmethod, staticmethod))
+        is_handle = not issubclass(kind, tuple) and kind.__name__ not in VALUES
+        if is_method or (is_handle and isinstance(value, property)):
+            yield f"{kind.__name__}.{name}"
+
+
+def of_module(module: object, prefix: str) -> Iterator[str]:
+    for name in module.__all__:  # type: ignore[attr-defined]  # a module
+        value = getattr(module, name)
+        if not inspect.isclass(value):
+            if callable(value):
+                yield prefix + name
+        elif issubclass(value, DataSource):
+            yield from (FORMATS.get(method, f"{name}.{method}") for method, _ in members(value))
+        elif not issubclass(value, BaseException):
+            yield from of_class(value)
+
+
+def of_command() -> list[str]:
+    """The subcommands that the command lists itself."""
+    told = subprocess.run([sys.executable, "-m", "offsetlog", "--help"], capture_output=True, text=True, check=True).stdout
+    listed = told.partition("Commands:\n")[2].partition("\n\n")[0]
+    return [f"offsetlog {name}" for name in re.findall(r"^  (\w[\w-]*)", listed, re.MULTILINE) if name != "help"]
+
+
+def public() -> set[str]:
+    python = of_module(offsetlog, "")
+    spark = of_module(offsetlog.spark, "offsetlog.spark.")
+    commands = of_command()
+    assert len(commands) > 10
+    return {*python, *spark, *commands, *STATEMENTS}
+
+
+def test_every_verb_has_a_row_and_no_row_is_left_over() -> None:
+    told = {verb for row in ROWS for verb in row.verbs}
+    known = public()
+    missing, gone = sorted(known - told), sorted(told - known)
+    assert not missing, f"docs/verbs.md has no row for {', '.join(missing)}: say what they change, lock, ask and leave"
+    assert not gone, f"docs/verbs.md has rows for what is not there: {', '.join(gone)}"
+
+
+def test_no_verb_is_told_of_twice() -> None:
+    twice = [call for call, count in Counter(call for row in ROWS for call in row.calls).items() if count > 1]
+    # By its words behind the code: read by one who writes.
+    assert not twice
+
+
+def test_every_cell_answers() -> None:
+    empty = [(row.calls, column) for row in ROWS for column, cell in row.cells.items() if not re.search(r"\w", cell)]
+    assert not empty
+    assert all(re.match(r"(yes|no)\b", row.cells["changes files"]) for row in ROWS)
+    assert set(verbs_page.headings(PAGE)) == {verbs_page.COLUMNS}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.calls[0] for row in ROWS])
+def test_rules_that_a_row_names_are_there(row: verbs_page.Row) -> None:
+    for cell in row.cells.values():
+        for name, is_marked in verbs_page.named_rules(cell):
+            assert name in RULES, f"no rule {name!r}"
+            assert not is_marked or RULES[name].is_marked, f"{name!r} holds, the mark can go"
+
+
+def test_marks_of_rules_and_cells_agree() -> None:
+    """A rule that does not hold yet says what happens instead, and which verbs break it."""
+    assert [rule.number for rule in RULES.values()] == list(range(1, len(RULES) + 1))
+    named = Counter(name for row in ROWS for cell in row.cells.values() for name, _ in verbs_page.named_rules(cell))
+    assert not set(RULES) - set(named), "a rule that no row names"
+    marked = {name for row in ROWS for cell in row.cells.values() for name, is_marked in verbs_page.named_rules(cell) if is_marked}
+    assert marked == {rule.name for rule in RULES.values() if rule.is_marked}
