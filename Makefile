@@ -7,45 +7,72 @@ MAKEFLAGS += --no-print-directory
 
 DURATION ?= 30m
 FUZZ_SECONDS ?= 60
-PYTEST ?= -n 2
+# Part of a test's name, for the targets that run one part.
+K ?=
+# Which tests of a part run, by the markers of pyproject.toml. A tier sets it; a part by itself runs all of its tests.
+MARKS ?=
 
 python = $(shell .ci/python)
 say = @printf '\n==> %s\n'
+step = @.ci/step
 bin = .venv/bin
-skips = build/skips
+# Results stand in build/junit and what a tier left out in build/left, for .ci/summary. $(1): name of the part. $(2): interpreter.
+pytest = env OFFSETLOG_LEFT=build/left/$(1) $(2) -m pytest -q --junitxml=build/junit/$(1).xml $(if $(MARKS),-m "$(MARKS)") $(if $(K),-k "$(K)")
 # pyo3 asks the interpreter it is told about, not the first `python` on a fresh machine's path.
 export PYO3_PYTHON = $(python)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+# What is killed and has its power cut in the tests of promises, and what writes logs that lost power, for Kafka to open.
+drivers := target/release/examples/drive target/release/examples/crash_images
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo test lint bench soak mutants fuzz miri docs wheel clean
-.PHONY: need-test need-lint test-rust test-python test-oracle test-broker test-spark test-spark40 test-reliability lanes spark-and-brokers brokers lock
+.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel clean lock
+.PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
+.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python spark-and-brokers brokers
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv-demo/installed ## read a real broker's directories with Spark (under five minutes the first time)
 	$(say) "examples/demo.py"
 	@mkdir -p build/demo
 	@.venv-demo/bin/python examples/demo.py
 
-test: need-test test-rust test-python test-oracle lanes spark-and-brokers ## every test, on the newest PySpark and on 4.0 (DURATION does not apply)
-	@$(bin)/python .ci/rows
-	@.ci/summary "make test"
+check: begin-check ## format, clippy, Rust tests, fast Python tests on a development build: 3 minutes (Rust, Python)
+	$(step) "cargo fmt" cargo fmt --all --check
+	$(step) "clippy" cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	@$(MAKE) test-rust checked-python MARKS="not slow and not proof"
+	@.ci/summary check
 
-lint: need-lint .venv/installed ## formatting, lints, types, layers, features, shape of the tree
+test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part of Spark's, promises in small: 12 minutes (+ Java, Maven)
+	@$(MAKE) -j2 --output-sync=target ready-test
+	@$(MAKE) test-python test-oracle test-reliability test-spark MARKS="not proof" OFFSETLOG_SCALE=0.1
+	@.ci/rows --tier test
+	@.ci/summary test
+
+proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
+	@$(MAKE) -j2 --output-sync=target ready-proof
+	@$(MAKE) test-rust
+	@$(MAKE) test-python test-oracle MARKS=proof
+	@$(MAKE) test-reliability spark-and-brokers
+	@.ci/rows
+	@.ci/summary proof
+
+lint: ## formatting, lints, types, layers, features, shape of the tree
+	@.ci/need rust rustfmt cc python
+	@.ci/begin
+	@$(MAKE) .venv/ready
 	@.ci/lint
 
 bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one table (ROWS=1-5,20 for some of them)
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-soak: need-test .venv/installed .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images ## the random tests at length, and every PySpark: DURATION=30m
+soak: begin-test .venv/installed .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar $(drivers) ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
 
-mutants: need-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)
+mutants: begin-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)
 	$(say) ".ci/mutants"
 	@.ci/mutants
 
@@ -72,65 +99,70 @@ clean: ## remove all that make made
 	rm -f python/offsetlog/*.so
 	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +
 
-need-test:
+# A tier begins: its tools are there, and what the last one left is gone. Proof goes on where test ended.
+begin-check:
+	@.ci/need rust rustfmt cc python
+	@.ci/begin
+begin-test:
 	@.ci/need rust cc python java maven
-	@mkdir -p $(skips)
-	@rm -f $(skips)/test-*
+	@.ci/begin
+begin-proof:
+	@.ci/need rust cc python java maven
+	@.ci/begin
+	@.ci/power
 
-need-lint:
-	@.ci/need rust rustfmt cc python java
+test-rust: ## a part of it: tests of the crates, on a development build
+	$(step) "cargo test" cargo test --locked --quiet $(if $(K),-- $(K))
 
-test-rust: need-test
-	$(say) "cargo test"
-	@cargo test --locked --quiet
+test-python: .venv/installed ## K=name: those whose name has it
+	$(step) "pytest tests/tidy tests/python" $(call pytest,python,$(bin)/python) -n 2 tests/tidy tests/python
 
-test-python: need-test .venv/installed
-	$(say) "pytest tests/tidy tests/python"
-	@OFFSETLOG_SKIPS=$(skips)/test-python $(bin)/python -m pytest -q $(PYTEST) tests/tidy tests/python
+test-oracle: .venv/installed build/oracle/oracle.jar ## the same: beside Kafka's own storage layer
+	$(step) "pytest tests/oracle: beside Kafka's own storage layer" $(call pytest,oracle,$(bin)/python) -n 2 tests/oracle
 
-test-oracle: need-test .venv/installed build/oracle/oracle.jar
-	$(say) "pytest tests/oracle: beside Kafka's own storage layer"
-	@OFFSETLOG_SKIPS=$(skips)/test-oracle $(bin)/python -m pytest -q $(PYTEST) tests/oracle
+test-reliability: .venv/installed build/oracle/oracle.jar $(drivers) ## the same: faulty disks, lost power, kills, forks, signals
+	$(step) "promises: faulty disks, lost power, kills, forks, signals" .ci/lanes "$(MARKS)" "$(K)"
 
-lanes: need-test .venv/installed build/oracle/oracle.jar target/release/examples/drive target/release/examples/crash_images
-	$(say) "promises: faulty disks, lost power, kills, forks, signals"
-	@.ci/lanes
+test-spark: .venv/installed ## the same: the newest PySpark
+	$(step) "pytest tests/spark, the newest PySpark" $(call pytest,spark,$(bin)/python) tests/spark
 
-# What is killed, and has its power cut, in those tests.
-target/release/examples/drive: $(rust_sources)
-	$(say) "the driver of the tests of promises"
-	@cargo build --locked --quiet --release -p offsetlog --example drive
-	@touch $@
+test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete ## the same: PySpark 4.0
+	$(step) "pytest tests/spark, PySpark 4.0" $(call pytest,spark40,.venv-spark40/bin/python) tests/spark
 
-# What writes logs that lost power on a simulated disk, for Kafka to open.
-target/release/examples/crash_images: $(rust_sources)
-	$(say) "crash images"
-	@cargo build --locked --quiet --release -p offsetlog-faults --example crash_images
-	@touch $@
+test-broker: .venv/installed brokers ## the same: real brokers
+	$(step) "pytest tests/broker: real brokers, $(broker_versions)" $(call pytest,broker,$(bin)/python) tests/broker
 
-test-reliability: lanes
-	@$(bin)/python .ci/rows A B
+# On a development build: what stands in python/ is what runs.
+checked-python: .venv-check/ready
+	$(step) "development build" .ci/develop
+	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=python $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
+
+ready-test: .venv/installed build/oracle/oracle.jar $(drivers)
+ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers $(drivers)
 
 # They wait more than they compute: two at a time, each one's words when it is done.
-spark-and-brokers: need-test .venv/installed .venv-spark40/installed build/spark-jars/.complete brokers
-	@$(MAKE) --no-print-directory -j2 --output-sync=target -o need-test test-spark test-spark40 test-broker
+spark-and-brokers:
+	@$(MAKE) -j2 --output-sync=target part-spark part-spark40 part-broker
+part-spark:
+	@$(MAKE) test-spark MARKS=proof
+part-spark40:
+	@$(MAKE) test-spark40 MARKS=
+part-broker:
+	@$(MAKE) test-broker MARKS=
 
-test-broker: need-test .venv/installed brokers
-	$(say) "pytest tests/broker: real brokers, $(broker_versions)"
-	@OFFSETLOG_SKIPS=$(skips)/test-broker $(bin)/python -m pytest -q tests/broker
+target/release/examples/drive: $(rust_sources)
+	$(step) "the driver of the tests of promises" cargo build --locked --quiet --release -p offsetlog --example drive
+	@touch $@
 
-test-spark: need-test .venv/installed
-	$(say) "pytest tests/spark, PySpark $$($(bin)/python -c 'import pyspark; print(pyspark.__version__)')"
-	@OFFSETLOG_SKIPS=$(skips)/test-spark $(bin)/python -m pytest -q tests/spark
+target/release/examples/crash_images: $(rust_sources)
+	$(step) "crash images" cargo build --locked --quiet --release -p offsetlog-faults --example crash_images
+	@touch $@
 
-test-spark40: need-test .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete
-	$(say) "pytest tests/spark, PySpark $$(.venv-spark40/bin/python -c 'import pyspark; print(pyspark.__version__)')"
-	@OFFSETLOG_SKIPS=$(skips)/test-spark40 .venv-spark40/bin/python -m pytest -q tests/spark
-
-environments := .venv .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs
+environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
+.venv-check/ready: requirements/check.txt
 .venv-spark40/ready: requirements/spark40.txt
 .venv-spark41/ready: requirements/spark41.txt
 .venv-spark42/ready: requirements/spark42.txt
@@ -184,7 +216,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in build dev spark40 spark41 spark42 demo docs; do \
+	@for name in build check dev spark40 spark41 spark42 demo docs; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \

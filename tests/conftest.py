@@ -1,9 +1,11 @@
-"""What all tests share: skipped ones are written down for the closing lines of ``make test``, and Ctrl-C works."""
+"""What all tests share: what a tier's markers leave out is counted for its closing lines, and Ctrl-C works."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,16 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Tests that a shell started in the background: what they start would ignore Ctrl-C too, and some tests are about Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Marker -> the tier that runs its tests, for the closing lines.
+TIERS = {"proof": "make proof", "slow": "make test"}
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Append the reason of each skipped test to the file named by ``OFFSETLOG_SKIPS``."""
-    into = os.environ.get("OFFSETLOG_SKIPS")
-    skipped = terminalreporter.stats.get("skipped", [])
-    if not into or not skipped:
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Write how many tests a tier left out, and who runs them, to the file named by ``OFFSETLOG_LEFT``."""
+    into = os.environ.get("OFFSETLOG_LEFT")
+    # Each of several test processes deselects the same tests.
+    if not into or os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         return
-    with Path(into).open("a", encoding="utf-8") as file:
-        for report in skipped:
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            file.write(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}\n")
+    marks = (next((name for name in TIERS if item.get_closest_marker(name)), None) for item in items)
+    counts = Counter(f"{TIERS[name]}: marked {name}" if name else "not asked for here" for name in marks)
+    Path(into).write_text("".join(f"{count} {why}\n" for why, count in sorted(counts.items())), encoding="utf-8")

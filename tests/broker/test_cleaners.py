@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from cleaners import EVERY, ISOLATIONS, OURS, THEIRS, TRANSACTIONS, Cleaners
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
 PARTITION = pytest.mark.parametrize("number", EVERY, ids=["ours", "transactions", "theirs"])
 MOMENTS = pytest.mark.parametrize("moment", range(3), ids=["after-ours", "after-theirs", "read-by-us"])
 BROKER_FIRST, OURS_NEXT, BROKER_AGAIN, OURS_LAST = range(4)

@@ -16,8 +16,6 @@ from story import ISOLATIONS
 from broker import broker_of
 from offsetlog import Log
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
 TOPIC = "live"
 NOW = 1_700_000_000_000
 ROUNDS = 60

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from clients import Writer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from partitions import entries
@@ -18,8 +17,6 @@ from partitions import entries
 from broker import Broker, broker_of
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from offsetlog import LogDir, OffsetLogError
-
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 NOW = 1_700_000_000_000
 TOPICS = {"one": 1, "three": 3, "gone": 2}

@@ -16,8 +16,6 @@ from wire import OUT_OF_ORDER_SEQUENCE_NUMBER
 
 from offsetlog import Log
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
 RUNS = pytest.mark.parametrize("run", [0, 1], ids=["written", "continued"])
 EVERY = pytest.mark.parametrize("number", range(len(PARTITIONS)), ids=[partition.name.replace(" ", "-") for partition in PARTITIONS])
 

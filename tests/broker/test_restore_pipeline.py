@@ -7,14 +7,11 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from clients import Admin, Reader, Writer
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS
 from peers import Appended
 
 from broker import ROOT, broker_of
-
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TOPICS = {"g-plain": 3, "g-epochs": 2, "g-compact": 1, "g-deleted-prefix": 2}
 UNTIL = datetime(2023, 11, 16, 12, tzinfo=UTC)

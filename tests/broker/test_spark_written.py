@@ -20,8 +20,6 @@ from test_real_broker import TROUBLE
 from broker import Broker, broker_of, dump_files, sane_indexes
 from offsetlog import Log
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
 VERSION = "4.3.0"
 PROGRAM = Path(__file__).with_name("spark_writes.py")
 GOLDEN = [golden for golden in CLEAN_PARTITIONS if golden.topic == RESTORED]

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
+from _pytest.mark import ParameterSet
 from differences import Difference
 
 SEED = "OFFSETLOG_HISTORY_SEED"
@@ -24,3 +26,8 @@ def shows(difference: Difference) -> Callable[[Test], Test]:
         return test
 
     return mark
+
+
+def placed(count: int, early: int) -> list[ParameterSet]:
+    """Numbers of chunks of random cases: the first ``early`` run in ``make test``, all others in ``make proof``."""
+    return [pytest.param(number, marks=() if number < early else pytest.mark.proof) for number in range(count)]

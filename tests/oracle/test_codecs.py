@@ -12,8 +12,6 @@ from our_log import OurLog
 from reports import REPORTS
 from sides import Batch, Clock, Opening, Row
 
-pytestmark = pytest.mark.interop
-
 TIME = 1_700_000_000_000
 WORDS = b"the quick brown fox jumps over the lazy dog and runs away from it ".split()
 

@@ -19,8 +19,6 @@ sys.path.insert(0, str(ROOT / "tests" / "python"))
 from golden import PARTITIONS, Golden
 from old_layout import gzipped, message, partition, snappied
 
-pytestmark = pytest.mark.interop
-
 CODECS: tuple[Compression, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

@@ -17,8 +17,6 @@ from kafka_log import JAR, Oracle
 from log_files import headers
 from reports import REPORTS
 
-pytestmark = pytest.mark.interop
-
 SEGMENT = f"{0:020}.log"
 
 
@@ -111,7 +109,7 @@ def flips(data: bytes, batch: int) -> Iterator[tuple[str, int, bytes]]:
         yield name, bit, bytes(out)
 
 
-@pytest.mark.parametrize("batch", [2, 5], ids=["third", "last"])
+@pytest.mark.parametrize("batch", [2, pytest.param(5, marks=pytest.mark.proof)], ids=["third", "last"])
 @pytest.mark.parametrize("mode", [U0, C], ids=lambda mode: mode.name)
 def test_every_bit(six: Ground, mode: Mode, batch: int) -> None:
     table = Table(six)

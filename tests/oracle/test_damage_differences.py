@@ -20,8 +20,6 @@ from sides import Batch, Opening, Refusal, Row
 
 import offsetlog
 
-pytestmark = pytest.mark.interop
-
 TIME = 1_700_000_000_000
 
 

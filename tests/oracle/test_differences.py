@@ -20,8 +20,6 @@ from reports import shows
 from runner import play
 from sides import Batch, Clock, Ends, Marker, Opening, Refusal, Row, Side
 
-pytestmark = pytest.mark.interop
-
 TIME = 1_700_000_000_000
 EPOCHS = "leader-epoch-checkpoint"
 

@@ -13,11 +13,9 @@ import pytest
 from comparing import Arena, Mismatch
 from histories import History, history
 from kafka_log import ROOT
-from reports import SEED
+from reports import SEED, placed
 from runner import play
 from shrink import shrunk
-
-pytestmark = pytest.mark.interop
 
 CHUNK = 40
 CHUNKS = 26
@@ -58,12 +56,12 @@ def all_agree(seeds: range, arena: Arena, *, turns: bool = False) -> None:
         pytest.fail(f"{len(failed)} of {len(seeds)} histories differ: seeds {failed}\n{told}", pytrace=False)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", placed(CHUNKS, 8))
 def test_histories(chunk: int, arena: Arena) -> None:
     all_agree(range(chunk * CHUNK, (chunk + 1) * CHUNK), arena)
 
 
-@pytest.mark.parametrize("chunk", range(TURN_CHUNKS))
+@pytest.mark.parametrize("chunk", placed(TURN_CHUNKS, 3))
 def test_taking_turns(chunk: int, arena: Arena) -> None:
     """Offsetlog and Kafka open one directory after each other, after clean and unclean ends, beside Kafka alone."""
     all_agree(range(chunk * CHUNK, (chunk + 1) * CHUNK), arena, turns=True)

@@ -15,8 +15,6 @@ from runner import play
 from shrink import shrunk
 from sides import Batch, Clock, Info, Opening, Side
 
-pytestmark = pytest.mark.interop
-
 HISTORIES = 40
 
 

@@ -14,8 +14,6 @@ from offsetlog import LogConfig, LogDir
 from offsetlog.spark.publishing import commit
 from offsetlog.spark.staging import Stage, Staged
 
-pytestmark = pytest.mark.interop
-
 NOW = 1_700_000_000_000
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("ms", "UTC")), ("offset", pa.int64())])
 

@@ -18,8 +18,6 @@ sys.path.insert(0, str(ROOT / "tests" / "python"))
 
 from golden import PARTITIONS, Golden
 
-pytestmark = pytest.mark.interop
-
 
 def rows(golden: Golden) -> list[Read]:
     return [Read(row.offset, row.timestamp, row.key, row.value, row.headers) for row in golden.rows]

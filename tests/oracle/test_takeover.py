@@ -13,8 +13,6 @@ from sides import Clock
 
 from offsetlog import Log
 
-pytestmark = pytest.mark.interop
-
 CLEAN = ROOT / "tests" / "data" / "kafka-4.3.0" / "clean"
 # By then all of its producers have expired, and nobody has opened it before.
 LATER = 1_900_000_000_000

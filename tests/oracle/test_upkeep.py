@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from differences import FULL_INDEX, Uses
 from kafka_log import KafkaError, Oracle
+from reports import placed
 from upkeep import Apart, Upkeep
-
-pytestmark = pytest.mark.interop
 
 CHUNK = 50
 CHUNKS = 20
@@ -53,7 +52,7 @@ def difference(live: Callable[[Upkeep], None], one: Upkeep, uses: Uses) -> str |
     return None
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", placed(CHUNKS, 5))
 @pytest.mark.parametrize("live", [compacted, kept_up])
 def test_upkeep(live: Callable[[Upkeep], None], chunk: int, oracle: Oracle, folder: Path) -> None:
     uses = Uses()

@@ -14,8 +14,6 @@ from sides import Batch, Clock, Opening, Row
 
 from offsetlog import Log
 
-pytestmark = pytest.mark.interop
-
 SETTINGS = {"internal.segment.bytes": "400", "cleanup.policy": "compact", "index.interval.bytes": "0"}
 SUFFIXES = (".timeindex", ".index", ".log")
 OURS = shutil.ignore_patterns(".offsetlog*", "offsetlog-*", "*.deleted")

@@ -17,8 +17,6 @@ from our_log import OurLog
 from reports import shows
 from sides import Batch, Clock, Marker, Opening, Row
 
-pytestmark = pytest.mark.interop
-
 T0 = 1_700_000_000_000
 SETTINGS = {"internal.segment.bytes": "10000", "delete.retention.ms": "1000", "cleanup.policy": "compact"}
 Shown = tuple[int, int, tuple[tuple[int, str, str | None], ...]]

@@ -628,6 +628,7 @@ def test_what_stands_after_the_disk_refused_in_the_middle(tmp_path: Path) -> Non
     log.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_whole_batches(tmp_path: Path) -> None:
     with Log.open(tmp_path / "orders-0", "a") as log:
         table = pa.table({"value": pa.array([b"x" * 100]).take(pa.array([0] * 3_000_000))})

@@ -166,6 +166,7 @@ def test_recovery_leaves_the_files_that_a_broker_left(golden: Golden, tmp_path: 
         assert found == expected
 
 
+@pytest.mark.slow
 def test_log_dirs_of_both_brokers_open_whole(tmp_path: Path) -> None:
     """Every partition at once, each with its lock, in the log dirs as they stand there; closing leaves the marker."""
     for root in (CLEAN, OLD):

@@ -243,6 +243,7 @@ def _sessions() -> list[list[tuple[str, str]]]:
     return sessions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", _sessions(), ids=[session[0][0][:60] for session in _sessions()])
 def test_the_documentation_shows_what_is_printed(session: list[tuple[str, str]], tmp_path: Path) -> None:
     """Every block of docs/cli.md, run by a shell in a place of its own; output and errors in the order in which they are shown."""
@@ -260,6 +261,7 @@ def test_the_documentation_shows_what_is_printed(session: list[tuple[str, str]],
         assert run.stdout + run.stderr == output, command
 
 
+@pytest.mark.slow
 def test_the_documentation_names_every_verb_and_option() -> None:
     """An option that is only in the help is one that nobody finds."""
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")

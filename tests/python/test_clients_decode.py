@@ -119,6 +119,7 @@ def test_every_codec_is_decoded(tmp_path: Path, decoder: str, codec: Codec) -> N
     assert {int.from_bytes(path.joinpath(f"{0:020}.log").read_bytes()[12:16], "big")} == {EPOCH}
 
 
+@pytest.mark.slow
 @every_decoder
 @given(
     drawn=st.lists(

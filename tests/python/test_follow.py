@@ -59,6 +59,7 @@ def values(records: Iterator[Record]) -> list[int]:
     return [int(record.value or b"") for record in records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poll_interval_ms", [pytest.param(NEVER_MS, marks=LINUX), 20])
 def test_another_process_appends(tmp_path: Path, poll_interval_ms: int) -> None:
     """Rolls segments, pauses, and appends single records and many at once."""

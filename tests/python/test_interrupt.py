@@ -96,6 +96,7 @@ def interrupted(path: Path, work: str) -> list[tuple[str, float, str]]:
     return [(outcome, float(when) - sent, text) for outcome, when, text in words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORK)
 def test_interrupt_ends_a_scan_that_matches_nothing(long_log: Path, name: str) -> None:
     """A scan without matches never comes back to Python by itself: only the engine's own check can notice Ctrl-C."""
@@ -104,6 +105,7 @@ def test_interrupt_ends_a_scan_that_matches_nothing(long_log: Path, name: str) -
     assert seconds < ANSWER_S_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORK)
 def test_interrupt_ends_a_scan_of_dense_batches(dense_log: Path, name: str) -> None:
     """The same where a few MiB of file are gigabytes of work."""
@@ -112,6 +114,7 @@ def test_interrupt_ends_a_scan_of_dense_batches(dense_log: Path, name: str) -> N
     assert seconds < ANSWER_S_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORK_OF_OTHERS)
 def test_interrupt_ends_the_streams_of_others(long_log: Path, name: str) -> None:
     """Their exception says what happened, and Ctrl-C is not lost where a program goes on after it."""
@@ -123,6 +126,7 @@ def test_interrupt_ends_the_streams_of_others(long_log: Path, name: str) -> None
     assert seconds_after < 2 * ANSWER_S_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORK_OF_OTHERS)
 def test_interrupt_of_the_streams_of_others_ends_a_plain_script(long_log: Path, name: str) -> None:
     """Without any handler: the traceback is whole and names the reason."""

@@ -145,6 +145,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.slow
 def test_five_weeks(folder: Path) -> None:  # one story
     chosen = random.Random("five weeks")
     orders = {

@@ -230,6 +230,7 @@ def ways_to_make_read_only() -> str:
 WAY = ways_to_make_read_only()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [WAY])
 def test_read_only_mount_is_read_like_any_other_and_shows_no_trace(copied: Path, way: str) -> None:
     """The test's name says how the folder was made read-only on this machine."""

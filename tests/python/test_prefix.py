@@ -33,6 +33,7 @@ def lengths_to_try(ends: Sequence[int], size: int, rng: random.Random) -> list[i
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("golden", PARTITIONS, ids=lambda golden: golden.id)
 def test_cut_active_segment_reads_as_a_prefix(tmp_path: Path, golden: Golden) -> None:
     """The indexes stay as they were, so they point behind the end as well."""
@@ -60,6 +61,7 @@ def test_cut_active_segment_reads_as_a_prefix(tmp_path: Path, golden: Golden) ->
                 assert rows([record]) == (seen,), length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["g-txn-1", "g-idem-0", "o-v0-gzip-0", "o-v1-none-0", "o-upgraded-0"])
 def test_every_length_of_a_file_reads_as_a_prefix(tmp_path: Path, name: str) -> None:
     """Not one byte too many, not one record too few; alone in a folder, and opened as a log dir with its checkpoints."""

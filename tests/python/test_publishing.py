@@ -87,6 +87,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
     return lambda: seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preserve", [False, True])
 def test_a_commit_that_dies_anywhere_publishes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preserve: bool) -> None:
     """Died, finished by the next one; other writers in between; the same micro-batch again."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -67,9 +68,21 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-@pytest.mark.parametrize("page", PAGES)
+def placed(page: str) -> ParameterSet:
+    """A page whose examples start Spark is slow; those of the longest one take a minute."""
+    has_spark = any("pyspark" in block.text or "offsetlog.spark" in block.text for block, _ in page_examples(page))
+    marks = [pytest.mark.proof] if page == "docs/spark.md" else [pytest.mark.slow] if has_spark else []
+    return pytest.param(page, marks=marks)
+
+
+def page_examples(page: str) -> list[tuple[Block, str | None]]:
+    """The examples of a page of this tree."""
+    return examples(blocks((ROOT / page).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", map(placed, PAGES))
 def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
-    found = examples(blocks((ROOT / page).read_text(encoding="utf-8")))
+    found = page_examples(page)
     if not found:
         return
     if any("pyspark" in block.text or "offsetlog.spark" in block.text for block, _ in found):
@@ -83,7 +96,7 @@ def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
 def test_commands_on_the_page_exist(page: str) -> None:
     """Shell lines are not run here (they are the installation, or this very test run); what they name must be there."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     extras = re.findall(
         r"^(\w+) = \[",
         (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2],

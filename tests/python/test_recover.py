@@ -94,6 +94,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path, wa
         assert log.append(b"next") == log.log_end_offset - 1
 
 
+@pytest.mark.slow
 def test_every_cut_of_the_last_batch(tmp_path: Path) -> None:
     """Wherever a write was torn: the batches before it stay, the rest is cut and kept, and the next append follows them."""
     source = killed(tmp_path / "source-0")

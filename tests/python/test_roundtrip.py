@@ -48,6 +48,7 @@ def check_reads_back(drawn: Sequence[Batch]) -> None:
                         assert (record.producer_id, record.producer_epoch, record.sequence) == (producer, epoch, wrapped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("peer", ["kafka-python", "aiokafka"])
 @given(data=st.data())
@@ -56,6 +57,7 @@ def test_random_records_decode_to_what_went_in(peer: str, magic: int, data: st.D
     check_reads_back(data.draw(st.lists(batches(peers=(peer,), magics=(magic,)), min_size=1, max_size=3)))
 
 
+@pytest.mark.slow
 @given(drawn=st.lists(batches(peers=("kafka-python", "aiokafka"), magics=(0, 1, 2)), min_size=2, max_size=5))
 def test_a_file_may_mix_magics_codecs_and_writers(drawn: list[Batch]) -> None:
     """An upgraded broker's file holds old messages before, and after a mirror between, new batches."""

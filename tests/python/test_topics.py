@@ -219,6 +219,7 @@ def test_few_partitions_are_open_at_a_time(tmp_path: Path) -> None:
         assert set(log_dir.end_offsets().values()) == {2, 4}
 
 
+@pytest.mark.slow
 def test_threads_share_a_log_dir(tmp_path: Path) -> None:
     """More partitions than may be open, appended to from four threads: nothing is lost, nothing twice."""
     with LogDir.open(tmp_path, "a", max_open_partitions=3) as log_dir:

@@ -277,6 +277,7 @@ def test_nothing_is_written_and_no_lock_taken(tmp_path: Path) -> None:
         assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_progress_and_its_failures(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     segment(path, 0, *(batch(number, [(None, bytes(1 << 20))]) for number in range(9)))

@@ -26,6 +26,24 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 from programs import session  # the environment comes first
 from pyspark.sql import SparkSession
 
+# What `make test` runs of these tests: every way to read and to write, once. All others are left to `make proof`.
+REPRESENTATIVE = {
+    "test_spark_direct.py",
+    "test_spark_golden.py",
+    "test_spark_registration.py",
+    "test_spark_sink.py",
+    "test_spark_stream_queries.py",
+    "test_spark_write.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves out."""
+    here = Path(__file__).resolve().parent
+    for item in items:
+        if item.path.parent == here and item.path.name not in REPRESENTATIVE:
+            item.add_marker(pytest.mark.proof)
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

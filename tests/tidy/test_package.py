@@ -1,0 +1,40 @@
+"""What only the package itself tells: its names, what importing it brings, and its stub."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_listed_names_are_the_public_ones() -> None:
+    import offsetlog
+
+    modules = {name for name, value in vars(offsetlog).items() if type(value) is type(offsetlog)}
+    public = {name for name in vars(offsetlog) if not name.startswith("_")} - modules
+    assert public | {"__version__"} == set(offsetlog.__all__)
+    for name in offsetlog.__all__:
+        assert hasattr(offsetlog, name)
+
+
+@pytest.mark.parametrize("module", ["offsetlog", "offsetlog._cli", "offsetlog.errors"])
+def test_base_package_pulls_in_nothing_big(module: str) -> None:
+    """Importing takes milliseconds, and works where none of these is installed."""
+    import offsetlog
+
+    heavy = {"pyarrow", "pyspark", "pandas", "polars", "duckdb", "numpy", "py4j"}
+    code = f"import sys, {module}; print(*(name for name in sys.modules if '.' not in name))"
+    here = Path(offsetlog.__file__).resolve().parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=here)
+    assert not heavy & set(done.stdout.split())
+
+
+@pytest.mark.slow
+def test_the_stub_is_that_of_the_compiled_module() -> None:
+    command = [sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file", "pyproject.toml", "offsetlog._offsetlog"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
