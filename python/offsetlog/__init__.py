@@ -11,9 +11,11 @@ or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offse
 
 from offsetlog._append import Writer
 from offsetlog._cached import open_cached
+from offsetlog._commits import Commit, CommitTarget, commits, forget_commit
 from offsetlog._config import LogConfig
 from offsetlog._convert import convert
 from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
+from offsetlog._digest import arrow_digest
 from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
@@ -94,6 +96,8 @@ __all__ = [
     "BrokerRegistration",
     "BrokerSettings",
     "CheckpointError",
+    "Commit",
+    "CommitTarget",
     "Compaction",
     "CompressionError",
     "ConfigError",
@@ -166,7 +170,10 @@ __all__ = [
     "UnsupportedVersionError",
     "Writer",
     "__version__",
+    "arrow_digest",
+    "commits",
     "convert",
+    "forget_commit",
     "open_cached",
     "partition_for",
     "partitions_for",

@@ -23,6 +23,7 @@ __all__ = [
     "Writer",
     "__version__",
     "append_arrow",
+    "arrow_digest",
     "arrow_schema",
     "broker_settings",
     "close_inherited_locks",
@@ -468,6 +469,9 @@ def append_arrow(
     keep_offsets: bool,
 ) -> _Info:
     """Append the rows of Arrow data."""
+
+def arrow_digest(data: object, *, keep_offsets: bool) -> tuple[int, int]:
+    """Return the number of rows of Arrow data, and the sum of their hashes modulo 2**128."""
 
 def arrow_schema(columns: Sequence[str] | None) -> object:
     """Return the schema of a scan with these columns as a PyCapsule."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from writing import Clock
 
-from offsetlog import Log, LogConfig, LogDir
+from offsetlog import Log, LogConfig, LogDir, _commits, commits
 from offsetlog.errors import LogLockedError, UnexpectedAppendOffsetError
 from offsetlog.spark import publishing
-from offsetlog.spark.publishing import commit, finish, journals
+from offsetlog.spark.publishing import commit, finish
 from offsetlog.spark.staging import STAGING, Stage, Staged
 
 SMALL = {"internal.segment.bytes": 2_000}
@@ -79,8 +79,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
 
         monkeypatch.setattr(owner, name, called)
 
-    around("_write", publishing)
-    around("_sync", publishing)
+    around("write", publishing)
+    around("sync", _commits)
     around("discard", publishing)
     around("append_log", Log)
     around("flush", Log)
@@ -122,7 +122,7 @@ def test_a_commit_that_dies_anywhere_publishes_once(tmp_path: Path, monkeypatch:
         if rng.random() < 0.5:
             finish(str(place))
         again = stage(place, "two", values, offsets)
-        is_new = [journal.sequence for journal in journals(str(place))] != [7]
+        is_new = [note.sequence for note in commits(str(place))] != [7]
         assert commit(str(place), "query", 7, again, preserve_offsets=preserve) == is_new
         for partition in range(3):
             ours = [(offset, value) for offset, value in found(place, partition) if value.startswith(f"{partition}.")]
@@ -142,7 +142,7 @@ def test_a_commit_under_a_name_is_done_once(place: Path) -> None:
     assert commit(str(place), "another", None, stage(place, "three", {0: ["a"]}), keep=False)
     assert [found(place, partition) for partition in range(3)] == [[(0, "a"), (1, "a")], [], [(0, "b"), (1, "c")]]
     assert not left(place)
-    assert [journal.name for journal in journals(str(place))] == ["restore"]
+    assert [note.name for note in commits(str(place))] == ["restore"]
 
 
 def test_tasks_stand_in_their_order(place: Path) -> None:
@@ -161,7 +161,7 @@ def test_offsets_are_sorted_and_may_not_overlap(place: Path) -> None:
     with pytest.raises(UnexpectedAppendOffsetError, match="offset 9 found, 10 or more"):
         commit(str(place), "q", 1, stage(place, "five", {0: ["g"]}, {0: [9]}), preserve_offsets=True)
     assert len(found(place, 0)) == 3
-    assert next(iter(journals(str(place)))).sequence == 0
+    assert commits(str(place))[0].sequence == 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +17,9 @@ from pyspark.sql import (
     SparkSession,  # its usual name
 )
 
-from offsetlog import Log, LogDir, partition_for
+from offsetlog import Log, LogDir, commits, partition_for
+from offsetlog.errors import LogDirError
 from offsetlog.spark import write
-from offsetlog.spark.publishing import journals
 from offsetlog.spark.sink import OffsetLogWriter, _batches, prepare
 from offsetlog.spark.sink_options import sink_settings_from
 
@@ -60,7 +62,7 @@ def test_rows_become_records(spark: SparkSession, tmp_path: Path) -> None:
     with Log.open(tmp_path / "new/orders-0") as log:
         assert {batch.codec for batch in log.batches()} == {"zstd"}
     assert not left(tmp_path / "new")
-    assert not list(journals(str(tmp_path / "new")))
+    assert not commits(tmp_path / "new")
 
 
 def test_topics_and_partitions_of_the_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,19 +160,16 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     assert not left(tmp_path / "new")
 
 
-def test_what_a_killed_task_stages_behind_its_job_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark says that a job failed while it kills the job's other tasks."""
+def test_what_a_killed_task_stages_behind_its_job_goes_too(tmp_path: Path) -> None:
+    """Spark says that a job failed while it kills the job's other tasks; nobody waits for those."""
     settings = sink_settings_from({"path": str(tmp_path / "new"), "topic": "t"}, is_stream=False)
     prepare(settings)
     writer = OffsetLogWriter(settings, ["value"])
-
-    def late(seconds: float) -> None:
-        assert seconds > 2  # what Spark gives a task that it kills
+    began = time.monotonic()
+    writer.abort([None, None])
+    assert time.monotonic() - began < 1
+    with pytest.raises(LogDirError, match="has failed meanwhile"):
         writer.write(iter([pyarrow.record_batch({"value": pyarrow.array(["late"])})]))
-        assert left(tmp_path / "new")
-
-    monkeypatch.setattr(time, "sleep", late)
-    writer.abort([])
     assert not left(tmp_path / "new")
 
 
@@ -205,11 +204,13 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> N
     """Three runs from one checkpoint; a fourth repeats the last micro-batch, as after a crash behind its commit."""
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
 
+    spellings = iter([str(checkpoint), f"file://{checkpoint}", f"{checkpoint}/", str(checkpoint)])
+
     def run() -> None:
         frame = spark.readStream.schema("value string").text(str(source))
         query = (
             frame.writeStream.format("offsetlog")
-            .options(topic="t", partitions="2", checkpointLocation=str(checkpoint))
+            .options(topic="t", partitions="2", checkpointLocation=next(spellings))
             .trigger(availableNow=True)
             .start(str(tmp_path / "new"))
         )
@@ -226,7 +227,26 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> N
     found = [record.value.decode() for of_partition in records(tmp_path / "new", "t").values() for record in of_partition]
     assert sorted(found) == sorted(f"{number}.{line}" for number in range(3) for line in range(10))
     assert not left(tmp_path / "new")
-    assert [journal.sequence for journal in journals(str(tmp_path / "new"))] == [2]
+    identity = json.loads((checkpoint / "metadata").read_text())["id"]
+    assert [(note.name, note.sequence) for note in commits(tmp_path / "new")] == [(f"query {identity}", 2)]
+
+
+def test_a_checkpoint_that_is_made_anew_is_a_new_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Its micro-batches begin at 0 again, and are written; the location may also be a setting of the session."""
+    for _ in range(2):
+        query = (
+            spark.readStream.format("rate-micro-batch")
+            .options(rowsPerBatch=3, numPartitions=1)
+            .load()
+            .selectExpr("cast(value as string) value")
+            .writeStream.format("offsetlog")
+            .options(topic="t", checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(once=True)
+            .start(str(tmp_path / "new"))
+        )
+        query.awaitTermination()
+        shutil.rmtree(tmp_path / "checkpoint")
+    assert len(records(tmp_path / "new", "t")[0]) == 6
 
 
 def test_a_stream_keeps_times(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS
 from pyspark.sql import SparkSession
 
-from offsetlog import Log, LogConfig, LogDir, partition_for
+from offsetlog import Log, LogConfig, LogDir, commits, partition_for
 from offsetlog.errors import ConfigError
-from offsetlog.spark import Published, publishing, scan, write
-from offsetlog.spark.publishing import journals
+from offsetlog.spark import Published, scan, write
 
 ROWS = "cast(id as string) value", "concat('k', id % 7) key", "timestamp_millis(1000 - id) timestamp"
 
@@ -52,7 +51,7 @@ def test_order_and_summary(spark: SparkSession, tmp_path: Path) -> None:
             assert log.size_bytes == next(each.size_bytes for each in done.partitions if each.partition == partition)
     assert told
     assert all(0 <= one <= all_ for one, all_ in told)
-    assert not list(journals(str(tmp_path / "new")))
+    assert not commits(tmp_path / "new")
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
@@ -114,7 +113,7 @@ def test_a_failed_write_leaves_nothing(spark: SparkSession, tmp_path: Path) -> N
         write(frame, tmp_path / "new", topic="t")
     assert values(tmp_path / "new", "t", 0) == []
     assert not list((tmp_path / "new").glob("*/offsetlog-staging"))
-    assert not list(publishing.journals(str(tmp_path / "new")))
+    assert not commits(tmp_path / "new")
 
 
 def test_the_example(spark: SparkSession, tmp_path: Path) -> None:

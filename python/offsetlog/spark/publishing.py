@@ -1,88 +1,52 @@
-"""How staged records become part of their logs, each once, whatever dies in between.
+"""How staged records become part of their logs, each once, whatever fails or dies in between.
 
-A journal in the log dir, one small file for each name of a job, says what a commit is about to do before it does anything, and that it
-is done afterwards. A commit that died in between is finished by whoever uses the name next, and by the next commit of any name on the
-log dir: the journal names the staged logs and where each log ended, and the batches that are there already are found by their
-checksums. Before the journal is written nothing is published; what was staged then is nobody's.
+A note in the log dir (:mod:`offsetlog._commits`), one for each name of a job, says what a commit is about to do before it does
+anything, and that it is done afterwards. What failed or died in between is finished by whoever uses the name next, and by the next
+commit of any name on the log dir: the note names the staged logs and where each log ended, and the batches that are there already are
+found by their checksums. Before the note is written nothing is published; what was staged then is nobody's.
 
-Order: tasks close their staged logs (durable) - journal «publishing» (durable) - batches moved, several partitions at once, each log
-flushed - journal «published» (durable) - staged logs removed.
+Order: tasks close their staged logs (durable) - note «publishing» (durable) - batches moved, several partitions at once, each log
+flushed - note «published» (durable) - staged logs removed.
+
+What can never be finished, as staged files are gone or a partition refuses them for good, is taken back when the same name comes
+again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind - note removed. A job
+without a name cannot come again, so its own failing commit takes back what it has published. Work on a partition is done by who holds
+its lock and has looked at the note again since; notes change under a lock of their own.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import datetime as dt
 import logging
-import os
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
 
 from offsetlog import Log
-from offsetlog.errors import LogDirError, LogLockedError, MetadataFileError, UnexpectedAppendOffsetError
+from offsetlog._commits import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, write
+from offsetlog.errors import (
+    ConfigError,
+    LogDirError,
+    LogLockedError,
+    LogPoisonedError,
+    MetadataFileError,
+    OffsetLogError,
+    UnexpectedAppendOffsetError,
+)
+from offsetlog.spark.moving import Superseded, check, move_to, take_back
 from offsetlog.spark.staging import Staged, discard
 
-__all__ = ["Journal", "commit", "finish", "forget", "journal_of", "journals"]
+__all__ = ["Contents", "check_repeated", "commit", "finish", "needed_jobs", "settled", "undo"]
 
 logger = logging.getLogger("offsetlog")
 
-VERSION = 0
-PREFIX = "offsetlog-commit-"
 # Copying and syncing of one partition go on while another one's wait for the disk.
 PARTITIONS_AT_ONCE = 4
-# Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
-CRC = slice(17, 21)
+LOCK_SECONDS = 60.0
 
 Progress = Callable[[str, int, int], None]
-
-
-class Target(NamedTuple):
-    """A partition of a commit: its directory, where its log ended before, and the staged logs in their order."""
-
-    topic: str
-    partition: int
-    directory: str
-    start: int
-    records: int
-    batches: int
-    size_bytes: int
-    tasks: int
-    """How many tasks gave the records."""
-    staged: tuple[str, ...]
-    """Relative to the directory; empty when all is published."""
-    end: int = -1
-    """Where the log ended when all was published."""
-
-
-class Journal(NamedTuple):
-    """What a commit is about to do, or did last under its name."""
-
-    name: str
-    sequence: int | None
-    """Number of the micro-batch; ``None`` for a batch job, which has one commit."""
-    is_published: bool
-    preserve_offsets: bool
-    keep: bool
-    """Whether the file stays when all is published, as the name may come again."""
-    targets: tuple[Target, ...]
-
-    @property
-    def file_name(self) -> str:
-        """Name of the file."""
-        return _file_name(self.name)
-
-    def covers(self, sequence: int | None) -> bool:
-        """Whether what is to be committed under the name is published already."""
-        return self.is_published and (self.sequence is None or (sequence is not None and sequence <= self.sequence))
-
-
-def _file_name(name: str) -> str:
-    # Names of jobs may hold anything.
-    return f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
+Contents = Mapping[str, tuple[int, int]]
+"""For each topic the number of records, and the sum of their digests modulo 2^128."""
 
 
 def commit(
@@ -91,9 +55,10 @@ def commit(
     sequence: int | None,
     staged: Sequence[Staged],
     *,
+    contents: Contents | None = None,
     preserve_offsets: bool = False,
     keep: bool = True,
-    lock_seconds: float = 60.0,
+    lock_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> bool:
     """Publish staged logs, each record once, and return whether that was done now.
@@ -101,90 +66,259 @@ def commit(
     Parameters
     ----------
     log_dir
-        Where the journal is kept: one of the log dirs, always the same.
+        Where the note is kept: one of the log dirs, always the same.
     name, sequence
         What is committed. Under a name, a commit that was done (of a lower or the same sequence) is not done again: what is staged is
-        dropped.
+        dropped, and a warning logged.
     staged
         In the order in which they are to stand in each log.
+    contents
+        What is staged. A batch job that comes again under its name must have the same.
     preserve_offsets
         Records keep the offsets that they are staged with.
     keep
-        Whether the name may come again: its journal stays.
+        Whether the name may come again: its note stays.
     lock_seconds
-        How long to wait for a partition that somebody else writes.
+        How long to wait for partitions that somebody else writes; a minute by default.
     progress
         Called with a partition's directory, and how many of how many are published, in the order in which they are staged.
 
     Raises
     ------
+    ConfigError
+        A batch job of this name has published something else.
     UnexpectedAppendOffsetError
         With `preserve_offsets`, offsets that overlap, or lie below the end of their log: nothing is published.
     LogLockedError, OSError
-        A partition could not be written. The commit is finished by the next one.
+        A partition could not be written. With `keep` the commit is finished by the next one; without, what was published is
+        taken back.
     """
-    before = journal_of(log_dir, name)
+    lock_seconds = LOCK_SECONDS if lock_seconds is None else lock_seconds
+    given = _contents(contents)
+    before = note_of(log_dir, name)
     if before is not None and not before.is_published:
-        _finish(log_dir, before, lock_seconds, progress)
-        before = before._replace(is_published=True)
+        before = _settle(log_dir, before, lock_seconds, progress)
     if before is not None and before.covers(sequence):
-        logger.info("%s: %s is published already, what was staged again is dropped", name, "it" if sequence is None else sequence)
+        if sequence is None:
+            check_repeated(before, given)
+        what = (
+            f"published on {_when(before)}"
+            if sequence is None
+            else f"micro-batch {sequence} is published, the last is {before.sequence}"
+        )
+        logger.warning("%s: %s; what was staged again is dropped: %s", name, what, _summary(before))
         discard(staged)
         return False
+    if not keep and (failed := _failed_twin(log_dir, given, lock_seconds)) is not None:
+        logger.warning("%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name)
+        with locked(log_dir):
+            remove(log_dir, failed.name)
+        discard(staged)
+        return False
+    _check_others(log_dir, name, staged)
     targets = _targets(staged, preserve_offsets)
-    journal = Journal(name, sequence, is_published=False, preserve_offsets=preserve_offsets, keep=keep, targets=targets)
-    _write(log_dir, journal)
-    _publish(log_dir, journal, lock_seconds, progress)
+    made = Commit(name, sequence, False, preserve_offsets, keep, targets, now_ms(), given)
+    is_noted = False
+    try:
+        with locked(log_dir):
+            write(log_dir, made)
+        is_noted = True
+        _publish(log_dir, made, lock_seconds, progress)
+    except Exception as error:
+        if not _told(log_dir, made, error, is_noted=is_noted):
+            raise
     return True
 
 
-def finish(log_dir: str, *, lock_seconds: float = 60.0, progress: Progress | None = None) -> list[str]:
-    """Finish the commits that died half-way, and return their names.
+def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:
+    """Finish the commits that failed or died half-way, and return their names.
 
-    Raises
-    ------
-    LogLockedError, OSError
-        As for :func:`commit`.
+    One that cannot be finished now is logged and left: it does not concern who writes elsewhere.
     """
     names = []
-    for journal in journals(log_dir):
-        if not journal.is_published:
-            _finish(log_dir, journal, lock_seconds, progress)
-            names.append(journal.name)
+    for note in _readable(log_dir):
+        if note.is_published:
+            continue
+        try:
+            if note.is_undoing:
+                undo(log_dir, note, lock_seconds)
+                continue
+            logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, _summary(note))
+            _publish(log_dir, note, lock_seconds, progress)
+            names.append(note.name)
+        except (OSError, OffsetLogError) as error:
+            logger.warning("%s: its commit cannot be finished now, other writes go on: %s", note.name, error)
     return names
 
 
-def journals(log_dir: str) -> Iterator[Journal]:
-    """Yield the journals of a log dir.
+def needed_jobs(log_dir: str) -> set[str] | None:
+    """Return the jobs whose staged logs an unfinished commit is still to publish; ``None`` where a note cannot be read."""
+    waiting = []
+    for found in notes(log_dir):
+        if isinstance(found, MetadataFileError):
+            logger.warning("nothing staged is removed: %s", found)
+            return None
+        if not found.is_published:
+            waiting.append(found)
+    return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
+
+
+def undo(log_dir: str, note: Commit, lock_seconds: float = LOCK_SECONDS) -> bool:
+    """Take back what an unfinished commit has published, and remove its note and what it staged.
+
+    Returns ``False`` where somebody else has finished it meanwhile: nothing is taken back then.
 
     Raises
     ------
-    MetadataFileError
-        A journal cannot be read.
+    LogDirError
+        Another program has written behind it: nothing is taken back then, unless it wrote in this very moment.
+    LogLockedError, OSError
+        A partition could not be written; the next commit goes on.
     """
-    for path in sorted(Path(log_dir).glob(f"{PREFIX}*.json")):
-        yield _parsed(path)
+
+    def reasons(*, dry_run: bool) -> list[str]:
+        terms = {"lock_seconds": lock_seconds, "preserve_offsets": note.preserve_offsets, "dry_run": dry_run}
+        found = (take_back(target, **terms) for target in note.targets)  # type: ignore[arg-type]  # each has its own type
+        return [reason for reason in found if reason is not None]
+
+    impossible = reasons(dry_run=True)
+    if not impossible:
+        with locked(log_dir):
+            now = note_of(log_dir, note.name)
+            if now is None or now.is_published:
+                return False
+            note = now._replace(is_undoing=True)
+            write(log_dir, note)
+        impossible = reasons(dry_run=False)
+    if impossible:
+        message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(impossible)}"
+        raise LogDirError(message, path=log_dir)
+    with locked(log_dir):
+        remove(log_dir, note.name)
+    _discard(note)
+    logger.warning("%s: what its commit had published was taken back", note.name)
+    return True
 
 
-def forget(log_dir: str, name: str) -> None:
-    """Remove the journal of a name that does not come again."""
-    Path(log_dir, _file_name(name)).unlink(missing_ok=True)
-    _sync(log_dir)
+def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | None = None) -> None:
+    """Refuse a job that comes again under its name when it is not the same, or when what it published is gone.
+
+    Parameters
+    ----------
+    before
+        The note of what was published.
+    given
+        What is to be published now; ``None`` while that is not known.
+
+    Raises
+    ------
+    ConfigError
+        It says what was published, when and where, and what to do.
+    """
+    reason = None
+    for target in before.targets:
+        try:
+            check(target)
+        except LogDirError as error:
+            reason = f"but {error.args[0].splitlines()[0]}" if error.args else "but its topic is gone"
+            break
+        with Log.open(target.directory) as log:
+            if target.end > log.log_end_offset:
+                reason = f"but {target.name} ends at {log.log_end_offset} now, below {target.end}, where it ended then"
+                break
+    if reason is None and given is not None:
+        if before.contents is not None:
+            if given != before.contents:
+                reason = f"and this job has other data: {_told_contents(given)}"
+        elif _counts(before) != {topic: count for topic, count, _ in given if count}:
+            reason = f"and this job has other data: {_told_contents(given)}"
+    if reason is not None:
+        name = before.name.removeprefix("job ")
+        message = (
+            f"transactionId {name!r} was used on {_when(before)} for {_summary(before)}, {reason}. Nothing is written now. Another "
+            f"write takes another transactionId; to use this one anew, forget what it did: offsetlog commits --forget {name!r} LOG_DIR"
+        )
+        raise ConfigError(message, key="transactionId", value=name)
 
 
-def _finish(log_dir: str, journal: Journal, lock_seconds: float, progress: Progress | None) -> None:
-    logger.warning("%s: its commit died half-way and is finished now", journal.name)
-    _publish(log_dir, journal, lock_seconds, progress)
+def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commit | None:
+    """Return the note of a name whose last commit is finished or taken back by now.
+
+    Raises
+    ------
+    LogDirError, LogLockedError, OSError
+        As for :func:`commit`.
+    """
+    found = note_of(log_dir, name)
+    if found is None or found.is_published:
+        return found
+    return _settle(log_dir, found, LOCK_SECONDS if lock_seconds is None else lock_seconds, None)
 
 
-def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[Target, ...]:
+def _settle(log_dir: str, before: Commit, lock_seconds: float, progress: Progress | None) -> Commit | None:
+    """Finish or take back a commit of a name that comes again; return its note, if one stays."""
+    if not before.is_undoing:
+        logger.warning("%s: its commit stopped half-way and is finished now: %s", before.name, _summary(before))
+        try:
+            _publish(log_dir, before, lock_seconds, progress)
+            return note_of(log_dir, before.name)
+        except (LogLockedError, LogPoisonedError):
+            # The next time may go better.
+            raise
+        except OffsetLogError as error:
+            logger.warning("%s: it cannot be finished, and what it published is taken back: %s", before.name, error)
+            reason = error
+        try:
+            undo(log_dir, before, lock_seconds)
+        except LogDirError as error:
+            raise error from reason
+        return note_of(log_dir, before.name)
+    undo(log_dir, before, lock_seconds)
+    return note_of(log_dir, before.name)
+
+
+def _readable(log_dir: str) -> Iterator[Commit]:
+    """Yield the notes that can be read. One that cannot concerns its own name alone."""
+    for found in notes(log_dir):
+        if isinstance(found, MetadataFileError):
+            logger.warning("a commit that may have stopped half-way is not looked at: %s", found)
+        else:
+            yield found
+
+
+def _failed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...] | None, lock_seconds: float) -> Commit | None:
+    """Return the note of a nameless job that was told it failed, has the same contents, and is published by now."""
+    for note in _readable(log_dir):
+        if note.has_failed and given is not None and note.contents == given:
+            return note if note.is_published else _settle(log_dir, note, lock_seconds, None)
+    return None
+
+
+def _check_others(log_dir: str, name: str, staged: Sequence[Staged]) -> None:
+    """Refuse to write behind where another commit still has records to put at offsets of their own, or to take away."""
+    here = {each.directory for each in staged}
+    for note in _readable(log_dir):
+        if note.name == name or note.is_published or not (note.preserve_offsets or note.is_undoing):
+            continue
+        for target in note.targets:
+            if target.directory in here:
+                what = "has records to be taken back" if note.is_undoing else "waits for records that keep their offsets"
+                message = (
+                    f"{target.name} {what}, of {note.name!r}, whose commit stopped half-way; nothing can be written behind them. Each "
+                    f"write to this log dir tries to go on with it and logs what hinders it; to leave things as they are: "
+                    f"offsetlog commits --forget {note.name!r} --unfinished {log_dir}"
+                )
+                raise LogDirError(message, path=target.directory)
+
+
+def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[CommitTarget, ...]:
     by_directory: dict[str, list[Staged]] = {}
     for each in staged:
         by_directory.setdefault(each.directory, []).append(each)
     targets = []
     for directory, of_log in sorted(by_directory.items()):
         with Log.open(directory) as log:
-            start = log.log_end_offset
+            start, topic_id = log.log_end_offset, log.topic_id
         if preserve_offsets:
             of_log.sort(key=lambda each: each.first_offset)
             end, what = start, "the log end offset"
@@ -199,36 +333,42 @@ def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[Target, 
                 end, what = each.last_offset + 1, "behind another task's"
         records, batches, size_bytes = (sum(counts) for counts in zip(*(each[6:9] for each in of_log), strict=True))
         paths = tuple(each.path for each in of_log)
+        marks = tuple((each.batches, each.mark) for each in of_log) if all(each.mark for each in of_log) else ()
         place = of_log[0].topic, of_log[0].partition, directory
-        targets.append(Target(*place, start, records, batches, size_bytes, len(paths), paths))
+        targets.append(CommitTarget(*place, start, records, batches, size_bytes, len(paths), paths, topic_id=topic_id, marks=marks))
     return tuple(targets)
 
 
-def _publish(log_dir: str, journal: Journal, lock_seconds: float, progress: Progress | None) -> None:
+def _publish(log_dir: str, note: Commit, lock_seconds: float, progress: Progress | None) -> None:
     try:
-        ends = _move_all(journal, lock_seconds, progress)
+        ends = _move_all(log_dir, note, lock_seconds, progress)
+    except Superseded:
+        return
     except FileNotFoundError as error:
-        now = journal_of(log_dir, journal.name)
-        if now is None or now != journal:
+        if note_of(log_dir, note.name) != note:
             # Somebody else has finished it meanwhile.
             return
-        message = (
-            f"staged records that {journal.name!r} is to publish are gone ({error.filename}); if they were removed on purpose, remove "
-            f"the note of its commit too: {Path(log_dir, journal.file_name)}"
-        )
+        message = f"staged records that {note.name!r} is to publish are gone: {error.filename}"
         raise LogDirError(message, path=log_dir) from error
-    _done(log_dir, journal, ends)
+    _done(log_dir, note, ends)
 
 
-def _move_all(journal: Journal, lock_seconds: float, progress: Progress | None) -> list[int]:
+def _move_all(log_dir: str, note: Commit, lock_seconds: float, progress: Progress | None) -> list[int]:
     """Publish what is not yet, several partitions at a time, and return where the logs end."""
     ends: list[int] = []
-    moved: list[tuple[Target, Future[int]]] = []
+    moved: list[tuple[CommitTarget, Future[int]]] = []
     failed = threading.Event()
+
+    def still() -> None:
+        if note_of(log_dir, note.name) != note:
+            raise Superseded
+
     with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
         try:
-            terms = lock_seconds, failed, journal.preserve_offsets
-            moved.extend((target, pool.submit(_move_to, target, *terms)) for target in journal.targets)
+            moved.extend(
+                (target, pool.submit(move_to, note, target, still=still, lock_seconds=lock_seconds, failed=failed))
+                for target in note.targets
+            )
             for target, end in moved:
                 ends.append(end.result())
                 if progress is not None:
@@ -240,175 +380,94 @@ def _move_all(journal: Journal, lock_seconds: float, progress: Progress | None) 
             for target, end in moved:
                 other = None if end.cancelled() else end.exception()
                 if other is not None and other is not failure:
-                    logger.warning("%s-%d could not be published either: %s", target.topic, target.partition, other)
+                    logger.warning("%s could not be published either: %s", target.name, other)
             raise
     return ends
 
 
-def _move_to(target: Target, lock_seconds: float, failed: threading.Event, preserve_offsets: bool) -> int:
-    """Publish what is not yet of a partition, and return where its log ends."""
-    with _locked(target.directory, lock_seconds, failed) as log:
-        # Where nobody has appended since, nothing of this is there.
-        skip = 0 if log.log_end_offset == target.start else _there(log, target, preserve_offsets)
-        for path in target.staged:
-            skip = _move(log, Path(target.directory, path), skip, preserve_offsets)
-        log.flush()
-        return log.log_end_offset
+def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> None:
+    with locked(log_dir):
+        if note_of(log_dir, note.name) != note:
+            # Somebody else has finished it, and may have gone on under the name.
+            return
+        if note.keep or note.has_failed:
+            published = [target._replace(staged=(), end=end) for target, end in zip(note.targets, ends, strict=True)]
+            write(log_dir, note._replace(is_published=True, targets=tuple(published)))
+        else:
+            try:
+                remove(log_dir, note.name)
+            except OSError as error:
+                # All is published: the next commit finds that, and tries again.
+                logger.warning("%s is published, but its note may stay: %s", note.name, error)
+                return
+    _discard(note)
 
 
-def _locked(directory: str, seconds: float, failed: threading.Event) -> Log:
-    """Open a log for appending, waiting for who else writes it unless all is in vain."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return Log.open(directory, "a")
-        except LogLockedError:
-            if time.monotonic() >= deadline or failed.wait(0.1):
-                raise
-
-
-def _move(log: Log, path: Path, skip: int, preserve_offsets: bool) -> int:
-    """Append a staged log but for its first `skip` batches; return how many more are to be left out of the next."""
-    with Log.open(path) as staged:
-        if not skip:
-            log.append_log(staged, preserve_offsets=preserve_offsets)
-            return 0
-        for batch in staged.batches():
-            if not skip:
-                log.append_log(staged, start=batch.base_offset, preserve_offsets=preserve_offsets)
-                return 0
-            skip -= 1
-        return skip
-
-
-def _there(log: Log, target: Target, preserve_offsets: bool) -> int:
-    """Return how many of the batches, the first ones, a commit that died has published.
-
-    Somebody else may have appended since: ours stand in their order among others, each known by its size and checksum. What was
-    deleted since from the start of the log was published.
-    """
-    expected = [fingerprint for path in target.staged for fingerprint in _fingerprints(Path(target.directory, path))]
-    if preserve_offsets:
-        return sum(last < log.log_end_offset for _, _, last in expected)
-    count = 0
-    deleted = log.log_start_offset - target.start
-    if deleted > 0:
-        published = 0
-        for _, _, last in _numbered(expected):
-            published += last < deleted
-        count = published
-    with Log.open(target.directory) as reader:
-        start = max(target.start, reader.log_start_offset)
-        for batch in reader.batches(start):
-            if count == len(expected):
-                break
-            size, crc, _ = expected[count]
-            if batch.size_bytes == size and _crc(reader, batch.base_offset) == crc:
-                count += 1
-    return count
-
-
-def _numbered(expected: Iterable[tuple[int, bytes, int]]) -> Iterator[tuple[int, bytes, int]]:
-    """Count offsets through staged logs, each of which begins anew at 0."""
-    shift, before = 0, -1
-    for size, crc, last in expected:
-        if last <= before:
-            shift += before + 1
-        before = last
-        yield size, crc, shift + last
-
-
-def _fingerprints(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Yield size, checksum and last offset of a staged log's batches."""
-    with Log.open(path) as log:
-        for batch in log.batches():
-            yield batch.size_bytes, _crc(log, batch.base_offset), batch.last_offset
-
-
-def _crc(log: Log, base_offset: int) -> bytes:
-    return log.fetch(base_offset, max_bytes=1).records[CRC]
-
-
-def _done(log_dir: str, journal: Journal, ends: Sequence[int]) -> None:
-    if journal.keep:
-        published = [target._replace(staged=(), end=end) for target, end in zip(journal.targets, ends, strict=True)]
-        _write(log_dir, journal._replace(is_published=True, targets=tuple(published)))
-    else:
-        forget(log_dir, journal.name)
-    for target in journal.targets:
+def _discard(note: Commit) -> None:
+    for target in note.targets:
         discard(Staged("", 0, target.directory, path, 0, 0, 0, 0, 0) for path in target.staged)
 
 
-def journal_of(log_dir: str, name: str) -> Journal | None:
-    """Return the journal of a name, if there is one.
+def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bool:
+    """Say with the error of a commit what became of it; take back what a job without a name has published.
 
-    Raises
-    ------
-    MetadataFileError
-        It cannot be read.
+    Returns whether all is published in spite of it: somebody else has finished it.
     """
-    path = Path(log_dir, _file_name(name))
-    return _parsed(path) if path.exists() else None
+    if note.keep:
+        text = "what is not published yet follows when the job runs again, or with the next write to this log dir; each record once"
+    else:
+        try:
+            is_here = note_of(log_dir, note.name) is not None
+            if is_noted and not is_here:
+                return True
+            if is_here and not undo(log_dir, note, 0.0):
+                return True
+            text = "nothing of it is published"
+        except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
+            _note_failed(log_dir, note)
+            text = f"a part of it is published, the rest follows with the next write to this log dir ({failure})"
+    error.add_note(f"the commit of {note.name!r}, {_summary(note)}, stopped: {text}")
+    logger.warning("%s: %s: %s", note.name, text, error)
+    return False
 
 
-def _parsed(path: Path) -> Journal:
+def _note_failed(log_dir: str, note: Commit) -> None:
     try:
-        fields: dict[str, Any] = json.loads(path.read_bytes())
-        if fields["version"] != VERSION:
-            message = f"version {fields['version']!r} found, {VERSION} expected"
-            raise MetadataFileError(message, path=str(path))
-        targets = tuple(
-            Target(
-                str(each["topic"]),
-                int(each["partition"]),
-                str(each["directory"]),
-                int(each["start"]),
-                int(each["records"]),
-                int(each["batches"]),
-                int(each["size_bytes"]),
-                int(each["tasks"]),
-                tuple(map(str, each["staged"])),
-                int(each["end"]),
-            )
-            for each in fields["targets"]
-        )
-        sequence = fields["sequence"]
-        return Journal(
-            str(fields["name"]),
-            None if sequence is None else int(sequence),
-            is_published=bool(fields["published"]),
-            preserve_offsets=bool(fields["preserve_offsets"]),
-            keep=bool(fields["keep"]),
-            targets=targets,
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"the journal of a commit cannot be read ({error}); it says which staged records are published"
-        raise MetadataFileError(message, path=str(path)) from error
+        with locked(log_dir):
+            now = note_of(log_dir, note.name)
+            if now is not None and not now.is_undoing:
+                write(log_dir, now._replace(has_failed=True))
+    except OSError as error:
+        # The disk is full, as it seems.
+        logger.warning("%s: that it failed could not be noted: %s", note.name, error)
 
 
-def _write(log_dir: str, journal: Journal) -> None:
-    fields = {
-        "version": VERSION,
-        "name": journal.name,
-        "sequence": journal.sequence,
-        "published": journal.is_published,
-        "preserve_offsets": journal.preserve_offsets,
-        "keep": journal.keep,
-        "targets": [target._asdict() for target in journal.targets],
-    }
-    path = Path(log_dir, journal.file_name)
-    aside = path.with_suffix(".tmp")
-    with aside.open("wb") as file:
-        file.write(json.dumps(fields).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    _sync(log_dir)
+def _contents(contents: Contents | None) -> tuple[tuple[str, int, str], ...] | None:
+    if contents is None:
+        return None
+    return tuple((topic, count, f"{digest:032x}") for topic, (count, digest) in sorted(contents.items()) if count)
 
 
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _counts(note: Commit) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for target in note.targets:
+        counts[target.topic] = counts.get(target.topic, 0) + target.records
+    return {topic: count for topic, count in counts.items() if count}
+
+
+def _told_contents(given: tuple[tuple[str, int, str], ...]) -> str:
+    return ", ".join(f"{count} records of topic {topic!r} (digest {digest})" for topic, count, digest in given) or "no records"
+
+
+def _summary(note: Commit) -> str:
+    topics: list[str] = []
+    for topic, count in _counts(note).items():
+        of_topic = [target for target in note.targets if target.topic == topic]
+        places = [f"{each.partition}: {each.start} to {each.end if each.end >= 0 else '?'}" for each in of_topic[:4]]
+        more = f" and {len(of_topic) - 4} more" if len(of_topic) > 4 else ""  # noqa: PLR2004  # a line, not a page
+        topics.append(f"{count} records of topic {topic!r} (offsets of partition {', '.join(places)}{more})")
+    return "; ".join(topics) or "no records"
+
+
+def _when(note: Commit) -> str:
+    return f"{dt.datetime.fromtimestamp(note.time / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"

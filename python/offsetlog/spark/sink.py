@@ -22,11 +22,24 @@ import pyspark.sql.datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from offsetlog import LogConfig, LogDir, partitions_for
+from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
+from offsetlog._commits import note_of
 from offsetlog.errors import ConfigError, LogDirError
-from offsetlog.spark.publishing import commit, finish, journals
-from offsetlog.spark.sink_options import SinkSettings
-from offsetlog.spark.staging import STAGING, Stage, Staged, discard_job, jobs, partition_directory
+from offsetlog.spark.publishing import check_repeated, commit, finish, needed_jobs
+from offsetlog.spark.sink_options import SinkSettings, job_prefix
+from offsetlog.spark.staging import (
+    STAGING,
+    Stage,
+    Staged,
+    discard,
+    discard_job,
+    give_up,
+    is_given_up,
+    jobs,
+    partition_directory,
+    sweep,
+)
+from offsetlog.spark.stream_identity import forget_old, inherit, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -39,8 +52,6 @@ logger = logging.getLogger("offsetlog")
 ROWS_A_BATCH = 10_000
 # How long another task may take to make a topic.
 MAKING_SECONDS = 30.0
-# How long Spark lets the workers of tasks go on that it kills (spark.python.task.killTimeout, 2 s), and a little.
-KILLED_SECONDS = 3.0
 
 
 @dataclass
@@ -48,6 +59,10 @@ class TaskMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
     staged: list[tuple[Any, ...]] = field(default_factory=list)
+    contents: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each topic the number of records and the sum of their digests."""
+    name: str | None = None
+    """Of a stream: what it is called, where no option says it."""
 
 
 class Topic(NamedTuple):
@@ -71,6 +86,10 @@ def prepare(settings: SinkSettings) -> None:
     ConfigError
         A topic that is there has another id than the one that is asked for.
     """
+    before = note_of(settings.paths[0], settings.name) if settings.name else None
+    if before is not None and before.is_published and before.sequence is None:
+        # Before a topic that is gone is made anew.
+        check_repeated(before)
     with LogDir.open(settings.paths, "a") as log_dir:
         topics = log_dir.topics()
         for name, wanted in settings.topic_ids:
@@ -81,9 +100,10 @@ def prepare(settings: SinkSettings) -> None:
         if settings.topic is not None and settings.topic not in topics:
             _create(log_dir, settings.topic, settings)
     finish(settings.paths[0])
-    needed = {Path(path).parts[1] for journal in journals(settings.paths[0]) for target in journal.targets for path in target.staged}
+    sweep(settings.paths[0])
+    needed = needed_jobs(settings.paths[0])
     for directory, job, is_old in jobs(_directories(settings)):
-        if is_old and job not in needed:
+        if is_old and needed is not None and job not in needed:
             discard_job([directory], job)
 
 
@@ -103,8 +123,9 @@ class Writer:
         self._columns = tuple(columns)
         self._job = f"{settings.job_prefix}{uuid.uuid4().hex}"
 
-    def _stage(self, batches: Iterable[pyarrow.RecordBatch]) -> TaskMessage:
-        stage = Stage(self._job, uuid.uuid4().hex)
+    def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], name: str | None = None) -> TaskMessage:
+        """Stage the rows of one task, of the stream that is called so where no option names it."""
+        stage = Stage(f"{job_prefix(name)}{self._job}" if name else self._job, uuid.uuid4().hex)
         router = _Router(self._settings)
         try:
             for batch in batches:
@@ -113,34 +134,54 @@ class Writer:
                     stage.append(
                         topic.name, partition, directory, topic.config, rows, preserve_offsets=self._settings.preserve_offsets
                     )
-            return TaskMessage([tuple(each) for each in stage.close()])
+            staged = stage.close()
         except BaseException:
             stage.abandon()
             raise
+        if is_given_up(self._settings.paths[0], self._job):
+            discard(staged)
+            message = f"the job {self._job} has failed meanwhile: what its task staged is removed"
+            raise LogDirError(message, path=self._settings.paths[0])
+        return TaskMessage([tuple(each) for each in staged], dict(router.contents), name)
 
     def _publish(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None) -> None:
-        staged = [Staged(*each) for message in messages if isinstance(message, TaskMessage) for each in message.staged]
+        told = [message for message in messages if isinstance(message, TaskMessage)]
+        staged = [Staged(*each) for message in told for each in message.staged]
+        if sequence is not None and not staged:
+            # Maybe no task has said whose it is. Nothing is to be published, now or when it comes again.
+            return
+        contents: dict[str, tuple[int, int]] = {}
+        for topic, (count, digest) in (item for message in told for item in message.contents.items()):
+            before = contents.get(topic, (0, 0))
+            contents[topic] = before[0] + count, (before[1] + digest) % (1 << 128)
         settings = self._settings
         log_dir = settings.paths[0]
+        name = settings.name or _name_of(told)
         finish(log_dir)
+        if sequence is not None and name is not None:
+            inherit(log_dir, name, settings.checkpoint, sequence, {topic: count for topic, (count, _) in contents.items()})
         is_new = commit(
             log_dir,
-            settings.name or self._job,
+            name or self._job,
             sequence,
             staged,
+            contents=contents,
             preserve_offsets=settings.preserve_offsets,
-            keep=settings.name is not None,
+            keep=name is not None,
         )
-        self._discard()
+        if sequence is not None and name is not None:
+            forget_old(log_dir, name, settings.checkpoint)
+        self._discard(name)
         records, size = sum(each.records for each in staged), sum(each.size_bytes for each in staged)
         what = f"{records} records, {size} bytes, {len({each.directory for each in staged})} partitions"
-        logger.info("%s: %s%s", settings.name or self._job, what, "" if is_new else " were published before and are dropped")
+        logger.info("%s: %s%s", name or self._job, what, "" if is_new else " were published before and are dropped")
 
-    def _discard(self) -> None:
-        """Remove what jobs of this name have staged: this one's, and those of drivers that died."""
-        prefix = self._settings.job_prefix or self._job
+    def _discard(self, name: str | None = None) -> None:
+        """Remove what jobs of this name have staged: this one's, and those of drivers that died. What a note names stays."""
+        prefix = job_prefix(name) if name else self._job
+        needed = needed_jobs(self._settings.paths[0])
         for directory, job, _ in jobs(_directories(self._settings)):
-            if job.startswith(prefix):
+            if job.startswith(prefix) and needed is not None and job not in needed:
                 discard_job([directory], job)
 
 
@@ -149,18 +190,21 @@ class OffsetLogWriter(Writer, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
-        return self._stage(iterator)
+        return self.stage_rows(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged. Called on the driver, once, when all are done."""
         self._publish(messages, None)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # those that failed are not among them
-        """Remove what the tasks staged. Called on the driver when the job failed, while other tasks of it may still be running."""
-        self._discard()
-        # What they staged meanwhile. A stream has its next micro-batch for that.
-        time.sleep(KILLED_SECONDS)
-        self._discard()
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks staged. Called on the driver when the job failed, while other tasks of it may still be running.
+
+        After a commit that failed, what its note still needs stays for the one that finishes it.
+        """
+        # Those that are not done: one has failed, others may still run.
+        if sum(message is None for message in messages) != 0 or not messages:
+            give_up(self._settings.paths[0], self._job)
+        self._discard(self._settings.name)
 
 
 class StreamWriter(Writer):
@@ -171,8 +215,12 @@ class StreamWriter(Writer):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # as above
-        """Remove what the tasks of a micro-batch staged."""
-        self._discard()
+        """Remove what the tasks of a micro-batch staged; where none has told its stream, the next micro-batch does it."""
+        self._discard(self._settings.name or _name_of([message for message in messages if isinstance(message, TaskMessage)]))
+
+    def stage_named(self, batches: Iterable[pyarrow.RecordBatch]) -> TaskMessage:
+        """Stage the rows of one task under the name of its stream."""
+        return self.stage_rows(batches, None if self._settings.name else f"query {query_id()}")
 
 
 class RowStreamWriter(StreamWriter, DataSourceStreamWriter):
@@ -184,7 +232,16 @@ class RowStreamWriter(StreamWriter, DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Row]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
-        return self._stage(_batches(iterator, self._schema))
+        return self.stage_named(_batches(iterator, self._schema))
+
+
+def _name_of(messages: Iterable[TaskMessage]) -> str | None:
+    """Return the name of the stream that tasks told; ``None`` of a batch job."""
+    names = sorted({message.name for message in messages if message.name is not None})
+    if len(names) > 1:
+        message = f"tasks of one micro-batch are of several streams: {', '.join(names)}"
+        raise LogDirError(message)
+    return names[0] if names else None
 
 
 def stream_writer(settings: SinkSettings, columns: Sequence[str], schema: StructType) -> DataSourceStreamWriter:
@@ -227,15 +284,32 @@ class _Router:
         self._topics: dict[str, Topic] = {}
         self._random = random.Random()  # noqa: S311  # where rows go is no secret
         self._turns: dict[str, int] = {}
+        self.contents: dict[str, tuple[int, int]] = {}
 
     def routed(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Topic, int, pyarrow.RecordBatch]]:
         """Yield the rows of each partition, in their order."""
         for topic, rows in self._by_topic(batch):
             partitions = self._partitions(topic, rows)
             data = rows.select([name for name in rows.schema.names if name not in {"topic", "partition"}])
+            self._count(topic, rows, data)
             for partition in pyarrow.compute.unique(partitions).to_pylist():
                 mask = pyarrow.compute.equal(partitions, partition)
                 yield topic, partition, data if mask.true_count == len(mask) else data.filter(mask)
+
+    def _count(self, topic: Topic, rows: pyarrow.RecordBatch, data: pyarrow.RecordBatch) -> None:
+        """Add rows to what the job is known by. A partition belongs to it where the row names it, and not where we choose it."""
+        parts = [(data, 1)]
+        if "partition" in rows.schema.names:
+            given = rows.column("partition")
+            masks = {number: pyarrow.compute.equal(given, number) for number in pyarrow.compute.unique(given.drop_null()).to_pylist()}
+            # Different odd factors: what goes to one partition is not taken for what goes to another.
+            parts = [(data.filter(mask), 2 * number + 3) for number, mask in masks.items()]
+            parts.append((data.filter(given.is_null()), 1))
+        count, total = self.contents.get(topic.name, (0, 0))
+        for part, factor in parts:
+            found, digest = arrow_digest(part, preserve_offsets=self._settings.preserve_offsets)
+            count, total = count + found, (total + factor * digest) % (1 << 128)
+        self.contents[topic.name] = count, total
 
     def _by_topic(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Topic, pyarrow.RecordBatch]]:
         if self._settings.topic is not None:

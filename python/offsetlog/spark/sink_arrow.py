@@ -20,4 +20,4 @@ class ArrowStreamWriter(StreamWriter, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
-        return self._stage(iterator)
+        return self.stage_named(iterator)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -20,7 +21,7 @@ from offsetlog.spark.refusal import refuse, shown, writable
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "sink_columns", "sink_settings_from"]
+__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "job_prefix", "sink_columns", "sink_settings_from"]
 
 
 class SinkSettings(NamedTuple):
@@ -32,7 +33,8 @@ class SinkSettings(NamedTuple):
     topic_ids: tuple[tuple[str, str], ...] = ()  # topicId: (topic, id)
     partitioner: Literal["default", "round_robin"] = "default"
     preserve_offsets: bool = False  # preserveOffsets
-    name: str | None = None  # transactionId; of a stream queryId, checkpointLocation
+    name: str | None = None  # transactionId, queryId; a stream without one has the id of its checkpoint
+    checkpoint: str = ""  # checkpointLocation
     config: tuple[tuple[str, str], ...] = ()  # topic settings by Kafka's names
     warnings: tuple[str, ...] = ()
 
@@ -44,7 +46,7 @@ class SinkSettings(NamedTuple):
     @property
     def job_prefix(self) -> str:
         """With what the folders begin that jobs of this name stage in; nothing without a name."""
-        return f"{hashlib.sha256(self.name.encode()).hexdigest()[:16]}-" if self.name else ""
+        return job_prefix(self.name) if self.name else ""
 
 
 def _text(name: str, text: str) -> str:
@@ -80,8 +82,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("partitioner", "default or round_robin", "default", word("default", "round_robin"), "Where rows without a `partition` go. `default`: by the key's murmur2 hash, as Java's producer does; without a key some partition for each batch of rows. A column `partition` wins."),
     Option("preserveOffsets", "boolean", "false", boolean, "A restore: rows keep the offsets of the column `offset`, gaps included, and the epochs of `leaderEpoch`. They come sorted by topic, partition and offset, and lie behind the end of their log."),
     Option("transactionId", "text", "", _text, "Name of a batch job. Run again under the same name, also after a crash anywhere, it publishes nothing twice."),
-    Option("queryId", "text", "checkpointLocation", _text, "Name of a stream, under which its micro-batches are published once."),
-    Option("checkpointLocation", "folder", "", _text, "Spark's own option; what a stream is named by where no `queryId` is given."),
+    Option("queryId", "text", "the checkpoint's id", _text, "Name of a stream, under which its micro-batches are published once, in place of the id that Spark wrote into its checkpoint. A stream whose checkpoint is made anew needs a new one."),
+    Option("checkpointLocation", "folder", "", _text, "Spark's own option."),
 )
 """All options but topic settings, in the order of the documentation."""
 # fmt: on
@@ -128,10 +130,7 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
     for wrong, right in (("transactionId", "queryId"),) if is_stream else (("queryId", "transactionId"),):
         if wrong in values:
             refuse(wrong, str(values[wrong]), f"is for {'batch jobs' if is_stream else 'streams'}; give {right}")
-    job = values.get("queryId", values.get("checkpointLocation")) if is_stream else values.get("transactionId")
-    if is_stream and job is None:
-        message = "names the stream, under which each micro-batch is published once; without it give checkpointLocation as an option"
-        refuse("queryId", "", message)
+    job = values.get("queryId") if is_stream else values.get("transactionId")
     ids = values.get("topicId", {})
     if isinstance(ids, str):
         if "topic" not in values:
@@ -140,16 +139,22 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
     LogConfig.from_dict(config)
     warnings = [f"option {name} is for Kafka's client and ignored" for name in sorted(client)]
     return SinkSettings(
-        paths=folders(str(values["path"])),
+        paths=tuple(os.path.abspath(path) for path in folders(str(values["path"]))),
         topic=values.get("topic"),
         partitions=values.get("partitions", 1),
         topic_ids=tuple(ids.items()),
         partitioner=values.get("partitioner", "default"),
         preserve_offsets=values.get("preserveOffsets", False),
         name=None if job is None else f"query {job}" if is_stream else job_name(job),
+        checkpoint=values.get("checkpointLocation", ""),
         config=tuple(config.items()),
         warnings=tuple(warnings),
     )
+
+
+def job_prefix(name: str) -> str:
+    """Return with what the folders begin that jobs of a name stage in."""
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:16]}-"
 
 
 def job_name(transaction_id: str) -> str:

@@ -17,15 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import Log, LogConfig
+from offsetlog.spark.moving import mark
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["STAGING", "Stage", "Staged", "discard", "discard_job", "jobs", "partition_directory"]
+__all__ = ["STAGING", "Stage", "Staged", "discard", "discard_job", "give_up", "is_given_up", "jobs", "partition_directory", "sweep"]
 
 logger = logging.getLogger("offsetlog")
 
 STAGING = "offsetlog-staging"
+# Tells the tasks of a job that failed while they ran.
+GIVEN_UP = "offsetlog-given-up-"
+# How long such tasks may still run: Spark kills them, which takes seconds.
+GIVEN_UP_SECONDS = 3600
 # What a job left that nobody finished: a driver that died. Longer than any task runs.
 LEFT_AFTER_SECONDS = 7 * 24 * 3600
 
@@ -44,6 +49,8 @@ class Staged(NamedTuple):
     records: int
     batches: int
     size_bytes: int
+    mark: str = ""
+    """Digest of its batches (:func:`offsetlog.spark.moving.mark`)."""
 
 
 class Stage:
@@ -87,6 +94,7 @@ class Stage:
                 self._records[topic, partition],
                 len(bases),
                 log.size_bytes,
+                mark(log),
             )
             log.close()
             staged.append(found)
@@ -146,6 +154,29 @@ def jobs(directories: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
             except OSError:
                 continue
             yield directory, entry.name, now - newest > LEFT_AFTER_SECONDS
+
+
+def give_up(log_dir: str, job: str) -> None:
+    """Tell tasks of a job that still run that nobody waits for what they stage."""
+    try:
+        Path(log_dir, GIVEN_UP + job).touch()
+    except OSError as error:
+        logger.warning("tasks of a job that failed may leave files below %s: %s", log_dir, error)
+
+
+def is_given_up(log_dir: str, job: str) -> bool:
+    """Return whether a job failed while its tasks run."""
+    return Path(log_dir, GIVEN_UP + job).exists()
+
+
+def sweep(log_dir: str) -> None:
+    """Remove what was left for tasks that have ended long ago."""
+    for path in Path(log_dir).glob(f"{GIVEN_UP}*"):
+        try:
+            if time.time() - path.stat().st_mtime > GIVEN_UP_SECONDS:
+                path.unlink()
+        except OSError:
+            continue
 
 
 def _remove_empty(folder: Path) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
+from offsetlog._commits import note_of, remove
 from offsetlog.errors import ConfigError
 from offsetlog.spark.options import Paths, folders
-from offsetlog.spark.publishing import forget, journal_of
 from offsetlog.spark.sink_options import job_name
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def write(
     paths = folders(path)
     transaction = transaction_id or f"write-{uuid.uuid4().hex}"
     name = job_name(transaction)
-    before = journal_of(paths[0], name)
+    before = note_of(paths[0], name)
     options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
     options.update(transactionId=transaction, preserveOffsets=preserve_offsets)
     options.update({} if topic is None else {"topic": topic})
@@ -141,7 +141,7 @@ def write(
     try:
         with _watched(frame.sparkSession, progress):
             laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
-        journal = journal_of(paths[0], name)
+        journal = note_of(paths[0], name)
     finally:
         if transaction_id is None:
             _forget_published(paths[0], name)
@@ -160,9 +160,9 @@ def write(
 
 def _forget_published(log_dir: str, name: str) -> None:
     """Remove the note of a write that nobody repeats; one that died half-way stays, for the next write to finish it."""
-    journal = journal_of(log_dir, name)
+    journal = note_of(log_dir, name)
     if journal is not None and journal.is_published:
-        forget(log_dir, name)
+        remove(log_dir, name)
 
 
 def _laid_out(

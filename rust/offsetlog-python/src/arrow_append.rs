@@ -113,6 +113,21 @@ pub(crate) fn append_arrow(
     }
 }
 
+/// Number of rows, and the sum of their hashes modulo 2^128.
+#[pyfunction]
+#[pyo3(signature = (data, *, keep_offsets))]
+pub(crate) fn arrow_digest(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    keep_offsets: bool,
+) -> PyResult<(u64, u128)> {
+    let source = source_of(data)?;
+    let rows = detached(py, || {
+        guarded(|| read(source, keep_offsets).map(|rows| (rows.len(), rows.digest())))
+    });
+    rows.map_err(|refused| refused.raise(py))
+}
+
 /// What an error alone does not say.
 fn note(rows: &ArrowRows) -> Option<String> {
     if let Some(row) = rows.oversized() {

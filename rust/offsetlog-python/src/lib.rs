@@ -48,6 +48,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
     module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
     module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow_append::arrow_digest, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;

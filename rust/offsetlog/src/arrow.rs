@@ -6,6 +6,7 @@
 
 mod append;
 mod columns;
+mod digest;
 mod kept;
 mod parallel;
 mod pool;

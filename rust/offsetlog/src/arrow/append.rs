@@ -1,5 +1,6 @@
 //! Record batches appended to a log: rows are encoded straight into Kafka batches, without an allocation a row.
 
+use super::digest::Digest;
 use super::kept::{Kept, KeptPlaces, Last};
 use super::rows::{Header, Places, Row, Rows};
 use crate::batch_builder::{BatchBuilder, Producer};
@@ -205,6 +206,20 @@ impl ArrowRows {
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.rows
+    }
+
+    /// A number by which these rows are known again: the sum, modulo 2^128, of a hash (XXH3, 128 bits) of each row's fields. The same rows
+    /// in another order or in other record batches give the same; the sums of several parts add up. A row without a timestamp has
+    /// none here, whatever time its record gets. Who wants two sets of rows to have one number can make such: it is no signature.
+    ///
+    /// Reads every row once; before [`append`](Self::append), which lets go of them.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        let mut digest = Digest::default();
+        for (rows, kept) in &self.batches {
+            digest.add(rows, kept.as_ref());
+        }
+        digest.sum()
     }
 
     /// Whether there is no row.

@@ -1,0 +1,311 @@
+"""Notes of commits: the small files of a log dir that say what a write of several partitions has published, or is about to.
+
+A note is one file, ``offsetlog-commit-….json``, which brokers leave alone. It is written before the first record of a commit is
+published, and again when the last one is; how records are published is the business of who commits (:mod:`offsetlog.spark`). The form
+of the file is known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from offsetlog.errors import LogDirError, MetadataFileError
+
+__all__ = ["Commit", "CommitTarget", "commits", "forget_commit"]
+
+logger = logging.getLogger("offsetlog")
+
+VERSION = 1
+# Notes of version 0 have no contents, topic ids and marks.
+VERSIONS = (0, VERSION)
+PREFIX = "offsetlog-commit-"
+LOCK = "offsetlog-commits.lock"
+
+
+class CommitTarget(NamedTuple):
+    """What a commit adds to one partition."""
+
+    topic: str
+    partition: int
+    directory: str
+    """The partition's directory."""
+    start: int
+    """Where the log ended before."""
+    records: int
+    batches: int
+    size_bytes: int
+    tasks: int
+    """How many tasks gave the records."""
+    staged: tuple[str, ...]
+    """The logs that records are published from, in their order, relative to the directory; empty when all is published."""
+    end: int = -1
+    """Where the log ended when all was published; -1 until then."""
+    topic_id: str | None = None
+    """The topic's id; ``None`` where it has none, and in notes of version 0."""
+    marks: tuple[tuple[int, str], ...] = ()
+    """Of each staged log how many batches it has and a digest of their sizes and checksums; none in notes of version 0."""
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Commit(NamedTuple):
+    """A note: what a commit is about to publish, or has published last under its name."""
+
+    name: str
+    """``job`` and the ``transactionId`` of a batch job, ``query`` and the id of a stream."""
+    sequence: int | None
+    """Number of the micro-batch; ``None`` for a batch job, which has one commit."""
+    is_published: bool
+    """Whether all is published. Else the commit failed or died, or is at work."""
+    preserve_offsets: bool
+    keep: bool
+    """Whether the note stays when all is published, as the name may come again."""
+    targets: tuple[CommitTarget, ...]
+    time: int = -1
+    """When it was noted what is to be published, in ms since 1970."""
+    contents: tuple[tuple[str, int, str], ...] | None = None
+    """For each topic the number of records and a digest of them that knows no order; ``None`` in notes of version 0."""
+    is_undoing: bool = False
+    """Whether what was published is being taken back, as the rest cannot be published."""
+    has_failed: bool = False
+    """Whether a job without a name was told that it failed, though what it published could not be taken back."""
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file."""
+        return note_name(self.name)
+
+    @property
+    def records(self) -> int:
+        """Records of all partitions."""
+        return sum(target.records for target in self.targets)
+
+    def covers(self, sequence: int | None) -> bool:
+        """Whether what is to be committed under the name is published already."""
+        return self.is_published and (self.sequence is None or (sequence is not None and sequence <= self.sequence))
+
+
+def commits(path: str | os.PathLike[str]) -> list[Commit]:
+    """Return the notes of commits in a log dir, in the order of their names. Reads only.
+
+    Parameters
+    ----------
+    path
+        A log dir; of several that are written to as one, the first.
+
+    Raises
+    ------
+    MetadataFileError
+        A note cannot be read.
+    FileNotFoundError
+        The folder is not there.
+
+    Examples
+    --------
+    >>> commits("tests/data/kafka-4.3.0/clean/log-dir-1")
+    []
+    """
+    place = os.fspath(path)
+    os.stat(place)  # a missing folder is no folder without notes
+    found = []
+    for note in notes(place):
+        if isinstance(note, MetadataFileError):
+            raise note
+        found.append(note)
+    return sorted(found, key=lambda note: note.name)
+
+
+def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool = False) -> Commit:
+    """Remove the note of a name, and return it. The name may then be used anew; records that are published stay.
+
+    Parameters
+    ----------
+    path
+        As for :func:`commits`.
+    name
+        As the note has it, or without the word ``job`` or ``query`` before it.
+    unfinished
+        Also where not all is published: what is not is dropped, with the files it would have come from.
+
+    Raises
+    ------
+    LogDirError
+        There is no such note, or several; or it is unfinished, and `unfinished` is not set.
+    """
+    place = os.fspath(path)
+    with locked(place):
+        found = [note for note in commits(place) if name in (note.name, *note.name.split(" ", 1)[1:])]
+        exact = [note for note in found if note.name == name] or found
+        if len(exact) != 1:
+            names = ", ".join(repr(note.name) for note in exact or commits(place)) or "none"
+            message = f"no commit is called {name!r}" if not exact else f"several commits are called {name!r}"
+            raise LogDirError(f"{message}; those noted here: {names}", path=place)
+        note = exact[0]
+        if not note.is_published and not unfinished:
+            message = (
+                f"{note.name!r} is not finished: its job run again, or another write to the log dir, goes on with it; to drop what is "
+                f"not published yet of {note.records} records in {len(note.targets)} partitions, say --unfinished"
+            )
+            raise LogDirError(message, path=place)
+        remove(place, note.name)
+    for target in note.targets:
+        for staged in target.staged:
+            shutil.rmtree(Path(target.directory, staged), ignore_errors=True)
+    return note
+
+
+def note_name(name: str) -> str:
+    """Return the name of the file that has a commit's note."""
+    # Names of jobs may hold anything.
+    return f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
+
+
+@contextmanager
+def locked(log_dir: str) -> Iterator[None]:
+    """Keep others from changing notes meanwhile: programs and threads. For the moment of a change, never while records move."""
+    descriptor = os.open(Path(log_dir, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def notes(log_dir: str) -> Iterator[Commit | MetadataFileError]:
+    """Yield the notes of a log dir, or why one cannot be read."""
+    for path in sorted(Path(log_dir).glob(f"{PREFIX}*.json")):
+        try:
+            found = _parsed(path)
+        except MetadataFileError as error:
+            yield error
+            continue
+        # One that has gone since was finished by its owner.
+        if found is not None:
+            yield found
+
+
+def note_of(log_dir: str, name: str) -> Commit | None:
+    """Return the note of a name, if there is one.
+
+    Raises
+    ------
+    MetadataFileError
+        It cannot be read.
+    """
+    return _parsed(Path(log_dir, note_name(name)))
+
+
+def remove(log_dir: str, name: str) -> None:
+    """Remove the note of a name that does not come again."""
+    Path(log_dir, note_name(name)).unlink(missing_ok=True)
+    sync(log_dir)
+
+
+def write(log_dir: str, note: Commit) -> None:
+    """Write a note, durable when this returns; in the place of the name's last one, whole or not at all."""
+    fields = {
+        "version": VERSION,
+        "name": note.name,
+        "sequence": note.sequence,
+        "published": note.is_published,
+        "undoing": note.is_undoing,
+        "failed": note.has_failed,
+        "preserve_offsets": note.preserve_offsets,
+        "keep": note.keep,
+        "time": note.time,
+        "contents": note.contents,
+        "targets": [target._asdict() for target in note.targets],
+    }
+    path = Path(log_dir, note.file_name)
+    aside = path.with_suffix(".tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(json.dumps(fields).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    sync(log_dir)
+
+
+def sync(folder: str) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def now_ms() -> int:
+    """Return the time, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _parsed(path: Path) -> Commit | None:
+    try:
+        text = path.read_bytes()
+        changed = path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        version = fields["version"]
+        if version not in VERSIONS:
+            message = f"version {version!r} found, {' or '.join(map(str, VERSIONS))} expected: a newer offsetlog wrote this note"
+            raise MetadataFileError(message, path=str(path))
+        contents, sequence = fields.get("contents"), fields["sequence"]
+        return Commit(
+            str(fields["name"]),
+            None if sequence is None else int(sequence),
+            is_published=bool(fields["published"]),
+            preserve_offsets=bool(fields["preserve_offsets"]),
+            keep=bool(fields["keep"]),
+            targets=tuple(_target(path.parent, each) for each in fields["targets"]),
+            time=int(fields.get("time", changed)),
+            contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
+            is_undoing=bool(fields.get("undoing", False)),
+            has_failed=bool(fields.get("failed", False)),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"the note of a commit cannot be read ({error}); it says which staged records are published"
+        raise MetadataFileError(message, path=str(path)) from error
+
+
+def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
+    directory = str(fields["directory"])
+    beside = log_dir / Path(directory).name
+    # The log dir may have been moved, or was named from another working directory.
+    if not Path(directory).is_dir() and beside.is_dir():
+        directory = str(beside)
+    topic_id = fields.get("topic_id")
+    return CommitTarget(
+        str(fields["topic"]),
+        int(fields["partition"]),
+        directory,
+        int(fields["start"]),
+        int(fields["records"]),
+        int(fields["batches"]),
+        int(fields["size_bytes"]),
+        int(fields["tasks"]),
+        tuple(map(str, fields["staged"])),
+        int(fields["end"]),
+        None if topic_id is None else str(topic_id),
+        tuple((int(batches), str(digest)) for batches, digest in fields.get("marks", ())),
+    )

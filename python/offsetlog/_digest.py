@@ -1,0 +1,36 @@
+"""A number by which records are known again, in whatever order they come."""
+
+from __future__ import annotations
+
+from offsetlog import _offsetlog
+
+__all__ = ["arrow_digest"]
+
+
+def arrow_digest(data: object, *, preserve_offsets: bool = False) -> tuple[int, int]:
+    """Return the number of rows of Arrow data and the sum of a hash of each, modulo 2**128.
+
+    The same rows in another order or in other batches give the same, and the sums of several parts add up. What counts is what
+    :meth:`Log.append_arrow` takes: key, value, headers and timestamp in ms; a row without a timestamp has none, whatever time its
+    record gets. It is no signature: somebody who wants to can make other rows of the same digest.
+
+    Parameters
+    ----------
+    data
+        As for :meth:`Log.append_arrow`.
+    preserve_offsets
+        Whether ``offset`` and ``leaderEpoch`` count too.
+
+    Raises
+    ------
+    ConfigError, InvalidRecordError, TypeError
+        As for :meth:`Log.append_arrow`.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> one, two = pyarrow.table({"value": ["a", "b"]}), pyarrow.table({"value": ["b", "a"]})
+    >>> arrow_digest(one) == arrow_digest(two)
+    True
+    """
+    return _offsetlog.arrow_digest(data, keep_offsets=bool(preserve_offsets))

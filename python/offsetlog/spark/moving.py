@@ -1,0 +1,276 @@
+"""One partition of a commit: its staged records published, what is there already found, what is there taken back.
+
+Batches are known by their sizes and checksums, which stay what they are when a batch gets its offset and epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from offsetlog import BatchInfo, Log
+from offsetlog._commits import Commit, CommitTarget
+from offsetlog.errors import LogDirError, LogLockedError, UnexpectedAppendOffsetError
+
+__all__ = ["Superseded", "mark", "move_to", "opened", "take_back", "topic_id_of"]
+
+# Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
+CRC_AT = 17
+_FIRST_WAIT, _MOST_WAIT = 0.02, 0.5
+
+
+class Superseded(Exception):  # noqa: N818  # no error: somebody else has gone on with the commit
+    """The note is no longer what it was when this work on it began."""
+
+
+class Print(NamedTuple):
+    """How a batch is known again."""
+
+    size_bytes: int
+    crc: int
+    base_offset: int
+    last_offset: int
+
+
+def mark(log: Log) -> str:
+    """Return a digest of the batches of a staged log."""
+    return _digest(_prints(log))
+
+
+def topic_id_of(directory: str) -> str | None:
+    """Return the id of a partition's topic; ``None`` where it has none."""
+    with Log.open(directory) as log:
+        return log.topic_id
+
+
+def move_to(
+    commit: Commit, target: CommitTarget, *, still: Callable[[], None], lock_seconds: float, failed: threading.Event | None = None
+) -> int:
+    """Publish what is not yet of a partition, and return where its log ends.
+
+    `still` is called when nobody else can work on the partition; it raises :class:`Superseded` where the commit is no longer wanted.
+    """
+    check(target)
+    with opened(target.directory, lock_seconds, failed) as log:
+        still()
+        before = log.log_end_offset
+        # Where nobody has appended since, nothing of this is there.
+        skip = 0 if before == target.start else _there(log, target, commit.preserve_offsets)
+        left = target.batches - skip
+        for path in target.staged if left else ():
+            skip = _move(log, Path(target.directory, path), skip, commit.preserve_offsets)
+        try:
+            still()
+        except Superseded:
+            # Whoever takes the commit back has looked here before this was there.
+            _cut(log, before)
+            raise
+        log.flush()
+        return log.log_end_offset
+
+
+def check(target: CommitTarget) -> None:
+    """Refuse a partition that is no longer the one that the records were for."""
+    if not os.path.isdir(target.directory):
+        message = f"{target.name} is gone: {target.records} records were to be published there"
+        raise LogDirError(message, path=target.directory)
+    if target.topic_id is not None and (found := topic_id_of(target.directory)) != target.topic_id:
+        message = f"topic {target.topic!r} was made anew: its id is {found}, {target.records} records were for {target.topic_id}"
+        raise LogDirError(message, path=target.directory)
+
+
+def take_back(target: CommitTarget, *, lock_seconds: float, preserve_offsets: bool, dry_run: bool) -> str | None:
+    """Remove from the end of a partition what was published there; return why that is impossible, if it is."""
+    try:
+        check(target)
+    except LogDirError:
+        # What was published there went with it.
+        return None
+    with Log.open(target.directory) as log:
+        if dry_run:
+            return _standing(log, target, preserve_offsets=preserve_offsets)[1]
+        if log.log_end_offset <= target.start:
+            # Nothing is there, and who is about to publish something looks at the note again.
+            return None
+    with opened(target.directory, lock_seconds, None) as log:
+        is_own, reason = _standing(log, target, preserve_offsets=preserve_offsets)
+        if is_own:
+            _cut(log, target.start)
+            log.flush()
+        return reason
+
+
+def _cut(log: Log, end: int) -> None:
+    if log.log_start_offset > end:
+        log.truncate_fully_and_start_at(end)
+    elif log.log_end_offset > end:
+        log.truncate_to(end)
+
+
+@contextmanager
+def opened(directory: str, seconds: float, failed: threading.Event | None) -> Iterator[Log]:
+    """Open a log for appending, waiting for who else writes it unless all is in vain."""
+    deadline = time.monotonic() + seconds
+    wait = _FIRST_WAIT
+    while True:
+        try:
+            log = Log.open(directory, "a")
+            break
+        except LogLockedError:
+            left = deadline - time.monotonic()
+            if left <= 0 or (failed is not None and failed.is_set()):
+                raise
+            if failed is None:
+                time.sleep(min(wait, left))
+            elif failed.wait(min(wait, left)):
+                raise
+            wait = min(2 * wait, _MOST_WAIT)
+    with log:
+        yield log
+
+
+def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tuple[bool, str | None]:
+    """Return whether what stands behind the start of a commit is its own alone; or why it can be neither taken back nor left."""
+    end = log.log_end_offset
+    if end <= target.start:
+        return False, None
+    # Records that keep their offsets may begin behind where an empty log did.
+    if log.log_start_offset > target.start and not preserve_offsets:
+        return False, f"{target.name}: offsets {target.start} to {log.log_start_offset - 1} were deleted since"
+    where = f"{target.name}: offsets {target.start} to {end - 1} hold records of it and another program's"
+    there = list(_prints(log, max(target.start, log.log_start_offset)))
+    try:
+        expected = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
+    except FileNotFoundError:
+        # Whole staged logs are known by their digests.
+        at = 0
+        for batches, digest in target.marks:
+            if at == len(there):
+                break
+            if _digest(there[at : at + batches]) != digest:
+                return False, where
+            at += batches
+        return (True, None) if at == len(there) else (False, where)
+    ours = 0
+    for found in there:
+        ours += ours < len(expected) and found[:2] == expected[ours][:2]
+    if ours == 0:
+        return False, None
+    return (True, None) if ours == len(there) else (False, where)
+
+
+def _move(log: Log, path: Path, skip: int, preserve_offsets: bool) -> int:
+    """Append a staged log but for its first `skip` batches; return how many more are to be left out of the next."""
+    with Log.open(path) as staged:
+        if not skip:
+            log.append_log(staged, preserve_offsets=preserve_offsets)
+            return 0
+        for batch in staged.batches():
+            if not skip:
+                log.append_log(staged, start=batch.base_offset, preserve_offsets=preserve_offsets)
+                return 0
+            skip -= 1
+        return skip
+
+
+def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
+    """Return how many of the batches, the first ones, a commit that died has published.
+
+    Somebody else may have appended since: ours stand in their order among others, each known by its size and checksum. What was
+    deleted since from the start of the log was published.
+    """
+    try:
+        expected = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
+    except FileNotFoundError:
+        # All of it is there: what was staged may be gone.
+        if target.marks and log.log_start_offset <= target.start and _begins_with(log, target):
+            return target.batches
+        raise
+    if preserve_offsets:
+        return _kept_there(log, target, expected)
+    count = 0
+    deleted = log.log_start_offset - target.start
+    if deleted > 0:
+        count = sum(each.last_offset < deleted for each in _numbered(expected))
+    for batch in _prints(log, max(target.start, log.log_start_offset)):
+        if count == len(expected):
+            break
+        if batch[:2] == expected[count][:2]:
+            count += 1
+    return count
+
+
+def _begins_with(log: Log, target: CommitTarget) -> bool:
+    there = _prints(log, target.start)
+    for batches, digest in target.marks:
+        part = [each for _, each in zip(range(batches), there, strict=False)]
+        if len(part) < batches or _digest(part) != digest:
+            return False
+    return True
+
+
+def _kept_there(log: Log, target: CommitTarget, expected: list[Print]) -> int:
+    """The same for records that keep their offsets: each batch has one place, where another program's may be by now."""
+    there = {each.base_offset: each for each in _prints(log, max(target.start, log.log_start_offset))}
+    for count, each in enumerate(expected):
+        if each.base_offset >= log.log_end_offset:
+            return count
+        found = there.get(each.base_offset)
+        if each.last_offset >= log.log_start_offset and (found is None or found[:2] != each[:2]):
+            message = (
+                f"{target.name}: another program has written at offset {each.base_offset}, where a record was to keep its offset; "
+                f"the log ends at {log.log_end_offset}"
+            )
+            raise UnexpectedAppendOffsetError(message, path=target.directory, offset=each.base_offset)
+    return len(expected)
+
+
+def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
+    """Count offsets through staged logs, each of which begins anew at 0."""
+    shift, before = 0, -1
+    for each in expected:
+        if each.last_offset <= before:
+            shift += before + 1
+        before = each.last_offset
+        yield each._replace(last_offset=shift + each.last_offset)
+
+
+def _staged_prints(path: Path) -> Iterator[Print]:
+    with Log.open(path) as log:
+        yield from _prints(log)
+
+
+def _prints(log: Log, start: int | None = None) -> Iterator[Print]:
+    """Yield how the batches of a log are known again, from `start` on."""
+    if start is not None and start >= log.log_end_offset:
+        return
+    files: dict[int, int] = {}
+    try:
+        for batch in log.batches() if start is None else log.batches(start):
+            if batch.segment not in files:
+                for descriptor in files.values():
+                    os.close(descriptor)
+                files = {batch.segment: os.open(Path(log.path, f"{batch.segment:020d}.log"), os.O_RDONLY | os.O_CLOEXEC)}
+            yield _print(files[batch.segment], batch)
+    finally:
+        for descriptor in files.values():
+            os.close(descriptor)
+
+
+def _print(descriptor: int, batch: BatchInfo) -> Print:
+    (crc,) = struct.unpack(">I", os.pread(descriptor, 4, batch.position + CRC_AT))
+    return Print(batch.size_bytes, crc, batch.base_offset, batch.last_offset)
+
+
+def _digest(prints: Iterable[Print]) -> str:
+    digest = hashlib.sha256()
+    for each in prints:
+        digest.update(struct.pack(">QI", each.size_bytes, each.crc))
+    return digest.hexdigest()[:32]
