@@ -1,4 +1,4 @@
-"""The ``offsetlog`` command: everything happens in the compiled module."""
+"""The ``offsetlog`` command: nearly everything happens in the compiled module."""
 
 from __future__ import annotations
 
@@ -16,4 +16,8 @@ def main() -> int:
     # A shell that started the command in the background ignores the signal on its behalf; that stays so.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:2] == ["commits"] and not {"-h", "--help"} & set(sys.argv):
+        from offsetlog._cli_commits import run  # noqa: PLC0415  # only for those who ask for it
+
+        return run(sys.argv[2:])
     return run_cli(sys.argv)

@@ -163,7 +163,12 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
         remove(place, note.name)
     for target in note.targets:
         for staged in target.staged:
-            shutil.rmtree(Path(target.directory, staged), ignore_errors=True)
+            # <staging folder>/<job>/<attempt>/<log>: folders that are empty then go too.
+            place_of = Path(target.directory, staged)
+            shutil.rmtree(place_of, ignore_errors=True)
+            for folder in list(place_of.parents)[:3]:
+                with suppress(OSError):
+                    folder.rmdir()
     return note
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow
 import pytest
 import verbs_page
 from golden import DATA
@@ -27,6 +28,7 @@ from offsetlog import BrokerSettings, Log, LogConfig, LogDir, LogLockedError, Ol
 from offsetlog.spark import ReadReport
 
 ROWS = list(verbs_page.rows(verbs_page.text()))
+SPARK_COMMITS = DATA / "spark-commits"
 WHEN = 1_700_000_000_000
 # They start a JVM.
 OF_SPARK = {
@@ -174,6 +176,10 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "offsetlog.spark.lookup": lambda place: offsetlog.spark.lookup(place.dirs, "value"),
     "offsetlog.spark.offsets_behind": lambda _: offsetlog.spark.offsets_behind(None),
     "offsetlog.spark.spark_schema": lambda _: offsetlog.spark.spark_schema(("key", "value")),
+    "arrow_digest": lambda _: offsetlog.arrow_digest(pyarrow.table({"value": ["a"]})),
+    "Commit.covers": lambda _: offsetlog.commits(SPARK_COMMITS)[0].covers(3),
+    "commits": lambda place: offsetlog.commits(place.dirs[0]),
+    "offsetlog commits": lambda place: place.command("commits", place.dirs[0]),
     "partition_for": lambda _: offsetlog.partition_for(b"key", 3),
     "partitions_for": lambda _: offsetlog.partitions_for([b"key"], 3),
     "LogConfig.from_dict": lambda _: LogConfig.from_dict({"retention.ms": 1}),
@@ -330,6 +336,8 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
     "offsetlog append": lambda place: place.command("append", place.log),
+    "forget_commit": lambda place: offsetlog.forget_commit(place.dirs[0], "none"),
+    "offsetlog commits": lambda place: place.command("commits", "--forget", "none", place.dirs[0]),
     "offsetlog settings": lambda place: place.command("settings", place.dirs[0], "-t", "g-plain", "--config", "retention.ms=1"),
     "offsetlog maintain": lambda place: place.command("maintain", place.dirs[0]),
     "offsetlog delete": lambda place: place.command("delete", "g-plain", place.dirs[0]),

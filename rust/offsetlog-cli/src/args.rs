@@ -1,10 +1,12 @@
 //! What the command line looks like: verbs, options, help texts.
 
+mod commits;
 mod converting;
 mod looking;
 mod topics;
 mod writing;
 
+pub(crate) use commits::Commits;
 pub(crate) use converting::Convert;
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
@@ -102,6 +104,8 @@ pub(crate) enum Verb {
     Settings(Settings),
     /// Make a current directory of a partition directory of any Kafka since 0.7, or one in another codec
     Convert(Convert),
+    /// List what Spark jobs and streams have noted as published, or forget it
+    Commits(Commits),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   offsetlog completions bash > ~/.local/share/bash-completion/completions/offsetlog")]

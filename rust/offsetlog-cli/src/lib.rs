@@ -171,12 +171,26 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Maintain(args) => maintain::run(args, &mut console),
         Verb::Settings(args) => settings::run(args, &mut console),
         Verb::Convert(args) => convert::run(args, &mut console),
+        Verb::Commits(args) => Err(commits(args)),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };
     // What was printed before a failure is as true as ever, so it goes out first.
     let flushed = console.out.flush().map_err(Failure::Output);
     let outcome = outcome.and_then(|code| flushed.map(|()| code));
     outcome.unwrap_or_else(|failure| failure.report(&mut console))
+}
+
+/// The form of notes is known to who writes them, in one place: the Python package, whose command does this verb itself.
+fn commits(args: &args::Commits) -> Failure {
+    let forget = args.forget.as_deref().map_or(String::new(), |name| {
+        let unfinished = if args.unfinished { " --unfinished" } else { "" };
+        format!(" --forget {name}{unfinished}")
+    });
+    let json = if args.json { " --json" } else { "" };
+    Failure::Usage(format!(
+        "notes of commits are read by the Python package: python -m offsetlog commits{forget}{json} {}",
+        args.path.display()
+    ))
 }
 
 fn completions(shell: clap_complete::Shell, console: &mut Console<'_>) -> Result<i32, Failure> {
