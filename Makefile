@@ -134,7 +134,7 @@ test-broker: .venv/installed brokers ## the same: real brokers
 
 # On a development build: what stands in python/ is what runs.
 checked-python: .venv-check/ready
-	$(step) "development build" .ci/develop
+	$(step) "development build" .ci/develop .venv-check
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=python $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
 
 ready-test: .venv/installed build/oracle/oracle.jar $(drivers)

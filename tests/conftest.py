@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from collections import Counter
@@ -14,8 +15,25 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Tests that a shell started in the background: what they start would ignore Ctrl-C too, and some tests are about Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# `make check` has an environment without Spark; `make test` runs these.
+NEEDS = {
+    "python/test_commits.py": "pyspark",
+    "python/test_delta_pipeline.py": "deltalake",
+    "python/test_publish_failures.py": "pyspark",
+    "python/test_publishing.py": "pyspark",
+    "python/test_stream_identity.py": "pyspark",
+    "python/test_verbs_table.py": "pyspark",
+    "tidy/test_verbs.py": "pyspark",
+}
+collect_ignore = [path for path, package in NEEDS.items() if importlib.util.find_spec(package) is None]
+
 # Marker -> the tier that runs its tests, for the closing lines.
 TIERS = {"proof": "make proof", "slow": "make test"}
+
+
+def pytest_report_header() -> list[str]:
+    """Name the files whose package is not there."""
+    return [f"left out: {path} needs {NEEDS[path]}" for path in collect_ignore]
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

@@ -80,7 +80,7 @@ def page_examples(page: str) -> list[tuple[Block, str | None]]:
     return examples(blocks((ROOT / page).read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", map(placed, PAGES))
+@pytest.mark.parametrize("page", [placed(page) for page in PAGES])
 def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
     found = page_examples(page)
     if not found:
