@@ -163,6 +163,7 @@ def test_recover_says_and_does_the_same_through_the_package(tmp_path: Path) -> N
     assert offsetlog("recover", "-n", str(path)).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_counter_is_drawn_while_records_are_appended(tmp_path: Path) -> None:
     """On standard error, where somebody looks; the last line is the summary."""
     source = tmp_path / "big.txt"

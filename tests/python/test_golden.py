@@ -129,6 +129,7 @@ def test_outside_the_log_is_out_of_range(golden: Golden, log: Log) -> None:
         assert (error.requested, error.log_start_offset, error.log_end_offset) == (offset, golden.start, golden.end)
 
 
+@pytest.mark.slow
 @every_partition
 def test_take_keeps_order_and_repeats_and_leaves_out_what_is_absent(golden: Golden, log: Log) -> None:
     """Many look-ups at once agree with single ones."""
@@ -215,6 +216,7 @@ def test_time_look_ups_are_the_brokers(golden: Golden, log: Log) -> None:
         assert (None if found is None else tuple(found)) == answer, (when, level)
 
 
+@pytest.mark.slow
 @every_partition
 def test_ranges_are_slices_of_the_whole(golden: Golden, log: Log) -> None:
     """From any offset to any other, also from the middle of a batch or of an aborted transaction."""
@@ -346,6 +348,7 @@ def test_a_consumer_reads_what_fetch_answers(golden: Golden, log: Log, level: Le
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log_dirs", "partitions"),
     [(CLEAN_LOG_DIRS, CLEAN_PARTITIONS), (OLD_LOG_DIRS, named(*sorted(expected_names("kafka-2.8.2"))))],

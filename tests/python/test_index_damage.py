@@ -185,6 +185,7 @@ def check_same_answers(golden: Golden, directory: Path, rng: random.Random) -> N
             assert rows(log.scan(start_timestamp=after)) == tuple(seen for seen in golden.rows if seen.timestamp >= after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("golden", "suffix", "damage"), CASES)
 def test_damaged_indexes_change_no_answer(tmp_path: Path, golden: Golden, suffix: str, damage: Damage) -> None:
     """All index files of one kind at once, in every partition of the brokers."""
@@ -206,6 +207,7 @@ def test_no_index_at_all_changes_no_answer(tmp_path: Path, golden: Golden) -> No
     check_same_answers(golden, directory, random.Random(golden.id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", ["g-txn-0", "g-time-0", "g-compact-txn-0", "g-many-entries-0", "o-v1-gzip-0", "o-v2-compact-0"])
 def test_indexes_mixed_at_random_change_no_answer(tmp_path: Path, name: str, seed: int) -> None:

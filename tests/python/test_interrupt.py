@@ -143,6 +143,7 @@ def test_interrupt_of_the_streams_of_others_ends_a_plain_script(long_log: Path, 
     assert "interrupted: KeyboardInterrupt" in errors
 
 
+@pytest.mark.slow
 def test_interrupt_without_a_handler_of_the_program_ends_it(long_log: Path) -> None:
     """The plain script: no try block, exit code as of any Python program."""
     program = PRELUDE + "print('ready', flush=True)\nmatches_nothing().count()"

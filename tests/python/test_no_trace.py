@@ -122,11 +122,13 @@ def check_no_trace(folder: Path, read: Callable[[], object]) -> None:
     assert traces(folder) == before
 
 
+@pytest.mark.slow
 def test_every_kind_of_read_leaves_no_trace(copied: Path) -> None:
     """On a copy where everything could be written."""
     check_no_trace(copied, lambda: read_everything(copied))
 
 
+@pytest.mark.slow
 def test_the_brokers_own_files_are_as_they_were(copied: Path) -> None:
     """The copy is still what the broker wrote; the repository's data too."""
     original = CLEAN if (copied / "log-dir-1").exists() else OLD

@@ -315,6 +315,7 @@ def test_headers_that_all_claim_the_rest_cost_no_square(tmp_path: Path) -> None:
         assert any("not searched" in hole.reason for hole in scan.report.holes)
 
 
+@pytest.mark.slow
 def test_random_damage_never_invents_a_record(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
