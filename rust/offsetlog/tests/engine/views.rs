@@ -1,0 +1,305 @@
+//! What is seen of each change: on the handle that made it, on readers that were opened before, and on those opened after.
+
+use crate::common::{
+    Place, append, bases, bounds, committed, end, fill, follow, numbered, produce, records, sent,
+};
+use offsetlog::{
+    CompactOptions, FetchOptions, Isolation, Log, MaintainOptions, ScanOptions, WriteOptions,
+};
+
+/// The answers of a handle to each way of asking for records.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    bounds: (i64, i64, i64),
+    segments: Vec<i64>,
+    records: Vec<(i64, String)>,
+    committed: Vec<(i64, String)>,
+    batches: Vec<i64>,
+}
+
+fn seen(log: &Log) -> Seen {
+    let batches = log.batches(None, None).unwrap();
+    Seen {
+        bounds: bounds(log),
+        segments: bases(log),
+        records: records(log),
+        committed: committed(log),
+        batches: batches.map(|batch| batch.unwrap().base_offset).collect(),
+    }
+}
+
+/// Six batches of two records in three segments, of which two are closed.
+fn filled() -> (Place, Log) {
+    let place = Place::new();
+    let log = place.open(&[("index.interval.bytes", "0"), ("retention.ms", "-1")]);
+    fill(&log, 6, &[2, 4]);
+    (place, log)
+}
+
+/// A change, and the records that are there after it.
+type Change = (&'static str, fn(&Log), Vec<(i64, String)>);
+
+fn kept(offsets: &[i64]) -> Vec<(i64, String)> {
+    offsets
+        .iter()
+        .map(|offset| (*offset, format!("v{offset}")))
+        .collect()
+}
+
+fn changes() -> Vec<Change> {
+    let with = |more: &[i64]| [numbered(0, 12), kept(more)].concat();
+    vec![
+        (
+            "append",
+            |log| assert_eq!(append(log, &["v12"]).base_offset, 12),
+            with(&[12]),
+        ),
+        (
+            "append as a follower",
+            |log| {
+                follow(log, &sent(&["v20"]).base(20).0, 0).unwrap();
+            },
+            with(&[20]),
+        ),
+        ("roll", |log| assert_eq!(log.roll().unwrap(), 12), with(&[])),
+        (
+            "roll and append",
+            |log| {
+                log.roll().unwrap();
+                append(log, &["v12"]);
+            },
+            with(&[12]),
+        ),
+        (
+            "a transaction",
+            |log| {
+                produce(log, (9, 0, 0), true, &["v12"]).unwrap();
+                end(log, 9, 0, true).unwrap();
+            },
+            with(&[12]),
+        ),
+        (
+            "truncation in the last segment",
+            |log| assert!(log.truncate_to(10).unwrap()),
+            numbered(0, 10),
+        ),
+        (
+            "truncation of segments",
+            |log| assert!(log.truncate_to(2).unwrap()),
+            numbered(0, 2),
+        ),
+        (
+            "truncation and other records",
+            |log| {
+                log.truncate_to(3).unwrap();
+                append(log, &["v3"]);
+            },
+            kept(&[0, 1, 3]),
+        ),
+        (
+            "truncation to nothing",
+            |log| {
+                log.truncate_fully_and_start_at(100, None).unwrap();
+                append(log, &["v100"]);
+            },
+            kept(&[100]),
+        ),
+        (
+            "deletion",
+            |log| assert!(log.delete_records_before(5).unwrap()),
+            numbered(5, 12),
+        ),
+        (
+            "retention",
+            |log| {
+                let config =
+                    crate::common::config(&[("retention.ms", "-1"), ("retention.bytes", "1")]);
+                log.set_config(&config).unwrap();
+                let report = log.maintain(&MaintainOptions::default()).unwrap();
+                assert_eq!(report.removed.len(), 2);
+            },
+            numbered(8, 12),
+        ),
+        (
+            "compaction",
+            |log| {
+                let done = log.compact(&CompactOptions::default()).unwrap();
+                assert_eq!((done.records_before, done.records_after), (8, 1));
+            },
+            kept(&[7, 8, 9, 10, 11]),
+        ),
+    ]
+}
+
+/// The writer's own answers are right at once, and those of whoever opens the log then, with the writer there or dead.
+#[test]
+fn the_writer_and_who_comes_after_see_each_change() {
+    for (name, change, expected) in changes() {
+        let (place, log) = filled();
+        // It has looked before.
+        assert_eq!(seen(&log).records, numbered(0, 12));
+        change(&log);
+        let now = seen(&log);
+        assert_eq!(now.records, expected, "{name}");
+        assert_eq!(now.committed, expected, "{name}");
+        let reader = seen(&place.reader());
+        // A reader in another process finds an end inside nothing only behind what is there.
+        assert_eq!(
+            (&reader.records, &reader.batches, &reader.segments),
+            (&now.records, &now.batches, &now.segments),
+            "{name}"
+        );
+        log.abandon();
+        let again = place.try_again(WriteOptions::default()).unwrap();
+        assert_eq!(again.recovery_report().unwrap().cut, [], "{name}");
+        assert_eq!(records(&again), expected, "{name}");
+    }
+}
+
+/// A reader that was opened before finds what is there now when it is asked for all of it.
+#[test]
+fn readers_that_came_before_see_each_change() {
+    for (name, change, expected) in changes() {
+        let (place, log) = filled();
+        let fresh = place.reader();
+        let used = place.reader();
+        assert_eq!(seen(&used).records, numbered(0, 12));
+        change(&log);
+        for (reader, which) in [(&fresh, "fresh"), (&used, "used")] {
+            let end = log.log_end_offset().unwrap();
+            assert_eq!(reader.log_end_offset().unwrap(), end, "{name}, {which}");
+            assert_eq!(bases(reader), bases(&log), "{name}, {which}");
+            assert_eq!(records(reader), expected, "{name}, {which}");
+        }
+    }
+}
+
+/// A scan that is under way gives what was there when it began, as far as it still is, and never what came later.
+#[test]
+fn a_scan_under_way_ends_where_the_log_did() {
+    let (_, log) = filled();
+    let mut scan = log.scan(&ScanOptions::default()).unwrap();
+    assert!(scan.next_batch().unwrap().is_some());
+    append(&log, &["later"]);
+    log.roll().unwrap();
+    append(&log, &["later still"]);
+    let mut found = Vec::new();
+    while let Some(mut batch) = scan.next_batch().unwrap() {
+        while let Some(record) = batch.next_record().unwrap() {
+            found.push(record.offset);
+        }
+    }
+    assert_eq!(found, (2..12).collect::<Vec<_>>());
+}
+
+/// Cut under a scan: it may end with an error, and gives no record that is not the one it says.
+#[test]
+fn a_scan_under_way_gives_nothing_wrong_after_a_truncation() {
+    for is_writer in [true, false] {
+        let (place, log) = filled();
+        let reader = place.reader();
+        let scanning = if is_writer { &log } else { &reader };
+        let mut scan = scanning.scan(&ScanOptions::default()).unwrap();
+        assert!(scan.next_batch().unwrap().is_some());
+        log.truncate_to(6).unwrap();
+        follow(&log, &sent(&["other", "records"]).base(6).epoch(1).0, 1).unwrap();
+        let expected = records(&log);
+        while let Ok(Some(mut batch)) = scan.next_batch() {
+            while let Ok(Some(record)) = batch.next_record() {
+                let value = String::from_utf8_lossy(record.value.unwrap()).into_owned();
+                let given = (record.offset, value);
+                // What it read ahead may be what was there.
+                assert!(
+                    expected.contains(&given) || numbered(0, 12).contains(&given),
+                    "{given:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_open_transaction_ends_what_is_stable_for_everybody() {
+    for commit in [true, false] {
+        let place = Place::new();
+        let log = place.open(&[]);
+        append(&log, &["before"]);
+        produce(&log, (1, 0, 0), true, &["inside"]).unwrap();
+        append(&log, &["behind"]);
+        let reader = place.reader();
+        for which in [&log, &reader] {
+            assert_eq!(bounds(which), (0, 3, 1));
+            assert_eq!(committed(which), [(0, "before".to_owned())]);
+            assert_eq!(records(which).len(), 3);
+        }
+        end(&log, 1, 0, commit).unwrap();
+        for which in [&log, &reader, &place.reader()] {
+            assert_eq!(bounds(which), (0, 4, 4), "{commit}");
+            let expected: Vec<i64> = if commit { vec![0, 1, 2] } else { vec![0, 2] };
+            let found: Vec<i64> = committed(which).iter().map(|(offset, _)| *offset).collect();
+            assert_eq!(found, expected);
+            let options = FetchOptions {
+                isolation: Isolation::ReadCommitted,
+                ..FetchOptions::default()
+            };
+            let fetched = which.fetch(0, &options).unwrap();
+            let aborted: Vec<_> = fetched
+                .aborted
+                .iter()
+                .map(|one| (one.producer_id, one.first_offset))
+                .collect();
+            assert_eq!(aborted, if commit { vec![] } else { vec![(1, 1)] });
+            assert_eq!(
+                (
+                    fetched.high_watermark,
+                    fetched.last_stable_offset,
+                    fetched.log_start_offset
+                ),
+                (4, 4, 0)
+            );
+        }
+    }
+}
+
+/// Contract 4: a fetch begins with the batch that holds the offset and stays in its segment; never half a batch.
+#[test]
+fn what_a_fetch_gives() {
+    let (place, log) = filled();
+    let size = sent(&["v0", "v1"]).len();
+    let cases = [
+        // Offset, most bytes, first offset of the first batch, how many batches.
+        (0, u64::MAX, 0, 2),
+        (1, u64::MAX, 0, 2),
+        (2, u64::MAX, 2, 1),
+        (5, 0, 4, 1),
+        (4, size as u64, 4, 1),
+        (4, 2 * size as u64 - 1, 4, 1),
+        (4, 2 * size as u64, 4, 2),
+        (8, u64::MAX, 8, 2),
+    ];
+    for log in [&log, &place.reader()] {
+        for (offset, max_bytes, base, count) in cases {
+            let options = FetchOptions {
+                max_bytes,
+                isolation: Isolation::ReadUncommitted,
+            };
+            let fetched = log.fetch(offset, &options).unwrap();
+            let (batches, end) = offsetlog_faults::batch::walk(&fetched.records);
+            assert_eq!(end, fetched.records.len());
+            assert_eq!(
+                (batches[0].base, batches.len()),
+                (base, count),
+                "{offset}, {max_bytes}"
+            );
+        }
+        let at_end = log.fetch(12, &FetchOptions::default()).unwrap();
+        assert_eq!(at_end.records, b"");
+        assert_eq!(
+            log.fetch(13, &FetchOptions::default())
+                .unwrap_err()
+                .kind()
+                .name(),
+            "OffsetOutOfRangeError"
+        );
+    }
+}
