@@ -27,12 +27,19 @@ impl Draws {
         Self(seed)
     }
 
+    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
     /// The next 64 bits.
     pub const fn draw(&mut self) -> u64 {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         // Twice the step: the peer's generator adds it before its finaliser and the finaliser adds it again.
-        self.0 = self.0.wrapping_add(STEP);
-        let mut z = self.0.wrapping_add(STEP);
+        self.0 = self.0.wrapping_add(Self::STEP);
+        Self::mixed(self.0)
+    }
+
+    /// The finaliser alone, as the peer calls it.
+    #[must_use]
+    pub const fn mixed(z: u64) -> u64 {
+        let mut z = z.wrapping_add(Self::STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -191,8 +198,12 @@ pub fn first_batches(
 pub fn codec_of(name: &str) -> Result<Codec, String> {
     match name {
         "none" => Ok(Codec::None),
+        "gzip" => Ok(Codec::Gzip),
+        "snappy" => Ok(Codec::Snappy),
         "lz4" => Ok(Codec::Lz4),
         "zstd" => Ok(Codec::Zstd),
-        _ => Err(format!("none, lz4 or zstd expected, {name} found")),
+        _ => Err(format!(
+            "none, gzip, snappy, lz4 or zstd expected, {name} found"
+        )),
     }
 }

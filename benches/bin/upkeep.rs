@@ -15,7 +15,7 @@ use offsetlog_benches::FIRST_TIMESTAMP;
 use std::path::Path;
 
 /// Segments of the logs that are compacted.
-const SEGMENT_BYTES: &str = "67108864";
+pub(crate) const SEGMENT_BYTES: &str = "67108864";
 /// Of a broker's cleaner.
 const MAP_BYTES: usize = 128 << 20;
 

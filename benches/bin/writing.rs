@@ -104,7 +104,7 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
 }
 
 /// A new log in a directory of its own; what an earlier round left there is removed.
-fn new_log(directory: &str, settings: &[(&str, &str)]) -> Outcome<Log> {
+pub(crate) fn new_log(directory: &str, settings: &[(&str, &str)]) -> Outcome<Log> {
     remove(directory)?;
     let write = WriteOptions {
         config: Some(LogConfig::parse(settings.iter().copied())?),
