@@ -65,9 +65,9 @@ lint: ## formatting, lints, types, layers, features, shape of the tree
 	@$(MAKE) .venv/ready
 	@.ci/lint
 
-bench: .venv/installed .venv-spark40/installed ## figures beside Kafka's, in one table (ROWS=1-5,20 for some of them)
+bench: $(if $(COMPARE),.venv/ready,.venv/installed .venv-spark40/installed) ## figures beside Kafka's, or COMPARE=commit: is it slower? (ROWS=1-5,20 for some of them)
 	$(say) "benches/python/run.py"
-	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS))
+	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COMPARE),--compare '$(COMPARE)')
 
 soak: begin-test .venv/installed .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar $(drivers) ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)

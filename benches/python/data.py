@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import BenchError
+from processes import BenchError, LineProgram
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHES = ROOT / "benches"
@@ -64,7 +66,7 @@ class LogPair:
     The `.log` files are the same files under two names.
     """
 
-    kafka: Path
+    peer: Path
     ours: Path
 
     @property
@@ -107,10 +109,62 @@ def resolve_jars(pom: Path, name: str, *properties: str) -> Path:
     return folder
 
 
-class Kafka:
+class Maker(ABC):
+    """Makes the logs that are measured, each once, and knows where they lie."""
+
+    def __init__(self, folder: Path, peer: str) -> None:
+        self._folder = folder
+        self._peer = peer
+
+    @abstractmethod
+    def make(self, *words: str) -> None:
+        """Makes one thing: the works called `make-` of the Kafka peer."""
+
+    def pair(self, name: str) -> LogPair:
+        """Where the two directories of a name lie."""
+        return LogPair(self._folder / self._peer / name, self._folder / "ours" / name)
+
+    def once(self, name: str, stamp: str, directories: Iterable[Path], make: Callable[[], None]) -> None:
+        """Makes directories anew unless they were made with the same stamp."""
+        marker = self._folder / f"{name}.made"
+        if marker.exists() and marker.read_text() == stamp:
+            return
+        say(f"making {name}")
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.parent.mkdir(parents=True, exist_ok=True)
+        make()
+        marker.write_text(stamp)
+
+    def log(self, spec: LogSpec, *, changed: bool = False) -> LogPair:  # noqa: ARG002 - for those whose peer changes nothing by reading
+        """The log of a specification, made if it is not there. `changed`: the rounds change it."""
+        pair = self.pair(f"{spec.name}-0")
+
+        def make() -> None:
+            numbers = (spec.value_bytes, spec.mib, spec.batch_bytes, spec.segment_bytes)
+            self.make("make-log", str(pair.peer), spec.codec, *map(str, numbers))
+            twin(pair.peer, pair.ours)
+
+        self.once(spec.name, repr(spec), (pair.peer, pair.ours), make)
+        return pair
+
+    def tiny_partitions(self, count: int) -> Path:
+        """A log dir of `count` partitions of one record."""
+        log_dir = self._folder / f"tiny-{count}"
+
+        def make() -> None:
+            log_dir.mkdir()
+            self.make("make-tiny", str(log_dir), str(count))
+
+        self.once(log_dir.name, "", (log_dir,), make)
+        return log_dir
+
+
+class Kafka(Maker):
     """Kafka's storage layer as a program: makes data and serves rounds."""
 
     def __init__(self) -> None:
+        super().__init__(BUILD, "kafka")
         need("java", JAVA_HINT)
         javac = need("javac", JAVA_HINT)
         source = BENCHES / "peers" / "kafka"
@@ -129,37 +183,41 @@ class Kafka:
         heap = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"]
         return ["java", *heap, "-cp", f"{self._classes}:{self.jars}/*", "KafkaPeer", *arguments]
 
-    def run(self, *arguments: str) -> None:
-        """Runs the peer once, to make data."""
-        run(self.command(*arguments))
+    def make(self, *words: str) -> None:
+        """Runs the peer once."""
+        run(self.command(*words))
 
-    def log(self, spec: LogSpec) -> LogPair:
-        """The log of a specification, made if it is not there."""
-        pair = LogPair(BUILD / "kafka" / f"{spec.name}-0", BUILD / "ours" / f"{spec.name}-0")
-        marker = BUILD / f"{spec.name}.made"
-        if not marker.exists() or marker.read_text() != repr(spec):
-            say(f"making {spec.name}, {spec.mib} MiB")
-            for directory in (pair.kafka, pair.ours):
-                shutil.rmtree(directory, ignore_errors=True)
-                directory.parent.mkdir(parents=True, exist_ok=True)
-            self.run(
-                "make-log", str(pair.kafka), spec.codec, str(spec.value_bytes), str(spec.mib), str(spec.batch_bytes),
-                str(spec.segment_bytes),
-            )  # fmt: skip
-            twin(pair.kafka, pair.ours)
-            marker.write_text(repr(spec))
-        return pair
 
-    def tiny_partitions(self, count: int) -> Path:
-        """A log dir of `count` partitions of one record."""
-        log_dir = BUILD / f"tiny-{count}"
-        marker = BUILD / f"tiny-{count}.made"
-        if not marker.exists():
-            say(f"making {count} partitions of one record")
-            shutil.rmtree(log_dir, ignore_errors=True)
-            log_dir.mkdir(parents=True)
-            self.run("make-tiny", str(log_dir), str(count))
-            marker.touch()
+class Own(Maker):
+    """The engine of this tree as the maker, so that two commits are compared without a JVM.
+
+    Reading changes nothing, so both sides read the same directory: the same pages, the same blocks.
+    """
+
+    def __init__(self, ours: Path) -> None:
+        super().__init__(BUILD / "compare" / "data", "peer")
+        self._ours = ours
+
+    def make(self, *words: str) -> None:
+        """Asks our program once."""
+        match words:
+            case ("make-tiny", log_dir, count):
+                words = ("make-topic", log_dir, "tiny", "none", "100", count, "1", count)
+            case ("make-many", log_dir, source, count):
+                words = ("create", log_dir, source, count)
+        with LineProgram("ours", [str(self._ours)], BUILD / "making.log") as ours:
+            ours.round(*words)
+
+    def log(self, spec: LogSpec, *, changed: bool = False) -> LogPair:
+        """The log of a specification."""
+        pair = super().log(spec)
+        return pair if changed else LogPair(pair.ours, pair.ours)
+
+    def topic(self, name: str, codec: str, value_bytes: int, records: int) -> Path:
+        """A log dir with a topic of four partitions, as the broker of the Spark rows has it."""
+        log_dir = self._folder / name
+        words = ("make-topic", str(log_dir), name, codec, str(value_bytes), str(records), "65536", "4")
+        self.once(name, repr(words[2:]), (log_dir,), lambda: self.make(*words))
         return log_dir
 
 

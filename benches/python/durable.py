@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from beside import Beside, same, warm
 from data import BENCHES, BUILD, CARGO_HINT, need, run, say
-from engine import Beside, same, warm
-from figures import Row, microseconds, per_second
+from figures import NotCompared, Row, microseconds, per_second
 from processes import BenchError, LineProgram, Round
 from write_rows import KEY_BYTES, source_spec
 
@@ -21,7 +22,6 @@ CALLERS = 32
 # Of a round: enough for a p99 of one caller, and for 250 appends of each of many callers.
 APPENDS = 1000
 SHARED_APPENDS = 8000
-WARM_SECONDS = 2.0
 
 
 def build_okaywal() -> Path:
@@ -34,95 +34,113 @@ def build_okaywal() -> Path:
     return target / "release" / "okaywal-peer"
 
 
-class Durable(Beside):
+def each_of(found: Round, appends: int) -> Round:
+    """A round as one of its appends, after a look at how many were found."""
+    if found.count != appends:
+        raise BenchError(f"{found.count} records found after {appends} durable appends")
+    return replace(found, wall=found.wall / appends)
+
+
+class Durable:
     """Runs the rows."""
 
     _folder = BUILD / "durable"
 
-    def rows(self, wanted: Collection[int]) -> Iterator[Row]:
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+        self._sizes = beside.sizes
+
+    def rows(self, wanted: Collection[int]) -> Iterator[Row | NotCompared]:
         """Measures the wanted rows."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        line = self._beside.line
         if 18 in wanted:
-            yield from self._one_caller("", 0.75, 0.5)
-            yield from self._one_caller("preallocate", None, None)
+            work = "durable append, 1 caller, 100 B"
+            yield from line(18, work, lambda: self._one_caller(work, (), 0.75, 0.5))
+            prepared = f"{work}, preallocate"
+            yield from line(18, prepared, lambda: self._one_caller(prepared, ("preallocate",), None, None))
         if 19 in wanted:
-            yield self._beside_kafka()
-            yield self._beside_okaywal()
+            small, large = (f"durable append, {CALLERS} callers, {size}" for size in ("100 B", "1 KB"))
+            if self._beside.comparing:
+                yield from line(19, small, lambda: self._many_callers(small, 100))
+                yield from line(19, large, lambda: self._many_callers(large, 1000))
+            else:
+                yield from line(19, small, lambda: self._beside_kafka(small))
+                yield from line(19, large, lambda: self._beside_okaywal(large))
         shutil.rmtree(self._folder)
 
-    def _one_caller(self, setting: str, floor: float | None, target: float | None) -> Iterator[Row]:
-        work = f"durable append, 1 caller, 100 B{', preallocate' if setting else ''}"
-        say(f"row 18: {work}")
-        source = self._kafka.log(source_spec(self._sizes, 100))
-        settings = [setting] if setting else []
-        with self._kafka_program() as kafka, self._our_program() as ours:
+    def _one_caller(self, work: str, settings: tuple[str, ...], floor: float | None, target: float | None) -> Iterator[Row]:
+        source = self._beside.data.log(source_spec(self._sizes, 100))
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
 
             def theirs() -> Round:
-                return kafka.round("durable", self._folder / "kafka-0", source.kafka, APPENDS, 1, *settings)
+                return peer.round("durable", self._folder / "peer-0", source.peer, APPENDS, 1, *settings)
 
             def mine() -> Round:
                 return ours.round("durable", self._folder / "ours-0", source.ours, APPENDS, 1, *settings)
 
-            same(warm(theirs, WARM_SECONDS), warm(mine, 0.3), work)
-            rounds: list[tuple[Round, Round]] = []
-            limits: list[Round] = []
-            for _ in range(self._rounds):
-                rounds.append((theirs(), mine()))
-                # The sum is over the bytes of the `.log`.
-                same(*rounds[-1], work)
-                if not setting:
-                    limits.append(ours.round("sync-limit", self._folder / "limit-0", source.ours, APPENDS))
-        p50 = [[part.p50 for part in side] for side in (*zip(*rounds, strict=True), limits)]
-        p99 = [[part.p99 for part in side] for side in (*zip(*rounds, strict=True), limits)]
-        yield Row(18, f"{work}, p50", "Kafka", p50[0], p50[1], microseconds, "share", floor, target, limit=p50[2])
-        yield Row(18, f"{work}, p99", "Kafka", p99[0], p99[1], microseconds, "share", limit=p99[2])
+            def limit() -> Round:
+                return ours.round("sync-limit", self._folder / "limit-0", source.ours, APPENDS)
 
-    def _shared(self, ours: LineProgram, value_bytes: int) -> float:
-        """Seconds that ours takes for an append by one of many callers."""
-        source = self._kafka.log(source_spec(self._sizes, value_bytes))
-        found = ours.round("durable", self._folder / "ours-0", source.ours, SHARED_APPENDS, CALLERS)
-        if found.count != SHARED_APPENDS:
-            raise BenchError(f"{found.count} records found after {SHARED_APPENDS} durable appends")
-        return found.wall / found.count
+            same(warm(theirs, self._beside.warm_seconds), warm(mine, 0.3), work)
+            # The sum is over the bytes of the `.log`.
+            turns = self._beside.turns(programs, theirs, mine, work, ("p50", "p99"), limit=None if settings else limit)
+        yield Row(18, f"{work}, p50", "Kafka", *turns.costs("p50"), microseconds, "share", floor, target, limit=turns.limit("p50"))
+        yield Row(18, f"{work}, p99", "Kafka", *turns.costs("p99"), microseconds, "share", limit=turns.limit("p99"))
 
-    def _beside_kafka(self) -> Row:
-        work = f"durable append, {CALLERS} callers, 100 B"
-        say(f"row 19: {work}, beside one caller of Kafka")
-        source = self._kafka.log(source_spec(self._sizes, 100))
-        peer: list[float] = []
-        mine: list[float] = []
-        with self._kafka_program() as kafka, self._our_program() as ours:
+    def _shared(self, program: LineProgram, name: str, value_bytes: int) -> Round:
+        """Appends by many callers; the time of one."""
+        source = self._beside.data.log(source_spec(self._sizes, value_bytes))
+        found = program.round("durable", self._folder / name, source.ours, SHARED_APPENDS, CALLERS)
+        return each_of(found, SHARED_APPENDS)
 
-            def theirs() -> float:
-                found = kafka.round("durable", self._folder / "kafka-0", source.kafka, APPENDS, 1)
-                return found.wall / found.count
-
-            theirs()
-            theirs()
-            self._shared(ours, 100)
-            # The same records by callers in turn: the two logs hold the same, in another order.
-            kafka.round("durable", self._folder / "kafka-0", source.kafka, SHARED_APPENDS, 1)
-            there, here = (kafka.round("records", self._folder / name, 1) for name in ("kafka-0", "ours-0"))
+    def _many_callers(self, work: str, value_bytes: int) -> Iterator[Row]:
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
+            # Callers come in another order each time: the bytes differ, `each_of` has looked at their number.
+            turns = self._beside.turns(
+                programs,
+                lambda: self._shared(peer, "peer-0", value_bytes),
+                lambda: self._shared(ours, "ours-0", value_bytes),
+                work,
+                ("wall",),
+                check=None,
+            )
+            there, here = (ours.round("records", self._folder / name, 1) for name in ("peer-0", "ours-0"))
             same(there, here, work)
-            for _ in range(self._rounds):
-                peer.append(theirs())
-                mine.append(self._shared(ours, 100))
-        return Row(19, work, "Kafka, 1 caller", peer, mine, per_second(1, "rec"), "times", 6, 12)
+        yield Row(19, work, "", *turns.costs("wall"), per_second(1, "rec"))
 
-    def _beside_okaywal(self) -> Row:
-        work = f"durable append, {CALLERS} callers, 1 KB"
-        say(f"row 19: {work}, beside okaywal")
+    def _beside_kafka(self, work: str) -> Iterator[Row]:
+        source = self._beside.data.log(source_spec(self._sizes, 100))
+        kafka, ours = programs = self._beside.programs()
+        with kafka, ours:
+
+            def theirs(appends: int = APPENDS) -> Round:
+                return each_of(kafka.round("durable", self._folder / "peer-0", source.peer, appends, 1), appends)
+
+            theirs()
+            theirs()
+            self._shared(ours, "ours-0", 100)
+            # The same records by callers in turn: the two logs hold the same, in another order.
+            theirs(SHARED_APPENDS)
+            there, here = (kafka.round("records", self._folder / name, 1) for name in ("peer-0", "ours-0"))
+            same(there, here, work)
+            turns = self._beside.turns(programs, theirs, lambda: self._shared(ours, "ours-0", 100), work, ("wall",), check=None)
+        yield Row(19, work, "Kafka, 1 caller", *turns.costs("wall"), per_second(1, "rec"), "times", 6, 12)
+
+    def _beside_okaywal(self, work: str) -> Iterator[Row]:
         request = (self._folder / "okaywal", 1000 + KEY_BYTES, SHARED_APPENDS, CALLERS)
-        peer: list[float] = []
-        mine: list[float] = []
         program = LineProgram("okaywal", [str(build_okaywal())], BUILD / "okaywal.log")
-        with program as okaywal, self._our_program() as ours:
-            for turn in range(self._rounds + 1):
-                there = okaywal.round("durable", *request)
-                if there.count != SHARED_APPENDS:
-                    raise BenchError(f"okaywal numbered {there.count} entries, not {SHARED_APPENDS}")
-                here = self._shared(ours, 1000)
-                if turn > 0:
-                    peer.append(there.wall / there.count)
-                    mine.append(here)
-        return Row(19, work, f"okaywal, {CALLERS} callers", peer, mine, per_second(1, "rec"), "times", None, 1.5)
+        with program as okaywal, self._beside.our_program() as ours:
+
+            def theirs() -> Round:
+                return each_of(okaywal.round("durable", *request), SHARED_APPENDS)
+
+            def mine() -> Round:
+                return self._shared(ours, "ours-0", 1000)
+
+            theirs()
+            mine()
+            turns = self._beside.turns((okaywal, ours), theirs, mine, work, ("wall",), check=None)
+        yield Row(19, work, f"okaywal, {CALLERS} callers", *turns.costs("wall"), per_second(1, "rec"), "times", None, 1.5)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from paired import interval
+
 
 def gigabytes(count: int, raw_bytes: int) -> Callable[[float], str]:
     """Seconds of one round as GB/s."""
@@ -136,8 +138,45 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def table(rows: Sequence[Row]) -> str:
     """All lines, in columns."""
-    lines = [HEADINGS, *(cells(row) for row in sorted(rows, key=lambda row: row.number))]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+    return in_columns([HEADINGS, *(cells(row) for row in sorted(rows, key=lambda row: row.number))])
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A line of the table that could not be measured on both sides."""
+
+    number: int
+    work: str
+    why: str
+
+
+def compared(row: Row) -> tuple[str, ...]:
+    """The texts of one line of a comparison: the peer is the old commit."""
+    found = interval(row.peer, row.ours)
+    return (
+        str(row.number),
+        row.work,
+        with_spread(row.peer, row.show),
+        with_spread(row.ours, row.show),
+        f"{found.ratio:.3f}x",
+        f"{found.low:.3f} to {found.high:.3f}",
+        str(found.pairs),
+        found.verdict,
+    )
+
+
+def comparison(rows: Sequence[Row | NotCompared], old: str, new: str) -> str:
+    """All lines of a comparison, in columns."""
+    lines: list[tuple[str, ...]] = [("row", "work", old, new, "ratio", "95 % interval", "pairs", "verdict")]
+    for row in sorted(rows, key=lambda row: row.number):
+        left = (str(row.number), row.work, "", "", "", "", "")
+        lines.append((*left, row.why) if isinstance(row, NotCompared) else compared(row))
+    return in_columns(lines)
+
+
+def in_columns(lines: list[tuple[str, ...]]) -> str:
+    """Lines of cells below their headings."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     text.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(text)

@@ -12,14 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aiokafka
-import pyarrow as pa
 import pyarrow.compute as pc
 from aiokafka.record.memory_records import MemoryRecords
 
 from offsetlog import Log
-
-COLUMNS = ["key", "value", "offset", "timestamp"]
-Sums = tuple[int, int]
+from python_works import COLUMNS, Sums, offsetlog_batches, offsetlog_records
 
 
 def aiokafka_records(data: bytes) -> Sums:
@@ -34,23 +31,6 @@ def aiokafka_records(data: bytes) -> Sums:
             total += len(record.key) + len(record.value) + record.offset
             count += 1
     return count, total
-
-
-def offsetlog_records(directory: Path) -> Sums:
-    """Iterates record objects."""
-    count = total = 0
-    with Log.open(directory) as log:
-        for record in log.scan():
-            total += len(record.key) + len(record.value) + record.offset  # type: ignore[arg-type]  # none is null here
-            count += 1
-    return count, total
-
-
-def offsetlog_batches(directory: Path) -> int:
-    """Takes every Arrow batch."""
-    with Log.open(directory) as log:
-        reader = pa.RecordBatchReader.from_stream(log.scan(columns=COLUMNS))
-        return sum(batch.num_rows for batch in reader)
 
 
 def sums_of_batches(directory: Path) -> Sums:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from beside import Beside, same, warm
 from data import BUILD, scan_spec
-from engine import Beside, same, warm
-from figures import Row, gigabytes, per_second
-from processes import Round
+from figures import NotCompared, Row, gigabytes, per_second
 from write_rows import KEY_BYTES, SINGLE_RECORDS, source_spec
 
 ROWS = frozenset({36, 37})
@@ -22,65 +21,78 @@ REPEATS = 4
 
 @dataclass(frozen=True)
 class Sides:
-    """The same work twice."""
+    """The same work twice; another commit is asked for what of it is the engine's."""
 
     number: int
     work: str
     without: str
-    bare: Callable[[], Round]
-    safe: Callable[[], Round]
+    bare: tuple[str | int | Path, ...]
+    safe: tuple[str | int | Path, ...]
     show: Callable[[float], str]
 
 
-class Safety(Beside):
+class Safety:
     """Runs the rows."""
 
     _folder = BUILD / "safety"
 
-    def rows(self, wanted: Collection[int]) -> Iterator[Row]:
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+
+    def rows(self, wanted: Collection[int]) -> Iterator[Row | NotCompared]:
         """Measures the wanted rows."""
         if 36 in wanted:
             for codec, value_bytes in SCANS:
-                yield self._checked(codec, value_bytes)
+                yield from self._lines(self._checked(codec, value_bytes))
         if 37 in wanted:
-            yield self._through_the_trait()
-
-    def _compare(self, sides: Sides) -> Row:
-        same(warm(sides.bare, 0.3), warm(sides.safe, 0.3), sides.work)
-        rounds = [(sides.bare(), sides.safe()) for _ in range(self._rounds)]
-        bare, safe = ([part.cpu for part in side] for side in zip(*rounds, strict=True))
-        return Row(sides.number, sides.work, sides.without, bare, safe, sides.show, "share")
-
-    def _checked(self, codec: str, value_bytes: int) -> Row:
-        spec = scan_spec(self._sizes, codec, value_bytes)
-        log: Path = self._kafka.log(spec).ours
-        with self._our_program() as ours:
-            count = ours.round("records", log, 1).count * REPEATS
-            sides = Sides(
-                36,
-                f"scan {codec} {value_bytes} B, every CRC checked",
-                "unchecked",
-                lambda: ours.round("unchecked-records", log, REPEATS),
-                lambda: ours.round("records", log, REPEATS),
-                gigabytes(0, count * (value_bytes + KEY_BYTES)),
-            )
-            return self._compare(sides)
-
-    def _through_the_trait(self) -> Row:
-        source: Path = self._kafka.log(source_spec(self._sizes, 100)).ours
-        with self._our_program() as ours:
-
-            def writes(how: str) -> Callable[[], Round]:
-                return lambda: ours.round("disk-writes", self._folder, source, SINGLE_RECORDS, 100 + BATCH_OVER_VALUE, how)
-
-            sides = Sides(
-                37,
-                "writes of single 100 B records, through the trait",
-                "the file itself",
-                writes("file"),
-                writes("trait"),
-                per_second(SINGLE_RECORDS, "writes"),
-            )
-            row = self._compare(sides)
+            yield from self._lines(self._through_the_trait())
         shutil.rmtree(self._folder, ignore_errors=True)
-        return row
+
+    def _lines(self, sides: Sides) -> Iterator[Row | NotCompared]:
+        line = self._beside.line
+        if not self._beside.comparing:
+            yield from line(sides.number, sides.work, lambda: self._with_and_without(sides))
+            return
+        yield from line(sides.number, sides.work, lambda: self._compare(sides, sides.safe, sides.work))
+        if sides.number == 36:
+            work = sides.work.replace("every CRC checked", sides.without)
+            yield from line(36, work, lambda: self._compare(sides, sides.bare, work))
+
+    def _with_and_without(self, sides: Sides) -> Iterator[Row]:
+        with self._beside.our_program() as ours:
+            bare, safe = (lambda: ours.round(*sides.bare)), (lambda: ours.round(*sides.safe))
+            same(warm(bare, 0.3), warm(safe, 0.3), sides.work)
+            turns = self._beside.turns((ours,), bare, safe, sides.work)
+        yield Row(sides.number, sides.work, sides.without, *turns.costs("cpu"), sides.show, "share")
+
+    def _compare(self, sides: Sides, request: tuple[str | int | Path, ...], work: str) -> Iterator[Row]:
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
+            turns = self._beside.turns(programs, lambda: peer.round(*request), lambda: ours.round(*request), work)
+        yield Row(sides.number, work, "", *turns.costs("cpu"), sides.show)
+
+    def _checked(self, codec: str, value_bytes: int) -> Sides:
+        spec = scan_spec(self._beside.sizes, codec, value_bytes)
+        log: Path = self._beside.data.log(spec).ours
+        with self._beside.our_program() as ours:
+            count = ours.round("records", log, 1).count * REPEATS
+        return Sides(
+            36,
+            f"scan {codec} {value_bytes} B, every CRC checked",
+            "unchecked",
+            ("unchecked-records", log, REPEATS),
+            ("records", log, REPEATS),
+            gigabytes(0, count * (value_bytes + KEY_BYTES)),
+        )
+
+    def _through_the_trait(self) -> Sides:
+        source: Path = self._beside.data.log(source_spec(self._beside.sizes, 100)).ours
+        request = ("disk-writes", self._folder, source, SINGLE_RECORDS, 100 + BATCH_OVER_VALUE)
+        return Sides(
+            37,
+            "writes of single 100 B records, through the trait",
+            "the file itself",
+            (*request, "file"),
+            (*request, "trait"),
+            per_second(SINGLE_RECORDS, "writes"),
+        )

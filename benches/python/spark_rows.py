@@ -2,6 +2,9 @@
 
 With `--broker`, the peer is Spark's Kafka connector (the interpreter must hold the PySpark that the connector was built for).
 Without, the peers are a Python DataSource of constants and the same rows as Parquet. Prints one line of JSON per figure.
+
+With `--serve` it has no peer: it answers `WORK DIRECTORY [ARGUMENTS]` line by line as `bin/ours.rs` does, so that the packages of two
+commits take turns in two sessions.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ import offsetlog.spark
 from offsetlog import LogConfig, LogDir
 from offsetlog.spark.publishing import commit
 from offsetlog.spark.staging import Stage
+from spark_table import AGAINST_CONNECTOR, AGAINST_CONSTANTS
 
 # A log dir's Kafka jars that PySpark brings itself; a second copy on the class path would shadow it.
 IN_PYSPARK = ("scala-", "slf4j-", "hadoop-client", "lz4-java", "snappy-java", "jsr305", "spark-tags")
 BATCH_ROWS = 10_000
-FIVE_COLUMNS = "key,value,partition,offset,timestamp"
 TYPES = {
     "key": "binary",
     "value": "binary",
@@ -125,6 +128,10 @@ def to_noop(frame: DataFrame) -> int:
     return 0
 
 
+# By the names of `Read.work`.
+WORKS = {"count": count, "sum": sum_of_lengths, "noop": to_noop}
+
+
 def timed(work: Callable[[DataFrame], int], frame: DataFrame) -> tuple[float, int]:
     """Wall seconds and what the work gave."""
     start = time.perf_counter()
@@ -176,6 +183,30 @@ def worker_peak_bytes() -> int:
     return max((peak for pid, peak in peaks.items() if below(pid)), default=0)
 
 
+def commit_staged(place: Path, turn: int) -> tuple[float, float, int]:
+    """Stages records in a new log dir, copies them durably, and commits them: seconds of both, and bytes."""
+    values = pa.array([bytes([number % 251]) * 1000 for number in range(1000)], pa.binary())
+    batch = pa.RecordBatch.from_arrays([values], names=["value"])
+    shutil.rmtree(place, ignore_errors=True)
+    with LogDir.open(place, "a") as log_dir:
+        log_dir.create_topic("t", 1)
+    stage = Stage("job", "attempt")
+    for _ in range(128):
+        stage.append("t", 0, str(place / "t-0"), LogConfig(), batch, preserve_offsets=False)
+    staged = stage.close()
+    (source,) = (Path(each.directory, each.path) for each in staged)
+    start = time.perf_counter()
+    for path in source.glob("*.log"):
+        with path.open("rb") as read, (place / "copy").open("wb") as copy:
+            shutil.copyfileobj(read, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
+    between = time.perf_counter()
+    commit(str(place), "bench", turn, staged)
+    end = time.perf_counter()
+    return between - start, end - between, staged[0].size_bytes
+
+
 class SparkRows:
     """The rows of one session."""
 
@@ -184,11 +215,12 @@ class SparkRows:
         self._rounds: int = arguments.rounds
         self._rows: list[int] = arguments.rows
         self._arguments = arguments
+        self._turn = 0
         self._spark = session(arguments.jars)
 
-    def _ours(self, topic: str, **options: str) -> DataFrame:
+    def _ours(self, topic: str, columns: str = "", logs: str = "") -> DataFrame:
         reader = self._spark.read.format("offsetlog").option("subscribe", topic).option("startingOffsets", "earliest")
-        return reader.options(**options).load(self._logs)
+        return (reader.option("columns", columns) if columns else reader).load(logs or self._logs)
 
     def _connector(self, topic: str) -> DataFrame:
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._arguments.broker)
@@ -200,25 +232,23 @@ class SparkRows:
 
     def against_connector(self) -> None:
         """Rows 29 to 31 against Spark's own connector."""
-        for codec in ("none", "lz4"):
-            topic = f"bench-{codec}-1000"
-            peer = {"Spark's Kafka connector": self._connector(topic)}
-            rows = peer["Spark's Kafka connector"].count()
-            if 29 in self._rows:
-                compare(29, f"count(), {codec} 1 KB, columns=offset", count, self._ours(topic, columns="offset"), peer, rows,
-                        self._rounds)  # fmt: skip
-            if 30 in self._rows:
-                compare(30, f"sum(length(value)), {codec} 1 KB, 5 columns", sum_of_lengths,
-                        self._ours(topic, columns=FIVE_COLUMNS), peer, rows, self._rounds)  # fmt: skip
-            if 31 in self._rows:
-                compare(31, f"all columns to noop, {codec} 1 KB", to_noop, self._ours(topic), peer, rows, self._rounds)
+        for read in AGAINST_CONNECTOR:
+            if read.row in self._rows:
+                connector = self._connector(read.topic)
+                peers = {"Spark's Kafka connector": connector}
+                compare(
+                    read.row, read.what, WORKS[read.work], self._ours(read.topic, read.columns), peers, connector.count(), self._rounds
+                )
+
+    def _to_write(self, rows: int) -> DataFrame:
+        return self._spark.range(0, rows, 1, 4).selectExpr(
+            "concat('user-', id % 1000) key", "rpad(cast(id as string), 1000, 'x') value"
+        )
 
     def writing(self) -> None:
         """Row 35: the same rows through Spark's Kafka sink and a broker, and into a log dir; then what a commit costs."""
         rows = (self._arguments.written_mib << 20) // 1000
-        frame = self._spark.range(0, rows, 1, 4).selectExpr(
-            "concat('user-', id % 1000) key", "rpad(cast(id as string), 1000, 'x') value"
-        )
+        frame = self._to_write(rows)
         jvm = self._spark._jvm  # the way to Kafka's admin client
         properties = jvm.java.util.Properties()
         properties.setProperty("bootstrap.servers", self._arguments.broker)
@@ -250,32 +280,13 @@ class SparkRows:
 
     def committing(self) -> None:
         """Row 35: what a commit takes for the bytes that it publishes, beside a copy of them that is as durable."""
-        values = pa.array([bytes([number % 251]) * 1000 for number in range(1000)], pa.binary())
-        batch = pa.RecordBatch.from_arrays([values], names=["value"])
         place = self._arguments.scratch / "committed"
         costs: dict[str, list[float]] = {"peer": [], "ours": []}
         for turn in range(self._rounds + 1):
-            shutil.rmtree(place, ignore_errors=True)
-            with LogDir.open(place, "a") as log_dir:
-                log_dir.create_topic("t", 1)
-            stage = Stage("job", "attempt")
-            for _ in range(128):
-                stage.append("t", 0, str(place / "t-0"), LogConfig(), batch, preserve_offsets=False)
-            staged = stage.close()
-            (source,) = (Path(each.directory, each.path) for each in staged)
-            start = time.perf_counter()
-            for path in source.glob("*.log"):
-                with path.open("rb") as read, (place / "copy").open("wb") as copy:
-                    shutil.copyfileobj(read, copy, 1 << 20)
-                    copy.flush()
-                    os.fsync(copy.fileno())
-            between = time.perf_counter()
-            commit(str(place), "bench", turn, staged)
-            end = time.perf_counter()
+            copied, committed, size = commit_staged(place, turn)
             if turn > 0:
-                costs["peer"].append(between - start)
-                costs["ours"].append(end - between)
-        size = staged[0].size_bytes
+                costs["peer"].append(copied)
+                costs["ours"].append(committed)
         shutil.rmtree(place)
         figure = {"row": 35, "work": f"commit of {size >> 20} MiB", "peer_name": "a copy, synced", "rows": size}
         print(json.dumps({**figure, **costs}), flush=True)
@@ -283,21 +294,16 @@ class SparkRows:
     def against_constants(self) -> None:
         """Rows 30 to 32 against constants and Parquet."""
         self._spark.dataSource.register(Constants)
-        for row, size, what, work, columns in (
-            (30, 1000, "sum(length(value)), none 1 KB, 5 columns", sum_of_lengths, FIVE_COLUMNS),
-            (31, 1000, "all columns to noop, none 1 KB", to_noop, ",".join(TYPES)),
-            (32, 100, "sum(length(value)), none 100 B, 5 columns", sum_of_lengths, FIVE_COLUMNS),
-            (32, 100, "5 columns to noop, none 100 B", to_noop, FIVE_COLUMNS),
-        ):
-            if row not in self._rows:
+        for read in AGAINST_CONSTANTS:
+            if read.row not in self._rows:
                 continue
-            topic = f"bench-none-{size}"
-            ours = self._ours(topic, columns=columns)
-            rows = self._ours(topic, columns="offset").count()
-            peers = {"constants": self._constants(columns, size, rows)}
-            if size == 1000:
-                peers["Parquet"] = self._spark.read.parquet(str(self._parquet(topic, columns)))
-            compare(row, what, work, ours, peers, rows, self._rounds)
+            columns = read.columns or ",".join(TYPES)
+            ours = self._ours(read.topic, columns=columns)
+            rows = self._ours(read.topic, columns="offset").count()
+            peers = {"constants": self._constants(columns, read.value_bytes, rows)}
+            if read.value_bytes == 1000:
+                peers["Parquet"] = self._spark.read.parquet(str(self._parquet(read.topic, columns)))
+            compare(read.row, read.what, WORKS[read.work], ours, peers, rows, self._rounds)
 
     def _parquet(self, topic: str, columns: str) -> Path:
         target: Path = self._arguments.scratch / f"{topic}-{columns.count(',') + 1}-columns.parquet"
@@ -326,8 +332,39 @@ class SparkRows:
         to_noop(self._ours("bench-none-1000"))
         print(json.dumps({"memory": worker_peak_bytes(), "pyspark": pyspark.__version__}), flush=True)
 
+    def answer(self, work: str, directory: str, *arguments: str) -> str:
+        """One round for two commits: wall seconds, and what was met."""
+        rows = total = 0
+        if work == "write":
+            frame, place = self._to_write(int(arguments[0])), Path(directory)
+            start = time.perf_counter()
+            rows = offsetlog.spark.write(frame, place, topic="written", partitions=2).records
+            wall = time.perf_counter() - start
+            shutil.rmtree(place)
+        elif work == "commit":
+            self._turn += 1
+            _, wall, rows = commit_staged(Path(directory), self._turn)
+            shutil.rmtree(directory)
+        else:
+            topic, columns = (*arguments, "")[:2]
+            wall, total = timed(WORKS[work], self._ours(topic, columns, directory))
+        return f"cpu=0 wall={wall:.9f} count={rows} sum={total}"
+
+    def serve(self) -> None:
+        """Answers until there is nothing more to read."""
+        print("ready", flush=True)
+        for line in sys.stdin:
+            try:
+                print(self.answer(*line.split()), flush=True)
+            except Exception as error:  # noqa: BLE001 - the other side shall read it, whatever it is
+                print("error", f"{type(error).__name__}: {error}".replace("\n", " ")[:300], flush=True)
+        self._spark.stop()
+
     def run(self) -> None:
         """All that is asked for."""
+        if self._arguments.serve:
+            self.serve()
+            return
         try:
             if self._arguments.broker:
                 self.against_connector()
@@ -347,11 +384,12 @@ class SparkRows:
 def main() -> None:
     """Measures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--tiny", type=Path, required=True)
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--rows", type=int, nargs="+", required=True)
+    parser.add_argument("--logs", type=Path)
+    parser.add_argument("--tiny", type=Path)
+    parser.add_argument("--scratch", type=Path)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--serve", action="store_true")
     parser.add_argument("--written-mib", type=int, default=256)
     parser.add_argument("--broker")
     parser.add_argument("--jars", type=Path)

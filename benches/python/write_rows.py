@@ -1,4 +1,4 @@
-"""Rows 13 to 17, 24 and 25: what writes. Kafka's storage layer and the Rust engine append the same records to logs of their own.
+"""Rows 13 to 17, 24 and 25: what writes. Kafka's storage layer (or another commit) and the Rust engine append the same records to logs of their own.
 
 A round makes a new log and drops it without a flush, so that the figure is that of appending and not of the disk. One round more is
 closed, and there the files must be the same, byte for byte; where a codec's library may write other bytes, each side must read the
@@ -7,6 +7,7 @@ same records from both logs.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shutil
@@ -14,10 +15,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from data import BUILD, LogPair, LogSpec, Sizes, say
-from engine import WARM_SECONDS, Beside, same, warm
-from figures import Row, gigabytes, milliseconds, per_second
-from processes import BenchError, LineProgram, Round
+from beside import Beside, DifferentError, same, warm
+from data import BUILD, LogPair, LogSpec, Sizes
+from figures import NotCompared, Row, gigabytes, milliseconds, per_second
+from processes import LineProgram, Round
 
 ROWS = frozenset({*range(13, 18), 24, 25})
 KEY_BYTES = len("user-00000000")
@@ -79,83 +80,85 @@ def written_directory() -> Path:
     return Path(os.environ.get("BENCH_WRITE_DIR", str(BUILD / "append")))
 
 
-def equal_files(kafka: Path, ours: Path) -> bool:
+def equal_files(peer: Path, ours: Path) -> bool:
     """Whether the `.log` and both indexes are the same bytes under the same names."""
-    names = sorted(path.name for path in kafka.iterdir() if path.suffix in {".log", ".index", ".timeindex"})
-    return all((ours / name).exists() and (kafka / name).read_bytes() == (ours / name).read_bytes() for name in names)
+    names = sorted(path.name for path in peer.iterdir() if path.suffix in {".log", ".index", ".timeindex"})
+    return all((ours / name).exists() and (peer / name).read_bytes() == (ours / name).read_bytes() for name in names)
 
 
-class Writing(Beside):
+class Writing:
     """Runs the rows."""
 
-    def rows(self, wanted: Collection[int]) -> Iterator[Row]:
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+        self._sizes = beside.sizes
+
+    def rows(self, wanted: Collection[int]) -> Iterator[Row | NotCompared]:
         """Measures the wanted rows."""
+        line = self._beside.line
         for comparison in COMPARISONS:
             if comparison.row in wanted:
-                yield self._append(comparison)
+                yield from line(comparison.row, comparison.work, functools.partial(self._append, comparison))
         shutil.rmtree(written_directory(), ignore_errors=True)
         if 24 in wanted:
-            yield self._recover(24, "one", 3, 6, anew=False)
+            yield from line(24, "recovery, one segment", lambda: self._recover(24, "one", 3, 6, anew=False))
         if 25 in wanted:
-            yield self._recover(25, "many", 30, 60, anew=False)
-            yield self._recover(25, "many", 30, 60, anew=True)
+            yield from line(25, "recovery, many segments", lambda: self._recover(25, "many", 30, 60, anew=False))
+            yield from line(25, "recovery, indexes lost", lambda: self._recover(25, "many", 30, 60, anew=True))
 
-    def _append(self, comparison: Comparison) -> Row:
-        say(f"row {comparison.row}: {comparison.work}")
-        source = self._kafka.log(source_spec(self._sizes, comparison.value_bytes))
+    def _append(self, comparison: Comparison) -> Iterator[Row]:
+        source = self._beside.data.log(source_spec(self._sizes, comparison.value_bytes))
         folder = written_directory()
         folder.mkdir(parents=True, exist_ok=True)
-        pair = LogPair(folder / "kafka-0", folder / "ours-0")
+        pair = LogPair(folder / "peer-0", folder / "ours-0")
         records = comparison.records(self._sizes)
         how = (comparison.per_batch, comparison.codec) if comparison.request == "append" else ()
 
         def one(program: LineProgram, source: Path, target: Path, *ending: str) -> Round:
             return program.round(comparison.request, target, source, records, *how, *ending)
 
-        kafka, ours = self._peers()
-        with kafka, ours:
-            warm(lambda: one(kafka, source.kafka, pair.kafka), WARM_SECONDS)
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
+            warm(lambda: one(peer, source.peer, pair.peer), self._beside.warm_seconds)
             warm(lambda: one(ours, source.ours, pair.ours), 0.3)
-            one(kafka, source.kafka, pair.kafka, "close")
+            one(peer, source.peer, pair.peer, "close")
             one(ours, source.ours, pair.ours, "close")
             work = comparison.work
-            if not equal_files(pair.kafka, pair.ours):
+            if not equal_files(pair.peer, pair.ours):
                 if comparison.codec == "none":
-                    raise BenchError(f"{work}: the files of {pair.kafka} and {pair.ours} differ")
-                for reader in (kafka, ours):
-                    same(reader.round("records", pair.kafka, 1), reader.round("records", pair.ours, 1), work)
+                    raise DifferentError(f"{work}: the files of {pair.peer} and {pair.ours} differ")
+                for reader in (peer, ours):
+                    same(reader.round("records", pair.peer, 1), reader.round("records", pair.ours, 1), work)
                 work += " (other bytes)"
-            peer: list[float] = []
-            mine: list[float] = []
-            limits: list[float] = []
             log_bytes = pair.log_bytes
             blocks = records // comparison.per_batch
-            for _ in range(self._rounds):
-                theirs, our = one(kafka, source.kafka, pair.kafka), one(ours, source.ours, pair.ours)
-                if comparison.codec == "none":
-                    same(theirs, our, work)
-                peer.append(theirs.cpu)
-                mine.append(our.cpu)
-                if comparison.codec == "none":
-                    limit = ours.round("write-limit", folder / "limit-0", source.ours, blocks, log_bytes // blocks)
-                    limits.append(limit.cpu)
+            exact = comparison.codec == "none"
+            turns = self._beside.turns(
+                programs,
+                lambda: one(peer, source.peer, pair.peer),
+                lambda: one(ours, source.ours, pair.ours),
+                work,
+                check=same if exact else None,
+                limit=(lambda: ours.round("write-limit", folder / "limit-0", source.ours, blocks, log_bytes // blocks))
+                if exact
+                else None,
+            )
         if comparison.row in {13, 16}:
             show = per_second(records, "rec")
         else:
             show = gigabytes(0, records * (comparison.value_bytes + KEY_BYTES))
-        return Row(
-            comparison.row, work, "Kafka", peer, mine, show, "times", comparison.floor, comparison.target, limit=limits
+        yield Row(
+            comparison.row, work, "Kafka", *turns.costs("cpu"), show, "times", comparison.floor, comparison.target, limit=turns.limit("cpu")
         )  # fmt: skip
 
-    def _recover(self, row: int, segments: str, floor: float, target: float, *, anew: bool) -> Row:
+    def _recover(self, row: int, segments: str, floor: float, target: float, *, anew: bool) -> Iterator[Row]:
         spec = recovery_spec(self._sizes, segments)
-        pair = self._kafka.log(spec)
+        pair = self._beside.data.log(spec, changed=True)
         count = len(list(pair.ours.glob("*.log")))
         work = f"recovery, {pair.log_bytes / 1e9:.2f} GB in {count} segment{'s' if count > 1 else ''}"
         if anew:
             work += ", indexes lost"
-        say(f"row {row}: {work}")
-        segment_bytes = spec.segment_bytes if count > 1 else 1 << 30
+        words = self._beside.for_kafka(spec.segment_bytes if count > 1 else 1 << 30)
 
         lost = BUILD / "lost"
         lost.mkdir(exist_ok=True)
@@ -168,28 +171,21 @@ class Writing(Beside):
                     path.rename(lost / str(next(names)))
 
         def theirs() -> Round:
-            lose(pair.kafka)
-            return kafka.round("recover", pair.kafka, segment_bytes)
+            lose(pair.peer)
+            return peer.round("recover", pair.peer, *words)
 
         def mine() -> Round:
             lose(pair.ours)
             return ours.round("recover", pair.ours)
 
         # A round of the peer over many segments takes many seconds, and warms it.
-        rounds = self._rounds if count == 1 else max(3, self._rounds // 2)
-        kafka, ours = self._peers()
-        with kafka, ours:
-            same(warm(theirs, WARM_SECONDS), warm(mine, 0.3), work)
-            if not equal_files(pair.kafka, pair.ours):
-                raise BenchError(f"{work}: the files of {pair.kafka} and {pair.ours} differ")
-            peer: list[float] = []
-            our: list[float] = []
-            limits: list[float] = []
-            for _ in range(rounds):
-                there, here = theirs(), mine()
-                same(there, here, work)
-                peer.append(there.wall)
-                our.append(here.wall)
-                limits.append(ours.round("limit", pair.ours, 1).wall)
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
+            same(warm(theirs, self._beside.warm_seconds), warm(mine, 0.3), work)
+            if not equal_files(pair.peer, pair.ours):
+                raise DifferentError(f"{work}: the files of {pair.peer} and {pair.ours} differ")
+            turns = self._beside.turns(
+                programs, theirs, mine, work, ("wall",), slow=count > 1, limit=lambda: ours.round("limit", pair.ours, 1)
+            )
         shutil.rmtree(lost)
-        return Row(row, work, "Kafka", peer, our, milliseconds, "times", floor, target, limit=limits)
+        yield Row(row, work, "Kafka", *turns.costs("wall"), milliseconds, "times", floor, target, limit=turns.limit("wall"))
