@@ -89,7 +89,10 @@ pub(super) fn needed(
     if !has_times {
         return Ok(&[SegmentFile::TimeIndex]);
     }
-    if kinds.contains(&SegmentFile::TransactionIndex) && !is_sound_txn_index(loading, base)? {
+    // One that is empty says as little as one that is missing: a broker would serve what was aborted.
+    let has_aborted =
+        kinds.contains(&SegmentFile::TransactionIndex) && size_of(loading, base, ".txnindex")? > 0;
+    if has_aborted && !is_sound_txn_index(loading, base)? {
         return Ok(&ALL);
     }
     if is_last {
@@ -100,21 +103,24 @@ pub(super) fn needed(
     } else if is_emptied(loading, base)? {
         return Ok(&BY_OFFSET_AND_TIME);
     }
-    if !kinds.contains(&SegmentFile::TransactionIndex) && has_lost_txn_index(loading, base)? {
+    if !has_aborted && has_lost_txn_index(loading, base)? {
         return Ok(&[SegmentFile::TransactionIndex]);
     }
     Ok(&[])
 }
 
+/// Bytes of a file of a segment.
+fn size_of(loading: &Loading<'_>, base: i64, suffix: &str) -> Result<u64> {
+    let path = segment_path(&loading.directory.path, base, suffix);
+    let stat = loading.directory.disk.stat(&path);
+    Ok(stat
+        .map_err(|error| Error::io("look at", &path, error))?
+        .size)
+}
+
 /// The last segment, empty and without indexes: a roll that no append followed.
 fn is_new_segment(loading: &mut Loading<'_>, base: i64, is_last: bool) -> Result<bool> {
-    let path = segment_path(&loading.directory.path, base, ".log");
-    let stat = loading
-        .directory
-        .disk
-        .stat(&path)
-        .map_err(|error| Error::io("look at", &path, error))?;
-    if !is_last || stat.size > 0 {
+    if !is_last || size_of(loading, base, ".log")? > 0 {
         return Ok(false);
     }
     loading.tail = Some(empty(base));
@@ -243,23 +249,14 @@ pub(super) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64
 /// Whether an index of a closed segment holds nothing though the segment has batches to be found by it: an interrupted swap leaves
 /// zeros at full size, and a lost time index makes records look as old as the file.
 fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
-    let size_of = |suffix: &str| {
-        let path = segment_path(&loading.directory.path, base, suffix);
-        loading
-            .directory
-            .disk
-            .stat(&path)
-            .map(|stat| stat.size)
-            .map_err(|error| Error::io("look at", &path, error))
-    };
-    let times = size_of(".timeindex")?;
-    let offsets = size_of(".index")?;
+    let times = size_of(loading, base, ".timeindex")?;
+    let offsets = size_of(loading, base, ".index")?;
     let (offset_capacity, _) = capacities(loading.rule.index_bytes);
     let may_be_zeros = offsets >= (offset_capacity * OFFSET_INDEX_ENTRY_BYTES) as u64;
     if times > 0 && !may_be_zeros {
         return Ok(false);
     }
-    if size_of(".log")? == 0 {
+    if size_of(loading, base, ".log")? == 0 {
         return Ok(false);
     }
     if may_be_zeros {
