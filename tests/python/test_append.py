@@ -217,11 +217,6 @@ def test_append_batches_as_a_leader(log: Log) -> None:
     assert values(log) == [b"first", b"x", b"y", b"z"]
 
 
-def test_append_batches_leaves_half_a_batch_out(log: Log) -> None:
-    assert log.append_batches(coded(b"x") + coded(b"y")[:-1]).last_offset == 0
-    assert values(log) == [b"x"]
-
-
 def test_append_batches_of_a_coordinator_may_be_anywhere(log: Log) -> None:
     assert log.append_batches(coded(b"x", base_offset=77), origin="coordinator").base_offset == 0
 
@@ -254,14 +249,6 @@ def test_follower_keeps_bytes_offsets_and_gaps(log: Log) -> None:
     assert offsets(log) == [100, 101, 150]
     assert (log.log_start_offset, log.log_end_offset, log.leader_epoch) == (0, 151, 5)
     assert log.get(120) is None
-
-
-def test_follower_leaves_newer_epochs_out(log: Log) -> None:
-    old, new = coded(b"a", leader_epoch=2), coded(b"b", base_offset=1, leader_epoch=3)
-    assert log.append_as_follower(new, leader_epoch=2)[:2] == (-1, -1)
-    assert log.log_end_offset == 0
-    assert log.append_as_follower(old + new, leader_epoch=2)[:2] == (0, 0)
-    assert values(log) == [b"a"]
 
 
 def test_transactions_and_read_committed(log: Log) -> None:
@@ -325,18 +312,6 @@ def test_a_scan_that_began_before_an_append_is_whole(log: Log) -> None:
     assert scan.count() == 11
 
 
-def test_roll_begins_a_segment_once(log: Log) -> None:
-    assert log.roll() == 0
-    log.append(b"a")
-    assert log.roll() == 1
-    assert log.roll() == 1
-    log.append(b"b")
-    assert [segment.base_offset for segment in log.segments] == [0, 1]
-    assert values(log) == [b"a", b"b"]
-    assert log.recovery_point == 1
-    assert (Path(log.path) / f"{1:020}.snapshot").read_bytes() == bytes.fromhex("0001 48674bc7 00000000")
-
-
 def test_truncate_takes_the_end_away(tmp_path: Path) -> None:
     with Log.open(filled(tmp_path / "orders-0", 6, segments=3), "a", clock=Clock()) as log:
         assert len(log.segments) == 3
@@ -353,16 +328,6 @@ def test_truncate_takes_the_end_away(tmp_path: Path) -> None:
         assert log.append(b"anew") == 0
     with Log.open(tmp_path / "orders-0") as log:
         assert values(log) == [b"anew"]
-
-
-def test_truncate_drops_epochs_producers_and_transactions(log: Log) -> None:
-    log.append_records([b"a"], producer_id=1, producer_epoch=0, base_sequence=0, leader_epoch=1)
-    log.append_records([b"b"], producer_id=2, producer_epoch=0, base_sequence=0, transactional=True, leader_epoch=2)
-    assert (log.last_stable_offset, log.leader_epoch) == (1, 2)
-    log.truncate_to(1)
-    assert (log.last_stable_offset, log.leader_epoch) == (1, 1)
-    assert log.append_records([b"a"], producer_id=1, producer_epoch=0, base_sequence=0).duplicate
-    assert log.append_records([b"c"], producer_id=2, producer_epoch=0, base_sequence=9).base_offset == 1
 
 
 def test_truncate_fully_starts_anywhere(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Unpack
 import pytest
 from frames import all_frames
 from make_log import batch
-from writing import CONFIG, FIRST, NOW, SMALL, Clock, abandon, coded, filled, tree, values
+from writing import CONFIG, NOW, SMALL, Clock, coded, filled, tree, values
 
 from offsetlog import ConfigError, Log, LogConfig
 from offsetlog._append_many import Compression
@@ -22,10 +22,6 @@ def opened(tmp_path: Path, clock: Clock | None = None, **settings: Unpack[Settin
     """A new log with these settings, by Kafka's names with underscores."""
     settings.setdefault("segment_index_bytes", 1000)
     return Log.open(tmp_path / "orders-0", "a", LogConfig(**settings), clock=clock or Clock())
-
-
-def bases(log: Log) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
 
 
 def test_create_time_keeps_the_callers_time(tmp_path: Path) -> None:
@@ -94,71 +90,6 @@ def test_legacy_messages_are_encoded_anew(tmp_path: Path) -> None:
         assert {frame.magic for frame in all_frames(Path(log.path))} == {2}
 
 
-@pytest.mark.parametrize("room", [-1, 0])
-def test_max_message_bytes_is_the_whole_batch(tmp_path: Path, room: int) -> None:
-    size = len(batch(0, [(None, bytes(100))]))
-    with opened(tmp_path, max_message_bytes=size + room) as log:
-        if room < 0:
-            with pytest.raises(ValueError, match=r"max\.message\.bytes"):
-                log.append(bytes(100))
-        else:
-            log.append(bytes(100))
-        assert log.log_end_offset == 1 + room
-
-
-def test_segment_bytes(tmp_path: Path) -> None:
-    size = len(batch(0, [(None, bytes(100))]))
-    with opened(tmp_path, internal_segment_bytes=2 * size) as log:
-        for _ in range(5):
-            log.append(bytes(100))
-        assert bases(log) == [0, 2, 4]
-        assert [segment.size_bytes for segment in log.segments] == [2 * size, 2 * size, size]
-    with Log.open(tmp_path / "other-0", "a", LogConfig(internal_segment_bytes=2 * size - 1)) as log:
-        for _ in range(3):
-            log.append(bytes(100))
-        assert bases(log) == [0, 1, 2]
-
-
-def test_segment_ms_goes_by_the_records_times(tmp_path: Path) -> None:
-    clock = Clock()
-    with opened(tmp_path, clock, segment_ms=HOUR) as log:
-        log.append(b"a")
-        clock.now += 10 * HOUR
-        log.append(b"b", timestamp=NOW + HOUR)
-        assert bases(log) == [0]
-        log.append(b"c", timestamp=NOW + HOUR + 1)
-        assert bases(log) == [0, 2]
-        clock.now += 10 * HOUR
-        log.append(b"d", timestamp=-1)
-        assert bases(log) == [0, 2]
-
-
-def test_segment_ms_goes_by_the_clock_without_times(tmp_path: Path) -> None:
-    clock = Clock()
-    with opened(tmp_path, clock, segment_ms=HOUR) as log:
-        log.append(b"a", timestamp=-1)
-        clock.now += HOUR
-        log.append(b"b", timestamp=-1)
-        assert bases(log) == [0]
-        clock.now += 1
-        log.append(b"c", timestamp=-1)
-        assert bases(log) == [0, 2]
-
-
-def test_a_full_index_rolls(tmp_path: Path) -> None:
-    with opened(tmp_path, segment_index_bytes=24, index_interval_bytes=0) as log:
-        for number in range(40):
-            log.append(b"%d" % number)
-        assert len(bases(log)) > 5
-        assert [segment.index_entries for segment in log.segments[:-1]] == [segment.index_entries for segment in log.segments[:1]] * (
-            len(log.segments) - 1
-        )
-        assert values(log) == [b"%d" % number for number in range(40)]
-    with Log.open(tmp_path / "orders-0", "a", clean=False, recovery_point=0) as log:
-        assert values(log) == [b"%d" % number for number in range(40)]
-        assert not log.recovery_report.cut
-
-
 @pytest.mark.parametrize(("interval", "entries"), [(0, 9), (150, 4), (1 << 20, 0)])
 def test_index_interval(tmp_path: Path, interval: int, entries: int) -> None:
     """By the counter: an entry for each batch that more than so many bytes stand before, counted from the last one."""
@@ -171,58 +102,6 @@ def test_index_interval(tmp_path: Path, interval: int, entries: int) -> None:
         indexed = [log.locate(offset) for offset in range(10)]
         assert all(location.batch is not None and location.batch.base_offset == location.offset for location in indexed)
         assert max(location.scanned_batches for location in indexed) == {9: 1, 4: 2, 0: 10}[entries]
-
-
-def test_preallocate(tmp_path: Path) -> None:
-    with opened(tmp_path, preallocate=True, internal_segment_bytes=100_000) as log:
-        path = Path(log.path)
-        log.append(b"a")
-        assert (path / FIRST).stat().st_size == 100_000
-        assert log.size_bytes in {len(batch(0, [(None, b"a")])), 100_000}
-        assert values(log) == [b"a"]
-        with Log.open(path) as reader:
-            assert values(reader) == [b"a"]
-            assert reader.log_end_offset == 1
-        log.roll()
-        assert (path / FIRST).stat().st_size == len(batch(0, [(None, b"a")]))
-        log.append(b"b")
-        log.truncate_to(1)
-        log.append(b"c")
-    assert (path / f"{1:020}.log").stat().st_size == len(batch(0, [(None, b"c")]))
-    with Log.open(path, "a") as log:
-        assert (log.recovery_report.clean, values(log)) == (True, [b"a", b"c"])
-
-
-def test_preallocate_and_a_kill(tmp_path: Path) -> None:
-    log = opened(tmp_path, preallocate=True, internal_segment_bytes=100_000)
-    log.append(b"a")
-    abandon(log)
-    with Log.open(tmp_path / "orders-0", "a") as log:
-        assert values(log) == [b"a"]
-        assert log.append(b"b") == 1
-        # Zeros behind the last batch are no records and are not kept.
-        assert not log.recovery_report.kept
-    with Log.open(tmp_path / "orders-0") as log:
-        assert values(log) == [b"a", b"b"]
-
-
-def test_flush_messages(tmp_path: Path) -> None:
-    with opened(tmp_path, flush_messages=2) as log:
-        points = []
-        for _ in range(5):
-            log.append(b"")
-            points.append(log.recovery_point)
-        assert points == [0, 2, 2, 4, 4]
-
-
-def test_flush_ms(tmp_path: Path) -> None:
-    clock = Clock()
-    with opened(tmp_path, clock, flush_ms=1000) as log:
-        log.append(b"")
-        assert log.recovery_point == 0
-        clock.now += 1000
-        log.append(b"")
-        assert log.recovery_point == 2
 
 
 def test_compacted_topics(tmp_path: Path) -> None:
@@ -290,34 +169,6 @@ def test_refused_settings_leave_the_stored_ones(tmp_path: Path) -> None:
                 log.config = bad
         assert log.config.segment_ms == 5
         assert tree(tmp_path) == before
-
-
-def test_settings_hold_for_recovery(tmp_path: Path) -> None:
-    """The index that recovery writes is the one that appending wrote."""
-    with opened(tmp_path, index_interval_bytes=100) as log:
-        for _ in range(20):
-            log.append(bytes(30))
-    path = tmp_path / "orders-0"
-    index = (path / f"{0:020}.index").read_bytes()
-    assert len(index) > 40
-    (path / f"{0:020}.index").unlink()
-    with Log.open(path, "a") as log:
-        assert log.recovery_report.rebuilt
-    assert (path / f"{0:020}.index").read_bytes() == index
-
-
-def test_file_delete_delay(tmp_path: Path) -> None:
-    clock = Clock()
-    with opened(tmp_path, clock, file_delete_delay_ms=1000) as log:
-        log.append(b"a")
-        log.roll()
-        log.append(b"b")
-        log.truncate_to(0)
-        deleted = [name for name in tree(tmp_path / "orders-0") if name.endswith(".deleted")]
-        assert f"{1:020}.log.deleted" in deleted
-        clock.now += 1000
-        log.append(b"c")
-        assert not [name for name in tree(tmp_path / "orders-0") if name.endswith(".deleted")]
 
 
 def test_the_clock_gives_every_time(tmp_path: Path) -> None:

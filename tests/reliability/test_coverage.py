@@ -36,7 +36,7 @@ NO_TOOLS = (
 )
 # Where Python's tests look at recovery and at errors.
 PYTHON_TESTS = (
-    "recover append append_errors append_arguments append_golden append_settings errors api lost_epochs log_dir_marks offset_limits "
+    "recover append append_errors append_arguments append_golden append_settings errors api log_dir_marks offset_limits "
     "index_damage"
 )
 
