@@ -36,8 +36,7 @@ NO_TOOLS = (
 )
 # Where Python's tests look at recovery and at errors.
 PYTHON_TESTS = (
-    "recover append append_errors append_arguments append_golden append_settings errors api log_dir_marks offset_limits "
-    "index_damage"
+    "recover append append_errors append_arguments append_golden append_settings errors api log_dir_marks offset_limits index_damage"
 )
 
 # What no test can make, with the reason. Made all the same, it has to go from here.

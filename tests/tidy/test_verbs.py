@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 import verbs_page
 from pyspark.sql.datasource import DataSource
-from verbs_page import MARK
 
 import offsetlog
 import offsetlog.spark
