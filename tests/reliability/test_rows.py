@@ -55,12 +55,12 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_part_below_its_floor_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFSETLOG_ROWS", str(tmp_path))
-    with pytest.raises(AssertionError, match="at least"), row(16, "Too few", "cases", 2) as few:
+    with pytest.raises(AssertionError, match="at least"), row(16, "Too few", "cases", 2, fixed=True) as few:
         few.count()
     with pytest.raises(KeyError), row(16, "Broken", "cases", 0):
         raise KeyError
     assert not list(tmp_path.iterdir())
-    with row(16, "Enough: just", "cases", 2) as enough:
+    with row(16, "Enough: just", "cases", 2, fixed=True) as enough:
         enough.count(enough.floor)
     with pytest.raises(pytest.skip.Exception), row(16, "Not here", "cases", 2) as nothing:
         nothing.skip("no such thing")
