@@ -48,7 +48,7 @@ check: begin-check ## format, clippy, Rust tests, fast Python tests on a develop
 test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part of Spark's, promises in small: 12 minutes (+ Java, Maven)
 	@$(MAKE) -j2 --output-sync=target ready-test
 	@$(MAKE) test-python test-oracle test-reliability test-spark MARKS="not proof" OFFSETLOG_SCALE=0.1
-	@.ci/rows --tier test
+	@OFFSETLOG_SCALE=0.1 .ci/rows --tier test
 	@.ci/summary test
 
 proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
