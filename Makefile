@@ -135,7 +135,7 @@ test-broker: .venv/installed brokers ## the same: real brokers
 # On a development build: what stands in python/ is what runs.
 checked-python: .venv-check/ready
 	$(step) "development build" .ci/develop .venv-check
-	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=python $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
+	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
 
 ready-test: .venv/installed build/oracle/oracle.jar $(drivers)
 ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers $(drivers)
