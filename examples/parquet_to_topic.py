@@ -50,7 +50,7 @@ def publish(  # noqa: PLR0913  # one parameter a choice
     key: str,
     timestamp: str,
     value: str | None = None,
-    partitions: int = 1,
+    partitions: int | None = None,
 ) -> dict[int, int]:
     """Publish every row once, however often a job of this name is run; return where each partition ends.
 
@@ -64,7 +64,7 @@ def publish(  # noqa: PLR0913  # one parameter a choice
         .write.format("offsetlog")
         .mode("append")
         .option("topic", topic)
-        .option("partitions", partitions)
+        .options(**({} if partitions is None else {"partitions": str(partitions)}))
         .option("compression.type", "zstd")
         # History is older than any retention: whoever takes the topic over decides what stays.
         .option("retention.ms", -1)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("parquet", type=Path, help="a file or a folder")
     parser.add_argument("--into", type=Path, required=True, metavar="LOG_DIR", help="made if missing; no broker may run on it")
     parser.add_argument("--topic", required=True, help="made if missing")
-    parser.add_argument("--partitions", type=int, default=1, help="of a topic that is made (1)")
+    parser.add_argument("--partitions", type=int, help="of a topic that is made (1)")
     parser.add_argument("--key", required=True, metavar="COLUMN", help="routes the record")
     parser.add_argument("--timestamp", required=True, metavar="COLUMN", help="time of the record")
     parser.add_argument("--value", metavar="COLUMN", help="the record's value (all columns, as JSON)")

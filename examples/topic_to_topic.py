@@ -37,7 +37,7 @@ def start(  # noqa: PLR0913  # one parameter a choice
     value: str = "value",
     once: bool = False,
     every: str = "1 second",
-    partitions: int = 1,
+    partitions: int | None = None,
     limit: int | None = None,
 ) -> StreamingQuery:
     """Start the stream. `where` and `value` are Spark SQL over the columns of a record; key, time and headers stay."""
@@ -57,7 +57,7 @@ def start(  # noqa: PLR0913  # one parameter a choice
         .writeStream.format("offsetlog")
         .queryName(f"{topic} to {to}")
         .option("topic", to)
-        .option("partitions", partitions)
+        .options(**({} if partitions is None else {"partitions": str(partitions)}))
         # It also names the stream to the sink, under which each micro-batch is published once.
         .option("checkpointLocation", str(Path(checkpoint).absolute()))
     )
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--from", dest="topic", required=True, metavar="TOPIC")
     parser.add_argument("--into", type=Path, required=True, metavar="LOG_DIR", help="made if missing; no broker may run on it")
     parser.add_argument("--to", required=True, metavar="TOPIC", help="made if missing")
-    parser.add_argument("--partitions", type=int, default=1, help="of a topic that is made (1)")
+    parser.add_argument("--partitions", type=int, help="of a topic that is made (1)")
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="FOLDER", help="of this stream alone")
     parser.add_argument("--where", default="true", metavar="SQL", help="which records")
     parser.add_argument("--value", default="value", metavar="SQL", help="what becomes of the value")

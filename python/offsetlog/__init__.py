@@ -11,11 +11,13 @@ or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offse
 
 from offsetlog._append import Writer
 from offsetlog._cached import open_cached
+from offsetlog._cluster import EffectiveSetting, TopicSettings
 from offsetlog._commits import Commit, CommitTarget, commits, forget_commit
 from offsetlog._config import LogConfig
 from offsetlog._convert import convert
 from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._digest import arrow_digest
+from offsetlog._folder import folder_kind
 from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir
@@ -51,6 +53,7 @@ from offsetlog._values import (
 from offsetlog.errors import (
     AppendOrderError,
     CheckpointError,
+    ClusterError,
     CompressionError,
     ConfigError,
     CorruptBatchError,
@@ -82,6 +85,7 @@ from offsetlog.errors import (
     SegmentTooLargeError,
     TransactionCoordinatorFencedError,
     UnexpectedAppendOffsetError,
+    UnreadPartitionsError,
     UnsupportedCodecError,
     UnsupportedFormatError,
     UnsupportedMagicError,
@@ -96,6 +100,7 @@ __all__ = [
     "BrokerRegistration",
     "BrokerSettings",
     "CheckpointError",
+    "ClusterError",
     "Commit",
     "CommitTarget",
     "Compaction",
@@ -111,6 +116,7 @@ __all__ = [
     "DamageReport",
     "DecompressionError",
     "DecompressionLimitError",
+    "EffectiveSetting",
     "FetchResult",
     "Finding",
     "ForkedLogError",
@@ -161,9 +167,11 @@ __all__ = [
     "Stray",
     "TopicImage",
     "TopicPartition",
+    "TopicSettings",
     "Transaction",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
+    "UnreadPartitionsError",
     "UnsupportedCodecError",
     "UnsupportedFormatError",
     "UnsupportedMagicError",
@@ -173,6 +181,7 @@ __all__ = [
     "arrow_digest",
     "commits",
     "convert",
+    "folder_kind",
     "forget_commit",
     "open_cached",
     "partition_for",

@@ -106,6 +106,11 @@ class Appending(AppendingMany):
             The timestamp is further from now than ``message.timestamp.before.max.ms`` or ``after.max.ms`` allow.
         InvalidRecordError
             The topic is compacted and there is no key.
+        LimitExceededError
+            The log's own limits would not let it be read back: more headers than ``max_headers``, a batch of more than
+            ``max_batch_bytes`` or, compressed, of more than ``max_decompressed_bytes``. See :meth:`Log.open`.
+        ConfigError
+            The name of a header is no Unicode text: it has a lone surrogate that stands for no byte.
         LogPoisonedError
             An earlier failure of the disk: close, and open again, which recovers.
         OSError
@@ -205,7 +210,9 @@ class Appending(AppendingMany):
     def append_as_follower(self, data: Buffer, *, leader_epoch: int = 0, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
 
-        Gaps before and between batches are fine. Batches of an epoch above `leader_epoch` are left out with all behind them.
+        Gaps before and between batches are fine. Batches of an epoch above `leader_epoch` are left out with all behind them. They
+        are not unpacked: what is in a batch may be above ``max_decompressed_bytes`` and ``max_headers``, and is then read with
+        higher ones only.
 
         Raises
         ------
@@ -215,6 +222,8 @@ class Appending(AppendingMany):
             The batches do not ascend.
         CorruptBatchError
             Framing or checksum.
+        LimitExceededError
+            A batch of more than ``max_batch_bytes``.
         """
         epoch = bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
         return AppendInfo._make(self._writing().append_as_follower(_encoded(data), epoch, bool(flush)))
@@ -440,5 +449,12 @@ def checked_headers(headers: object) -> list[tuple[bytes, bytes | None]]:
             message = f"a header must be a pair of a str and bytes or None, found {pair!r}"
             raise TypeError(message)
         # Names that are not UTF-8 come out of a record with lone surrogates, and go back as they were.
-        checked.append((pair[0].encode("utf-8", "surrogateescape"), checked_bytes("a header's value", pair[1])))
+        checked.append((_header_name(pair[0]), checked_bytes("a header's value", pair[1])))
     return checked
+
+
+def _header_name(name: str) -> bytes:
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        refuse("headers", ascii(name), f"the name {name!a} is no Unicode text: {error.reason} at {error.start}")

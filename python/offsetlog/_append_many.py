@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from offsetlog import _offsetlog
@@ -57,7 +58,8 @@ class AppendingMany(Maintaining):
             ``polars.DataFrame``, a DuckDB relation, a :class:`Scan`. Its columns are found by name:
 
             ==============  ================================================  =============================================
-            ``value``       binary or string in any layout; required          null is a tombstone
+            ``value``       binary or string in any layout, dictionaries      null is a tombstone
+                            and run ends too; required
             ``key``         the same                                          null or no column: no key
             ``timestamp``   timestamp of any unit, or int64 ms since 1970     null or no column: the time of the call
             ``headers``     list of struct<key: string, value: binary>, map   null or no column: none
@@ -91,7 +93,7 @@ class AppendingMany(Maintaining):
             A column has a name or type that cannot be used, or is missing; the buffers are not what their type says.
         InvalidRecordError
             A negative timestamp, a header without a key, no key in a compacted topic, a row that is null as a whole.
-        InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError
+        InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError, LimitExceededError
             As for :meth:`append`.
         UnexpectedAppendOffsetError
             With `preserve_offsets`, the first offset is below the log end offset.
@@ -176,7 +178,8 @@ class AppendingMany(Maintaining):
 
         Notes
         -----
-        Settings of the log (``compression.type``, timestamps, keys under compaction) are not applied. Each batch is appended whole
+        Settings of the log (``compression.type``, timestamps, keys under compaction) are not applied. Of the limits only
+        ``max_batch_bytes`` is compared, as by :meth:`append_as_follower`. Each batch is appended whole
         or not at all; after an error or a crash the first ones may be in the log.
 
         Examples
@@ -189,9 +192,14 @@ class AppendingMany(Maintaining):
         ...     orders.append_log(aside).last_offset
         2
         """
+        engine: Callable[[], _offsetlog.Log] | None = getattr(source, "_engine", None)
+        native = engine() if engine is not None else None
+        if not isinstance(native, _offsetlog.Log):
+            message = f"source must be a Log, found {type(source).__name__}"
+            raise TypeError(message)
         return AppendInfo._make(
             self._writing().append_log(
-                source._engine(),  # noqa: SLF001  # same package
+                native,
                 start=None if start is None else integer("start", start, minimum=0),
                 keep_offsets=bool(preserve_offsets),
                 leader_epoch=checked_epoch(leader_epoch),

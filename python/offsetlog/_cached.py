@@ -35,8 +35,8 @@ def open_cached(
     """Return a log that stays open in this process, so that a Spark worker opens it once and not once per task or row.
 
     The same object comes back for the same directory and options, until the directory itself changes (a segment was added or
-    removed); then it is opened again. Records appended to the last segment are seen without that. Do not close it: others in
-    this process may hold it too.
+    removed); then it is opened again. It sees what any :class:`Log` sees, so what was truncated, deleted or appended is seen without
+    that. Do not close it: others in this process may hold it too.
 
     Parameters
     ----------

@@ -296,8 +296,8 @@ def _parsed(path: Path) -> Commit | None:
 def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
     directory = str(fields["directory"])
     beside = log_dir / Path(directory).name
-    # The log dir may have been moved, or was named from another working directory.
-    if not Path(directory).is_dir() and beside.is_dir():
+    # The log dir may have been moved or copied, or was named from another working directory: the note is of the one that it lies in.
+    if beside.is_dir() and not (Path(directory).is_dir() and beside.samefile(directory)):
         directory = str(beside)
     topic_id = fields.get("topic_id")
     return CommitTarget(

@@ -10,6 +10,7 @@ from offsetlog._times import to_datetime
 
 if TYPE_CHECKING:
     from offsetlog._log import Log
+    from offsetlog._log_dir import Part
     from offsetlog._options import CheckedScan
     from offsetlog._scan import Ranges
 
@@ -33,7 +34,7 @@ def explained(ranges: Ranges, options: CheckedScan) -> str:
     return "\n".join(lines)
 
 
-def _range(log: Log, start: int | None, stop: int | None, options: CheckedScan) -> str:
+def _range(log: Log | Part, start: int | None, stop: int | None, options: CheckedScan) -> str:
     start = log.log_start_offset if start is None else start
     end = log.last_stable_offset if options.isolation_level == "read_committed" else log.log_end_offset
     stop = end if stop is None else min(stop, end)

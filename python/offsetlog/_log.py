@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from offsetlog import _offsetlog
 from offsetlog._append import Appending, config_pairs
+from offsetlog._cluster import cluster_terms
 from offsetlog._options import (
     Clock,
     Limits,
@@ -44,6 +45,12 @@ class Log(Reading, Appending):
 
     Made by :meth:`Log.open`. Reading takes no lock, makes no file and changes nothing, also beside a running broker or on a
     read-only mount. All offsets are Kafka's; every range has an inclusive start and an exclusive end.
+
+    When a verb that changes a log returns, every later question in this process sees the change, on whichever object it was made and
+    is asked, and so does every scan that begins later: what was deleted or truncated does not come back. Each question is answered
+    from one state of the log. Where another process writes, that is one which the log had between the last look at its directory and
+    the answer: every question looks, but :meth:`get`, :meth:`offset_for_timestamp` and scans with a ``stop``, for which a look is good
+    for a millisecond. :meth:`refresh` looks at once. ``docs/DURABILITY.md`` has the whole rule.
 
     A log is safe to use from several threads. After a fork the child opens the directory again at first use. A log pickles as
     its absolute path and its options, and opens where it is unpickled.
@@ -83,6 +90,10 @@ class Log(Reading, Appending):
         topic_id: str | None = None,
         clean: bool | None = None,
         recovery_point: int | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
         mapped: bool = False,
         **limits: Unpack[Limits],
     ) -> Log:
@@ -99,22 +110,27 @@ class Log(Reading, Appending):
             Kafka's topic settings, as a :class:`LogConfig` or a mapping of their names, for appending. They replace the stored ones
             and are stored beside the data; ``None`` keeps what is stored.
         clock
-            Callable that gives the time in ms since 1970, from which every decision about time comes; default: the wall clock.
+            Callable that gives the time in ms since 1970, from which every decision about time comes; default: the wall clock. It is
+            asked once by each call, before anything changes: what it raises ends the call. In a timer's thread nobody is there
+            to be told: there the wall clock counts, and the failure goes to :func:`sys.unraisablehook`.
         topic_id
             The topic's id (22 characters), for a partition that has none yet; another id than the stored one is refused.
         clean, recovery_point
             What to believe of the last writer's end in place of its marks: whether it was clean, and from where on the log is
             to be read if not. For tests, and for copies whose marks are known to be wrong.
+        broker, metadata, internal_topics, single_replica
+            For appending in a broker's log dir, as for :meth:`LogDir.open`.
         mapped
             Read segments through memory maps. Faster, and only for copies that nobody writes to: a file that shrinks under
             the map ends the process (SIGBUS).
         **limits
             Bounds on what damaged or hostile files can make this process do; whatever passes one raises
-            :class:`LimitExceededError` with its name:
+            :class:`LimitExceededError` with its name. They hold for appending too: what a reader with the same limits could not
+            read back is refused. So whoever writes with the defaults can be read with the defaults:
 
             * ``max_batch_bytes``: largest batch on disk, in bytes; default 64 MiB.
             * ``max_decompressed_bytes``: largest batch after decompression, in bytes; default 256 MiB.
-            * ``max_headers``: most headers of one record that is read; default 10,000.
+            * ``max_headers``: most headers of one record; default 10,000.
             * ``max_segments``: most segments of the partition; default 1,000,000.
             * ``max_state_file_bytes``: largest checkpoint, producer snapshot or metadata file, in bytes; default 16 MiB. Those that
               reading can do without are left out with a warning.
@@ -146,7 +162,9 @@ class Log(Reading, Appending):
         >>> log.close()
         """
         checked_mode(mode, clock)
-        given = {"config": config, "topic_id": topic_id, "clean": clean, "recovery_point": recovery_point}
+        given: dict[str, object] = {"config": config, "topic_id": topic_id, "clean": clean, "recovery_point": recovery_point}
+        given |= {"broker": broker, "metadata": metadata}
+        given |= {"internal_topics": internal_topics or None, "single_replica": single_replica or None}
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
@@ -161,6 +179,7 @@ class Log(Reading, Appending):
                 topic_id=checked_topic_id(topic_id),
                 clean=_clean(clean),
                 recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
+                cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
                 **options,
             )
         native = _offsetlog.Log.open(text, **options) if appender is None else appender.log()
@@ -203,12 +222,41 @@ class Log(Reading, Appending):
             refuse("mode", "r", f"{self._topic}-{self._partition} was opened for reading; open it with mode 'a' to write")
         return self._appender
 
+    def _is_done(self) -> bool:
+        """Whether the log that appends was closed, perhaps by somebody else."""
+        appender = self._appender
+        return appender is not None and appender.is_closed()
+
     def _forked(self) -> ForkedLogError:
         message = (
             f"{self._topic}-{self._partition} was opened for appending in process {self._pid}; "
             "a child process cannot write through its parent's log: open it there with mode 'r'"
         )
         return ForkedLogError(message, path=self._path)
+
+    def refresh(self) -> None:
+        """Look at the directory now, so that every later question sees what other processes have done so far.
+
+        What this process does is seen without it, and most questions look by themselves (see :class:`Log`). For programs that were
+        told by other means that the log has changed.
+
+        Raises
+        ------
+        FileNotFoundError
+            The directory is gone.
+
+        Notes
+        -----
+        Costs four looks at files where nothing changed; a listing of the directory where a segment came or went.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     log.refresh()
+        ...     log.log_end_offset
+        200
+        """
+        self._engine().refresh()
 
     @property
     def topic(self) -> str:
@@ -237,8 +285,8 @@ class Log(Reading, Appending):
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return self._native is None
+        """Whether :meth:`close` was called; of a log of a :class:`LogDir` that appends, here or on any log of its partition."""
+        return self._native is None or self._is_done()
 
     @property
     def log_start_offset(self) -> int:

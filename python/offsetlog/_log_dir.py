@@ -1,16 +1,21 @@
 """``LogDir``: one or several log dirs of a broker, opened for reading as one."""
+# over 600 lines: the documentation of one public class; what it does stands in _topics, _unread and the engine.
 
 from __future__ import annotations
 
 import html
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakSet
 
 from offsetlog import _offsetlog
 from offsetlog._append import config_pairs
+from offsetlog._cluster import EffectiveSetting, TopicSettings, cluster_terms
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
@@ -23,6 +28,7 @@ from offsetlog._options import (
     PathLike,
     ScanOptions,
     When,
+    bounded,
     checked_mode,
     checked_scan,
     integer,
@@ -32,8 +38,9 @@ from offsetlog._options import (
     refuse,
 )
 from offsetlog._scan import Scan
-from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner
+from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner, topic_name
 from offsetlog._transactions import Transaction, transactions_of
+from offsetlog._unread import PartitionGone, ask_each
 from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
 from offsetlog.errors import ForkedLogError, LogClosedError
@@ -47,6 +54,8 @@ __all__ = ["LogDir"]
 logger = logging.getLogger("offsetlog")
 
 
+T = TypeVar("T")
+
 # Up to seven files each: below the 1,024 that a process may have open by default.
 MAX_OPEN_PARTITIONS = 100
 
@@ -59,7 +68,23 @@ class LogDir(Topics):
     logger ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends
     records by topic.
 
-    Safe to use from several threads; after a fork the child opens again; pickles as absolute paths and options.
+    After a fork the child opens again; pickles as absolute paths and options.
+
+    All calls may overlap in several threads. Of one that was opened for appending this is what threads can rely on:
+
+    * Two calls never meet each other's lock: :class:`LogLockedError` names somebody else, or a :class:`Log` that was opened apart
+      from this object. Appends to one partition come one after the other, those to different ones at the same time.
+    * At most `max_open_partitions` are open, and those that a running call or a :class:`Log` of :meth:`log` holds. Calls over all
+      partitions (:meth:`scan`, :meth:`end_offsets`, :meth:`maintain`, ...) hold one at a time. Following a scan holds all of its.
+    * A partition that another thread closes (:meth:`Log.close` of what :meth:`log` gave) is opened again by the next call here; a call
+      that was about to use it does so too. That :class:`Log` itself, and others of the partition, stay closed.
+    * While a topic is deleted, calls that name it wait, and then raise :class:`LogDirError`; calls over all partitions leave it out. A
+      scan that is in the middle of it may end with :class:`FileNotFoundError`. What was appended before is deleted with it.
+    * :meth:`create_topic`, :meth:`delete_topic` and :meth:`set_topic_config` come one after the other, and so do removals by
+      :meth:`remove_deleted` and :meth:`maintain`, and upkeep of one partition: each does what the one before has left.
+    * :meth:`flush` returns when all is durable that was appended before it was called.
+    * :meth:`close` waits for what runs on a partition. Everything later, here and on logs of :meth:`log`, raises
+      :class:`LogClosedError`, and no file stays open.
 
     Examples
     --------
@@ -68,9 +93,23 @@ class LogDir(Topics):
     [0, 1, 2]
     """
 
-    __slots__ = ("__weakref__", "_absolute", "_appender", "_native", "_options", "_partitioner", "_paths", "_pid", "_upkeep")
+    __slots__ = (
+        "__weakref__",
+        "_absolute",
+        "_appender",
+        "_lent",
+        "_lent_lock",
+        "_native",
+        "_options",
+        "_partitioner",
+        "_paths",
+        "_pid",
+        "_upkeep",
+    )
 
     _appender: _offsetlog.LogDirAppender | None
+    _lent: WeakSet[Log]
+    _lent_lock: Lock
     _partitioner: Partitioner
     _upkeep: Upkeep | None
     _native: _offsetlog.LogDir | None
@@ -94,6 +133,10 @@ class LogDir(Topics):
         max_open_partitions: int | None = None,
         seed: int | None = None,
         maintain_every: float | timedelta | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
         clock: Clock | None = None,
         mapped: bool = False,
         **limits: Unpack[Limits],
@@ -121,6 +164,15 @@ class LogDir(Topics):
         maintain_every
             Has a thread call :meth:`maintain` each so many seconds (or a :class:`~datetime.timedelta`), until the log dir is closed.
             What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
+        broker
+            Path of the broker's ``server.properties``, for appending and maintaining in a broker's log dir: the layer below the
+            cluster's own settings. Elsewhere as `defaults`.
+        metadata
+            In a broker's log dir, the folder that holds ``__cluster_metadata-0``, where that is none of `paths`.
+        internal_topics
+            Names of brokers' own topics, as ``"__consumer_offsets"``, that may be deleted, cut and maintained all the same.
+        single_replica
+            Whether records may be changed though other brokers have replicas of their partition.
         clock, mapped, **limits
             As for :meth:`Log.open`; they hold for every partition.
 
@@ -140,7 +192,8 @@ class LogDir(Topics):
         """
         checked_mode(mode, clock)
         given: dict[str, object] = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions}
-        given |= {"seed": seed, "maintain_every": maintain_every}
+        given |= {"seed": seed, "maintain_every": maintain_every, "broker": broker, "metadata": metadata}
+        given |= {"internal_topics": internal_topics or None, "single_replica": single_replica or None}
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
@@ -157,6 +210,7 @@ class LogDir(Topics):
                 clock=clock,
                 max_open_partitions=integer("max_open_partitions", many, minimum=1),
                 seed=None if seed is None else integer("seed", seed, minimum=0),
+                cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
                 **options,
             )
         native = _offsetlog.LogDir.open(list(texts), **options) if appender is None else appender.log_dir()
@@ -170,6 +224,8 @@ class LogDir(Topics):
         log_dir._paths = texts
         log_dir._absolute = tuple(os.path.abspath(path) for path in texts)
         log_dir._pid = os.getpid()
+        log_dir._lent = WeakSet()
+        log_dir._lent_lock = Lock()
         log_dir._upkeep = None if seconds is None else Upkeep(log_dir, seconds)
         return log_dir
 
@@ -211,6 +267,13 @@ class LogDir(Topics):
         """Whether :meth:`close` was called."""
         return self._native is None
 
+    def refresh(self) -> None:
+        """List the folders again: partitions that other processes made are then known, and those not that they took away.
+
+        What is made or deleted through this object is known without it. For what logs see, see :class:`Log`.
+        """
+        self._engine().refresh()
+
     def topics(self) -> dict[str, list[int]]:
         """Return the topics in order of their names, each with its partition numbers in order."""
         topics: dict[str, list[int]] = {}
@@ -246,11 +309,22 @@ class LogDir(Topics):
         ...     log_dir.log("g-many-entries", 0).log_end_offset
         1500
         """
+        log = self._log(topic, partition, required=True)
+        assert log is not None  # noqa: S101  # else it is an error
+        return log
+
+    def _log(self, topic: str, partition: int, *, required: bool) -> Log | None:
         engine = self._engine()
+        topic, partition = topic_name(topic), bounded("partition", partition, minimum=-(1 << 31), bits=32)
         if self._appender is not None:
-            appender = self._appender.log(topic, partition)
+            appender = self._appender.log(topic, partition, required)
+            if appender is None:
+                return None
             native = appender.log()
-            return Log._of(native, native.path, self._options, appender)  # noqa: SLF001  # same package
+            log = Log._of(native, native.path, self._options, appender)  # noqa: SLF001  # same package
+            with self._lent_lock:
+                self._lent.add(log)
+            return log
         native = engine.log(topic, partition)
         for warning in native.warnings():
             logger.warning("%s", warning)
@@ -265,8 +339,10 @@ class LogDir(Topics):
 
         Raises
         ------
-        CorruptionError, UnsupportedVersionError
-            The topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's.
+        UnreadPartitionsError
+            Some partitions cannot be read; its ``partial`` has the groups all the same. Of a partition of the topic that is damaged,
+            or holds a record that is no coordinator's or newer than Kafka 4.3's, nothing is told: what stands behind the damage
+            may say otherwise. Where it is the end of a log that cannot be told, the lag is ``None``.
 
         Examples
         --------
@@ -285,8 +361,9 @@ class LogDir(Topics):
 
         Raises
         ------
-        CorruptionError, UnsupportedVersionError
-            The topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's.
+        UnreadPartitionsError
+            A partition of the topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's: nothing is told
+            of it; the error's ``partial`` has the ids of the others.
 
         Examples
         --------
@@ -367,11 +444,21 @@ class LogDir(Topics):
         5
         """
         checked = checked_scan(**options)
-        return Scan._of(tuple((log, None, None) for log in self._logs(partitions).values()), checked)  # noqa: SLF001
+        if self._appender is not None:
+            ranges = tuple((Part(self, key, required=partitions is not None), None, None) for key in self._chosen(partitions))
+            return Scan._of(ranges, checked)  # noqa: SLF001
+        return Scan._of(tuple((self.log(*key), None, None) for key in self._wanted(partitions)), checked)  # noqa: SLF001
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]] | None = None) -> dict[TopicPartition, int]:
-        """Return the log start offset of each partition, inclusive; ``None`` asks for all partitions."""
-        return {key: log.log_start_offset for key, log in self._logs(partitions).items()}
+        """Return the log start offset of each partition, inclusive; ``None`` asks for all partitions.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            Of several partitions some cannot be read; its ``partial`` has the offsets of the others. Of a single one the error is
+            raised as it is.
+        """
+        return self._ask(partitions, lambda log: log.log_start_offset)
 
     def end_offsets(
         self,
@@ -382,9 +469,14 @@ class LogDir(Topics):
         """Return the end of each partition, exclusive; ``None`` asks for all partitions.
 
         With ``"read_uncommitted"`` that is the log end offset, with ``"read_committed"`` the last stable offset.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            As for :meth:`beginning_offsets`.
         """
         committed = checked_isolation(isolation_level) == "read_committed"
-        return {key: log.last_stable_offset if committed else log.log_end_offset for key, log in self._logs(partitions).items()}
+        return self._ask(partitions, lambda log: log.last_stable_offset if committed else log.log_end_offset)
 
     def offsets_for_times(
         self,
@@ -400,14 +492,90 @@ class LogDir(Topics):
             Partition to time: ``int`` of ms since 1970, or an aware ``datetime``.
         isolation_level
             As for :meth:`Log.offset_for_timestamp`.
-        """
-        whens = {TopicPartition(*key): when for key, when in timestamps.items()}
-        logs = self._logs(whens)
-        return {key: logs[key].offset_for_timestamp(when, isolation_level=isolation_level) for key, when in whens.items()}
 
-    def _logs(self, partitions: Iterable[tuple[str, int]] | None) -> dict[TopicPartition, Log]:
+        Raises
+        ------
+        UnreadPartitionsError
+            As for :meth:`beginning_offsets`.
+        """
+        given: object = timestamps
+        if not isinstance(given, Mapping):
+            message = f"timestamps must be a mapping of partitions to times, found {type(given).__name__}"
+            raise TypeError(message)
+        whens = {TopicPartition(*key): when for key, when in timestamps.items()}
+
+        def at(key: TopicPartition) -> OffsetAndTimestamp | None:
+            when = partial(Log.offset_for_timestamp, when=whens[key], isolation_level=isolation_level)
+            return self._ask_one(key, when, required=True)
+
+        return ask_each(self._chosen(whens), at)
+
+    def _wanted(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
         chosen = self.partitions() if partitions is None else [TopicPartition(*key) for key in partitions]
-        return {key: self.log(*key) for key in chosen}
+        return list(dict.fromkeys(chosen))
+
+    def _chosen(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
+        """Return what is asked for, once it is known to be there."""
+        chosen = self._wanted(partitions)
+        known = frozenset(self.partitions())
+        for key in chosen if partitions is not None else ():
+            if key not in known:
+                # Says what is there.
+                self.log(*key)
+        return chosen
+
+    def _ask(self, partitions: Iterable[tuple[str, int]] | None, question: Callable[[Log], T]) -> dict[TopicPartition, T]:
+        """Ask one partition after the other, each held alone. Of all partitions, those that are deleted meanwhile are left out."""
+        required = partitions is not None
+        return ask_each(self._chosen(partitions), lambda key: self._ask_one(key, question, required=required))
+
+    def _ask_one(self, key: TopicPartition, question: Callable[[Log], T], *, required: bool) -> T:
+        while True:
+            log = self._log(*key, required=required)
+            if log is None:
+                raise PartitionGone
+            try:
+                return question(log)
+            except (LogClosedError, FileNotFoundError):
+                # Closed or deleted by another thread: the next look says which.
+                if not log.closed:
+                    raise
+
+    def topic_settings(self, name: str, *, broker: PathLike | None = None, metadata: PathLike | None = None) -> TopicSettings:
+        """Return what holds for a topic, setting by setting, with the layer that says so.
+
+        In a broker's log dir that is, highest first: the topic's own settings in the cluster, the broker's dynamic settings, the
+        cluster's dynamic defaults, `broker`'s ``server.properties``, Kafka's default. Elsewhere it is what is stored beside the topic,
+        then the `defaults`. What may stand in a layer that is not at hand is ``"unknown"``.
+
+        Parameters
+        ----------
+        name
+            Name of the topic.
+        broker
+            Path of the broker's ``server.properties``.
+        metadata
+            The folder that holds ``__cluster_metadata-0``, where that is none of the log dirs.
+
+        Raises
+        ------
+        LogDirError
+            There is no such topic, or no metadata log in `metadata`.
+
+        Examples
+        --------
+        >>> clean = "tests/data/kafka-4.3.0/clean"
+        >>> with LogDir.open([f"{clean}/log-dir-1", f"{clean}/metadata-dir"]) as log_dir:
+        ...     found = log_dir.topic_settings("g-compact").settings
+        >>> found["cleanup.policy"][:2], found["retention.ms"][:2]
+        (('compact', 'topic'), (None, 'unknown'))
+        """
+        rows, mark, timestamp = self._engine().topic_settings(
+            name,
+            None if broker is None else path_text(broker),
+            None if metadata is None else path_text(metadata),
+        )
+        return TopicSettings({row[0]: EffectiveSetting(*row[1:]) for row in rows}, mark, timestamp)
 
     def topic_config(self, name: str) -> LogConfig:
         """Return the settings that are stored with a topic; defaults are not among them.
@@ -417,18 +585,30 @@ class LogDir(Topics):
         LogDirError
             There is no such topic.
         """
-        return LogConfig.from_dict(dict(self._engine().topic_config(name)))
+        return LogConfig.from_dict(dict(self._engine().topic_config(topic_name(name))))
 
     def close(self) -> None:
         """Let go of the files. Closing twice is fine; of a log dir that was opened for reading, logs and scans made from it go on.
 
-        One that was opened for appending closes all its partitions cleanly, as :meth:`Log.close`.
+        One that was opened for appending closes all its partitions cleanly, as :meth:`Log.close`, those too that somebody has from
+        :meth:`log`. Calls of other threads that run meanwhile end before, or raise :class:`LogClosedError`.
         """
         native, self._native = self._native, None
         if native is not None and self._appender is not None and self._pid == os.getpid():
             if self._upkeep is not None:
                 self._upkeep.stop()
-            self._appender.close()
+            try:
+                self._appender.close()
+            finally:
+                self._take_back(None)
+
+    def _take_back(self, topic: str | None) -> None:
+        """Let the logs that were handed out go of their files: they are closed, and nothing can be asked of them any more."""
+        with self._lent_lock:
+            # A topic of the same name may have been made meanwhile.
+            lent = [log for log in self._lent if topic is None or (log.topic == topic and log._is_done())]  # noqa: SLF001  # same package
+        for log in lent:
+            log.close()
 
     def __enter__(self) -> Self:
         self._engine()
@@ -458,6 +638,26 @@ class LogDir(Topics):
         head = "<tr><th>topic</th><th>partitions</th></tr>"
         rows = "".join(f"<tr><td>{html.escape(topic)}</td><td>{len(numbers)}</td></tr>" for topic, numbers in self.topics().items())
         return f"<p>{html.escape(', '.join(self._paths))}</p><table>{head}{rows}</table>"
+
+
+class Part:
+    """A partition of a log dir in a scan over many: opened when it is its turn."""
+
+    __slots__ = ("_log_dir", "_required", "partition", "topic")
+
+    def __init__(self, log_dir: LogDir, key: TopicPartition, *, required: bool) -> None:
+        self._log_dir = log_dir
+        self._required = required
+        self.topic, self.partition = key
+
+    def _engine(self) -> _offsetlog.Later:
+        return self._log_dir._appending().later(self.topic, self.partition, self._required)  # noqa: SLF001  # same package
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a log's
+        return getattr(self._log_dir.log(self.topic, self.partition), name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._log_dir.__reduce__()
 
 
 def _reopened(paths: tuple[str, ...], options: OpenOptions) -> LogDir:

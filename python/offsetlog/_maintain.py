@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from offsetlog._config import LogConfig, SettingValue, to_log_config
 from offsetlog._options import integer, refuse
 from offsetlog._times import optional_millis
 from offsetlog._values import Compaction, MaintainReport, RemovedSegment
@@ -26,7 +27,14 @@ class Maintaining:
     def _writing(self) -> _offsetlog.Appender:
         raise NotImplementedError
 
-    def maintain(self, *, now: When | None = None, dry_run: bool = False, only: Upkeep | Iterable[Upkeep] = _UPKEEP) -> MaintainReport:
+    def maintain(
+        self,
+        *,
+        now: When | None = None,
+        dry_run: bool = False,
+        only: Upkeep | Iterable[Upkeep] = _UPKEEP,
+        config: LogConfig | Mapping[str, SettingValue] | None = None,
+    ) -> MaintainReport:
         """Do what is due now, once; appends and readers go on meanwhile.
 
         Parameters
@@ -38,11 +46,15 @@ class Maintaining:
         only
             ``"compaction"`` cleans a log with the policy ``compact`` where it is dirty enough, ``"retention"`` removes segments by
             the retention settings and the log start offset, ``"deletes"`` removes files whose ``file.delete.delay.ms`` is over.
+        config
+            Settings that count above all others, this once.
 
         Raises
         ------
         CorruptionError
             A batch that was to be compacted is damaged; its segment is left as it is.
+        ClusterError
+            In a broker's log dir: a setting that decides is not known, or the topic is one that brokers keep for themselves.
         OSError
             The disk refused.
 
@@ -50,7 +62,13 @@ class Maintaining:
         -----
         Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
         """
-        return report_of(self._writing().maintain(now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only)))
+        done = self._writing().maintain(
+            now=optional_millis(now, "now"),
+            dry_run=bool(dry_run),
+            only=checked_upkeep(only),
+            config=None if config is None else pairs_of(config),
+        )
+        return report_of(done)
 
     def compact(self, first_dirty: int | None = None, map_bytes: int | None = None) -> Compaction:
         """Run one pass of the cleaner, whatever the policy and however clean the log is.
@@ -79,6 +97,11 @@ class Maintaining:
             map_bytes=None if map_bytes is None else integer("map_bytes", map_bytes, minimum=0),
         )
         return Compaction(**native)
+
+
+def pairs_of(config: LogConfig | Mapping[str, SettingValue]) -> list[tuple[str, str]]:
+    """Return settings as the engine takes them."""
+    return [(name, text) for name, text in to_log_config(config)._given]  # noqa: SLF001  # same package; a list of pairs
 
 
 def report_of(native: dict[str, Any]) -> MaintainReport:

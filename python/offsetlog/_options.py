@@ -141,6 +141,19 @@ def path_text(path: object) -> str:
     if not isinstance(text, str):
         message = f"path must be str or os.PathLike[str], found {type(path).__name__}"
         raise TypeError(message)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        refuse("path", ascii(text), f"no file has such a name: {text!a}, {error.reason}")
+    return text
+
+
+def utf8(name: str, text: str) -> str:
+    """Return `text` if it is Unicode; lone surrogates are not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        refuse(name, ascii(text), f"{text!a} is no Unicode text: {error.reason} at {error.start}")
     return text
 
 
@@ -165,6 +178,23 @@ def integer(name: str, value: object, *, minimum: int) -> int:
         refuse(name, value, f"must be at least {minimum}, found {value}")
     if value >= 1 << 63:
         refuse(name, value, "does not fit 64 bits")
+    return value
+
+
+def beyond(name: str, value: object) -> NoReturn:
+    """Refuse a number that is no offset because it has more than 64 bits."""
+    refuse(name, value, f"does not fit 64 bits: {value!r:.40}")
+
+
+def optional_offset(name: str, value: object) -> int | None:
+    """Return `value` if it is ``None`` or an int of 64 bits; whether a log has such an offset is not asked."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        message = f"{name} must be an int, found {type(value).__name__}"
+        raise TypeError(message)
+    if not -(1 << 63) <= value < 1 << 63:
+        beyond(name, value)
     return value
 
 

@@ -12,9 +12,11 @@ from offsetlog._options import (
     IsolationLevel,
     OnCorrupt,
     When,
+    beyond,
     checked_scan,
     integer,
     isolation_level as checked_isolation,
+    optional_offset,
     refuse,
 )
 from offsetlog._scan import Scan
@@ -81,7 +83,10 @@ class Reading:
         ...     print(log.get(16))  # a commit marker
         None
         """
-        return self._engine().get(offset)
+        try:
+            return self._engine().get(offset)
+        except OverflowError:
+            beyond("offset", offset)
 
     def take(self, offsets: Iterable[int], *, columns: Iterable[str] | None = None) -> Scan:
         """Return the records with these offsets as a scan, in the order asked.
@@ -129,7 +134,10 @@ class Reading:
         >>> location.segment, location.batch.base_offset
         (0, 1000)
         """
-        place, entry, counts, batch, text = self._engine().locate(offset)
+        try:
+            place, entry, counts, batch, text = self._engine().locate(offset)
+        except OverflowError:
+            beyond("offset", offset)
         return Location(
             *place,
             None if entry is None else IndexEntry._make(entry),
@@ -193,8 +201,8 @@ class Reading:
             left out. ``"stop"``: the log ends there in silence, and the report says so. An unfinished end of the active segment
             is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
         durable
-            Stop at the durable end offset of now, so that nothing is returned that power loss could still take away. Only the
-            log's writer knows that offset.
+            Stop at the durable end offset at the moment reading starts, so that nothing is returned that power loss could still take
+            away. Only the log's writer knows that offset.
 
         Raises
         ------
@@ -226,9 +234,11 @@ class Reading:
         )
         end = None if stop is None else integer("stop", stop, minimum=0)
         if durable:
-            known = cast("Log", self).durable_end_offset  # the one class that this is a part of
-            end = known if end is None else min(end, known)
-        return self._scan(None if start is None else integer("start", start, minimum=0), end, options)
+            # Refuses a reader now; the offset is asked for again when reading starts.
+            _ = cast("Log", self).durable_end_offset  # the one class that this is a part of
+        scan = self._scan(None if start is None else integer("start", start, minimum=0), end, options)
+        scan._durable = bool(durable)  # noqa: SLF001  # same package
+        return scan
 
     def _scan(self, start: int | None, stop: int | None, options: CheckedScan) -> Scan:
         self._engine()
@@ -252,7 +262,7 @@ class Reading:
         ...     sorted({batch.codec for batch in log.batches()})
         ['gzip', 'lz4', 'none', 'snappy', 'zstd']
         """
-        return map(BatchInfo._make, self._engine().batches(start, stop))
+        return map(BatchInfo._make, self._engine().batches(optional_offset("start", start), optional_offset("stop", stop)))
 
     def verify(self, *, progress: Callable[[int], object] | None = None) -> DamageReport:
         """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory.
@@ -375,6 +385,7 @@ class Reading:
         if max_bytes is not None and count is not None:
             refuse("count", count, "give max_bytes or count, not both")
         engine = self._engine()
+        start, stop = optional_offset("start", start), optional_offset("stop", stop)
         if count is not None:
             whole = engine.splits(start, stop, (1 << 63) - 1)
             max_bytes = max(1, -(-sum(size for _, _, size in whole) // integer("count", count, minimum=1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from offsetlog import _offsetlog
 from offsetlog._damage import ScanReport, scan_report
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from offsetlog._log import Log
+    from offsetlog._log_dir import Part
     from offsetlog._offsetlog import Record
     from offsetlog._values import Split
 
-    Ranges = tuple[tuple[Log, int | None, int | None], ...]
+    Ranges = tuple[tuple[Log | Part, int | None, int | None], ...]
 
 __all__ = ["Scan"]
 
@@ -67,8 +68,9 @@ class Scan:
     Control records (commit and abort markers) never appear in the Arrow stream.
     """
 
-    __slots__ = ("__weakref__", "_last", "_options", "_ranges")
+    __slots__ = ("__weakref__", "_durable", "_last", "_options", "_ranges")
 
+    _durable: bool
     _ranges: Ranges
     _options: CheckedScan
     _last: _offsetlog.Scan | None
@@ -81,6 +83,7 @@ class Scan:
     def _of(cls, ranges: Ranges, options: CheckedScan) -> Scan:
         scan = object.__new__(cls)
         scan._ranges = ranges
+        scan._durable = False
         scan._options = options
         scan._last = None
         return scan
@@ -136,9 +139,16 @@ class Scan:
         return cls._of(tuple(ranges), checked_scan(**chosen))
 
     def _native(self) -> _offsetlog.Scan:
-        ranges = [(log._engine(), start, stop) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
+        ranges = [(log._engine(), start, self._stop(log, start, stop)) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
         self._last = _offsetlog.Scan(ranges, **self._options._asdict())
         return self._last
+
+    def _stop(self, log: Log | Part, start: int | None, stop: int | None) -> int | None:
+        if not self._durable:
+            return stop
+        # Only a single log is asked for what is durable.
+        known = cast("Log", log).durable_end_offset
+        return max(start or 0, known if stop is None else min(stop, known))
 
     @property
     def report(self) -> ScanReport:
@@ -321,7 +331,7 @@ def _rebuilt(ranges: Ranges, options: CheckedScan) -> Scan:
     return Scan._of(ranges, options)  # noqa: SLF001  # the other half of Scan.__reduce__
 
 
-def _range_text(log: Log, start: int | None, stop: int | None) -> str:
+def _range_text(log: Log | Part, start: int | None, stop: int | None) -> str:
     name = f"{log.topic}-{log.partition}"
     if start is None and stop is None:
         return name

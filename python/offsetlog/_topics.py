@@ -10,7 +10,7 @@ from offsetlog._append import checked_bytes, checked_headers, config_pairs
 from offsetlog._append_many import checked_epoch
 from offsetlog._config import LogConfig
 from offsetlog._maintain import checked_upkeep, report_of
-from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse
+from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse, utf8
 from offsetlog._times import optional_millis
 from offsetlog._values import LogDirMaintainReport, RecordMetadata, TopicPartition
 
@@ -139,6 +139,8 @@ class _Appends(Protocol):
 
     def _appending(self) -> _offsetlog.LogDirAppender: ...
 
+    def _take_back(self, topic: str | None) -> None: ...
+
 
 class Topics:
     """What writes. :class:`~offsetlog.LogDir` is this and all that reads."""
@@ -189,7 +191,7 @@ class Topics:
         RecordMetadata(topic='orders', partition=1, offset=0)
         """
         return self._appending().create_topic(
-            _name(name),
+            topic_name(name),
             bounded("partitions", partitions, minimum=1, bits=32),
             [] if config is None else config_pairs(config),
             checked_topic_id(topic_id),
@@ -205,10 +207,13 @@ class Topics:
         ------
         LogDirError
             There is no such topic.
+        ClusterError
+            It is a topic that brokers keep for themselves, and `internal_topics` of :meth:`LogDir.open` does not name it.
         LogLockedError
             Another process writes to one of its partitions; nothing was changed.
         """
-        self._appending().delete_topic(_name(name))
+        self._appending().delete_topic(topic_name(name))
+        self._take_back(name)
 
     def remove_deleted(self: _Appends, *, dry_run: bool = False) -> list[str]:
         """Remove the directories of deleted topics whose time has come; return them, and with `dry_run` do only that.
@@ -227,7 +232,7 @@ class Topics:
         ConfigError
             A setting that cannot be, or that contradicts the `defaults` of the log dir.
         """
-        self._appending().set_topic_config(_name(name), config_pairs(config))
+        self._appending().set_topic_config(topic_name(name), config_pairs(config))
 
     def append(  # noqa: PLR0913  # one parameter a field
         self: _Appends,
@@ -270,7 +275,7 @@ class Topics:
         Source: Kafka's ``BuiltInPartitioner`` (KIP-794), ``RoundRobinPartitioner``.
         """
         appender = self._appending()
-        name, checked_key, checked_value = _name(topic), checked_bytes("key", key), checked_bytes("value", value)
+        name, checked_key, checked_value = topic_name(topic), checked_bytes("key", key), checked_bytes("value", value)
         by = self._partitioner
         if partition is not None:
             partition = bounded("partition", partition, minimum=0, bits=32)
@@ -296,23 +301,42 @@ class Topics:
         now: When | None = None,
         dry_run: bool = False,
         only: Iterable[Upkeep] = ("retention", "compaction", "deletes"),
+        topics: str | Iterable[str] | None = None,
+        config: Config | None = None,
     ) -> LogDirMaintainReport:
         """Do what is due now for every partition, once, and remove the directories of topics that were deleted long enough ago.
 
         Parameters
         ----------
         now, dry_run, only
-            As for :meth:`Log.maintain`; ``"deletes"`` are those of topics too. With `dry_run` a partition is still opened, and so
-            recovered where its last writer was killed.
+            As for :meth:`Log.maintain`; ``"deletes"`` are those of topics too. With `dry_run` no file is made or changed: a partition
+            whose last writer was killed is recovered in memory.
+        topics
+            Only these; ``None`` is all.
+        config
+            Settings that count above all others, this once; only with `topics`.
 
         Notes
         -----
+        In a broker's log dir a topic's settings are the cluster's (:meth:`LogDir.topic_settings`), and a partition is refused, in
+        ``failed``, where one that decides is not known. Topics that brokers keep for themselves are left alone, and told in
+        ``internal``, unless `internal_topics` of :meth:`LogDir.open` names them.
+
         Partitions that were made and never used cost a look at their directory; others are opened, and closed again beyond
         `max_open_partitions`. One that fails does not keep the others from their turn: see ``failed`` of the report. Appends and
         readers go on meanwhile. To have it done in the background: `maintain_every` of :meth:`LogDir.open`.
         """
-        kept, failed, busy, removed, looked_at = self._appending().maintain(
-            now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only)
+        if config is not None and topics is None:
+            refuse("config", config, "is for some topics only: give topics too")
+        named = [] if topics is None else [topics] if isinstance(topics, str) else list(map(topic_name, topics))
+        if topics is not None and not named:
+            refuse("topics", topics, "names no topic")
+        kept, failed, busy, removed, looked_at, internal, metadata_timestamp = self._appending().maintain(
+            now=optional_millis(now, "now"),
+            dry_run=bool(dry_run),
+            only=checked_upkeep(only),
+            config=None if config is None else config_pairs(config),
+            topics=named,
         )
         return LogDirMaintainReport(
             partitions={TopicPartition(*key): report_of(report) for key, report in kept},
@@ -321,6 +345,8 @@ class Topics:
             removed=tuple(removed),
             looked_at=looked_at,
             dry_run=bool(dry_run),
+            internal=tuple(TopicPartition(*key) for key in internal),
+            metadata_timestamp=metadata_timestamp,
         )
 
     def flush(self: _Appends) -> None:
@@ -341,8 +367,9 @@ def _given(partition: object, count: int) -> int:
     return partition
 
 
-def _name(name: object) -> str:
+def topic_name(name: object) -> str:
+    """Return `name` if it is text; whether a topic may have it is not asked."""
     if not isinstance(name, str):
         message = f"a topic's name must be a str, found {type(name).__name__}"
         raise TypeError(message)
-    return name
+    return utf8("topic", name)

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._times import to_datetime
+from offsetlog._unread import all_or_raise
+from offsetlog._values import TopicPartition
 
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
@@ -62,10 +64,11 @@ class Transaction(NamedTuple):
 
 def transactions_of(native: _offsetlog.LogDir) -> list[Transaction]:
     """Return what the compiled module found as the public values; what was left out is told to the log."""
-    found, warnings = native.transactions()
+    found, warnings, unread = native.transactions()
     for warning in warnings:
         logger.warning("%s", warning)
-    return list(map(_transaction, found))
+    transactions = list(map(_transaction, found))
+    return all_or_raise(transactions, {TopicPartition(topic, number): error for topic, number, error in unread})
 
 
 def _transaction(row: _offsetlog._Transaction) -> Transaction:

@@ -132,7 +132,7 @@ class FetchResult(NamedTuple):
     high_watermark: int
     """End of what replication has confirmed, exclusive."""
     last_stable_offset: int
-    """End of what ``read_committed`` may see, exclusive."""
+    """End of what ``read_committed`` may see, exclusive; -1 where damage hides it from a fetch that does not need it."""
     log_start_offset: int
     """Lowest offset that can be read, inclusive."""
     aborted: tuple[AbortedTransaction, ...]
@@ -343,6 +343,10 @@ class LogDirMaintainReport(NamedTuple):
     """How many partitions were looked at."""
     dry_run: bool = False
     """Whether nothing was changed."""
+    internal: tuple[TopicPartition, ...] = ()
+    """Partitions of topics that brokers keep for themselves, which were left alone."""
+    metadata_timestamp: int | None = None
+    """In a broker's log dir: when the newest record of the cluster's metadata was written, in ms since 1970."""
 
 
 class MaintainReport(NamedTuple):

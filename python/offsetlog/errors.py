@@ -25,6 +25,7 @@
         │   └── DecompressionLimitError       ``max_decompressed_bytes``
         ├── OffsetOutOfRangeError             (LookupError) an offset that the log does not hold
         ├── LogDirError                       folders and file names that are not Kafka's
+        │   └── ClusterError                  changes that go against the cluster of the log dir
         ├── ConfigError                       (ValueError) an argument or option
         ├── CompressionError                  a codec that refused to compress
         ├── RecordTooLargeError               (ValueError) a batch above ``max.message.bytes``
@@ -36,6 +37,7 @@
         │   ├── InvalidTxnStateError          a batch outside its producer's open transaction
         │   └── ProducerFencedError           a producer's epoch
         │       └── TransactionCoordinatorFencedError
+        ├── UnreadPartitionsError             some of many partitions; it carries what the others say
         ├── LogLockedError                    somebody else writes
         ├── LogPoisonedError                  an earlier failure of the disk ended the appending
         ├── ForkedLogError                    a parent's open log, in the child
@@ -47,9 +49,15 @@ What the operating system refuses stays an :class:`OSError` (or its subclass, as
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offsetlog._values import TopicPartition
+
 __all__ = [
     "AppendOrderError",
     "CheckpointError",
+    "ClusterError",
     "CompressionError",
     "ConfigError",
     "CorruptBatchError",
@@ -81,6 +89,7 @@ __all__ = [
     "SegmentTooLargeError",
     "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetError",
+    "UnreadPartitionsError",
     "UnsupportedCodecError",
     "UnsupportedFormatError",
     "UnsupportedMagicError",
@@ -196,7 +205,9 @@ class UnsupportedVersionError(UnsupportedFormatError):
 
 
 class LimitExceededError(OffsetLogError, ValueError):
-    """Reading on would take more than a limit allows. The limits are arguments of ``Log.open`` and ``LogDir.open``.
+    """Reading on would take more than a limit allows, or an append could not be read back within it.
+
+    The limits are arguments of ``Log.open`` and ``LogDir.open``. After a refused append the log is as it was.
 
     Parameters
     ----------
@@ -273,6 +284,13 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
 
 class LogDirError(OffsetLogError):
     """A folder or a file name that is not Kafka's, a partition that is not there, or checkpoints that contradict the log."""
+
+
+class ClusterError(LogDirError):
+    """A change that would go against the cluster that the log dir belongs to, or for which it is not known what the cluster wants.
+
+    Nothing was changed. The text says why, and what to pass: see the page «Topics», «In a broker's log dir».
+    """
 
 
 class ConfigError(OffsetLogError, ValueError):
@@ -352,6 +370,37 @@ class ProducerFencedError(AppendOrderError):
 
 class TransactionCoordinatorFencedError(ProducerFencedError):
     """A marker of a transaction coordinator that another one has replaced."""
+
+
+class UnreadPartitionsError(OffsetLogError):
+    """Of many partitions some could not be read. What the others say is here, so that one damaged partition hides no other.
+
+    Parameters
+    ----------
+    partial
+        What the call would have returned, without those partitions.
+    failed
+        The error of each :class:`~offsetlog.TopicPartition` that could not be read.
+    """
+
+    partial: Any
+    failed: dict[TopicPartition, Exception]
+
+    def __init__(  # the attributes of all errors
+        self,
+        message: str = "",
+        *,
+        partial: Any = None,  # noqa: ANN401  # whatever the call returns
+        failed: dict[TopicPartition, Exception] | None = None,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
+        self.partial = partial
+        self.failed = {} if failed is None else failed
 
 
 class LogLockedError(OffsetLogError):

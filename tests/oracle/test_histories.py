@@ -69,10 +69,10 @@ def test_taking_turns(chunk: int, arena: Arena) -> None:
 
 # Outside the range above, each the first that met a corner: producers that expired before a truncation, snapshots outside the log, a
 # segment that becomes the last one again, a log that is empty behind its start, records of magic 1 refused for two reasons, a gap that a
-# broker left and that one of ours found and was killed, batches that end before they begin.
+# broker left and that one of ours found and was killed, batches that end before they begin, a gzip header with reserved flags.
 ONCE_APART = (
     *("914", "1244", "1325", "1551", "1572", "1610", "2199", "t861", "t950", "t1032", "t1154"),
-    *("145223534", "145224650", "145225102", "145224888"),
+    *("145223534", "145224650", "145225102", "145224888", "611765717"),
     *("780629955", "780630522", "t780630648", "t780630858"),
     *("t145223633", "t145223878", "t145223954", "t145224594", "t145224956", "t145225363"),
 )

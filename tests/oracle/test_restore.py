@@ -57,7 +57,10 @@ def test_kafka_reads_batches_that_were_moved(oracle: Oracle, folder: Path, golde
         start, end = log.log_start_offset, log.log_end_offset
         batches = list(log.batches())
         segment = max(20_000, *(batch.size_bytes for batch in batches))
-        with Log.open(place / golden.name, "a", {"internal.segment.bytes": segment}, clock=lambda: LATER) as new:
+        opened = Log.open(
+            place / golden.name, "a", {"internal.segment.bytes": segment}, clock=lambda: LATER, internal_topics=log.topic
+        )
+        with opened as new:
             new.append_log(log, preserve_offsets=True)
             assert new.log_end_offset == end
             # A log may begin inside a batch; a batch is moved whole.

@@ -495,6 +495,10 @@ def test_every_public_call_is_tested_somewhere() -> None:
         "topic_id",
         "clean",
         "recovery_point",
+        "broker",
+        "metadata",
+        "internal_topics",
+        "single_replica",
         "mapped",
         "limits",
     }

@@ -478,7 +478,7 @@ def test_a_directory_that_vanishes_poisons(log: Log) -> None:
     path = Path(log.path)
     log.append(b"not durable yet")
     path.rename(path.with_name("moved"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(errors.LogDirError, match="is gone: the file or its directory was removed or renamed"):
         log.flush()
     path.with_name("moved").rename(path)
     before = tree(path)
@@ -494,7 +494,7 @@ def test_a_directory_that_vanishes_poisons(log: Log) -> None:
         fails(
             action,
             errors.LogPoisonedError,
-            r"an earlier failure ended the appending \(cannot sync.*\); open the log again, which recovers it",
+            r"an earlier failure ended the appending \(the segment .* is gone.*\); open the log again, which recovers it",
         )
         assert tree(path) == before
     assert log.closed

@@ -187,10 +187,13 @@ def test_the_clock_gives_every_time(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fault", ["raises", "text"])
-def test_a_clock_that_fails_is_reported_and_appends_nothing_wrong(tmp_path: Path, fault: str) -> None:
-    """It cannot be asked twice: the wall clock's time is taken, and the failure goes to ``sys.unraisablehook``."""
+def test_a_clock_that_fails_ends_the_call_and_appends_nothing(tmp_path: Path, fault: str) -> None:
+    """What needs no time of its own goes on by the wall clock, and the failure goes to ``sys.unraisablehook``."""
+    fails = [False]
 
     def clock() -> int:
+        if not fails[0]:
+            return NOW
         if fault == "raises":
             message = "no time"
             raise RuntimeError(message)
@@ -198,11 +201,16 @@ def test_a_clock_that_fails_is_reported_and_appends_nothing_wrong(tmp_path: Path
 
     with Log.open(tmp_path / "orders-0", "a", SMALL, clock=clock) as log:
         log.append(b"a")
-        log.append_records([b"b", b"c"])
+        fails[0] = True
+        kind = RuntimeError if fault == "raises" else TypeError
+        for way in (lambda: log.append(b"b"), lambda: log.append_records([b"b", b"c"]), lambda: log.append_marker(1, 0, commit=True)):
+            with pytest.raises(kind):
+                way()
         log.roll()
+        fails[0] = False
         log.append(b"d")
-        assert values(log) == [b"a", b"b", b"c", b"d"]
-        assert all(record.timestamp > NOW for record in log.scan())
+        assert values(log) == [b"a", b"d"]
+        assert all(record.timestamp == NOW for record in log.scan())
     with Log.open(tmp_path / "orders-0", "a") as log:
         assert log.recovery_report.clean
 

@@ -159,7 +159,9 @@ def test_recover_says_and_does_the_same_through_the_package(tmp_path: Path) -> N
     assert said["log_end_offset"] == report.log_end_offset
     run = offsetlog("recover", str(path))
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.startswith("g-torn-flip-old-0: recovered, what is no batch is cut off:\n")
+    assert run.stdout.startswith(
+        "g-torn-flip-old-0: recovered, the log is cut at the first bytes that are no batch, with whole batches behind them:\n"
+    )
     assert offsetlog("recover", "-n", str(path)).returncode == 0
 
 

@@ -27,6 +27,8 @@ FIRST = "orders-0/00000000000000000000.log"
 # Reading takes indexes and snapshots as hints and works without them, so it never complains about them; they will be raised by
 # what verifies and repairs. No structure that reading must understand has another version than the ones it knows.
 NOT_RAISED_BY_READING = {
+    # Of several partitions only: test_unread_partitions.py.
+    errors.UnreadPartitionsError,
     errors.CorruptIndexError,
     errors.CorruptTxnIndexError,
     errors.CorruptSnapshotError,
@@ -36,6 +38,7 @@ NOT_RAISED_BY_READING = {
 FAMILIES = {errors.OffsetLogError, errors.CorruptionError, errors.UnsupportedFormatError, errors.AppendOrderError}
 # Only appending raises these; test_append_errors.py holds them.
 RAISED_BY_APPENDING = {
+    errors.ClusterError,
     errors.CompressionError,
     errors.ForkedLogError,
     errors.InvalidTimestampError,

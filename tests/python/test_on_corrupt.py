@@ -257,16 +257,19 @@ def test_a_flipped_marker_decides_nothing(tmp_path: Path) -> None:
     data = batch(0, ROWS, attributes=0x10, producer_id=1)
     marker = batch(3, [(b"\0\0\0\1", bytes(6))], attributes=0x30, producer_id=1)
     at = marker.rindex(b"\0\0\0\1") + 3
-    # Commit becomes abort; readers of records never look at a marker's checksum.
+    # Commit becomes abort. Kafka's consumer checks a marker's checksum too, in both isolation levels.
     aborted = marker[:at] + b"\0" + marker[at + 1 :]
     sound, path = (closed(tmp_path, data, ended, batch(4, ROWS)) for ended in (marker, aborted))
     assert of(sound, isolation_level="read_committed").offsets == (0, 1, 2, 4, 5, 6, 1000, 1001, 1002)
-    assert of(path).offsets == (0, 1, 2, 4, 5, 6, 1000, 1001, 1002)
+    assert of(path).error == "CorruptBatchError"
     assert of(path, isolation_level="read_committed").error == "CorruptBatchError"
     with Log.open(path) as log:
         scan = log.scan(isolation_level="read_committed", on_corrupt="skip")
         assert [record.offset for record in scan] == [4, 5, 6, 1000, 1001, 1002]
-        assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(0, 3)]
+        assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(0, 3), (3, 4)]
+        scan = log.scan(on_corrupt="skip")
+        assert [record.offset for record in scan] == [0, 1, 2, 4, 5, 6, 1000, 1001, 1002]
+        assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(3, 4)]
 
 
 def test_starts_and_limits_stay_what_they_are(tmp_path: Path) -> None:
@@ -316,6 +319,25 @@ def test_headers_that_all_claim_the_rest_cost_no_square(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_bit_that_makes_a_control_batch_hides_no_records(tmp_path: Path) -> None:
+    """Attributes are under the checksum: records that look like a marker are damaged, not left out."""
+    golden = PARTITIONS["g-torn-none-0"]
+    path = golden.copy(tmp_path)
+    frame = next(frame for frame in all_frames(path) if frame.base_offset == 28)
+    file = path / f"{frame.segment:020}.log"
+    data = bytearray(file.read_bytes())
+    data[frame.position + 22] ^= 0x20
+    file.write_bytes(data)
+    with Log.open(path) as log:
+        for ask in (lambda: list(log.scan(20, 40)), lambda: log.get(29), lambda: log.scan(20, 40).count()):
+            with pytest.raises(CorruptBatchError) as caught:
+                ask()
+            assert (caught.value.path, caught.value.position) == (str(file), frame.position)
+        scan = log.scan(20, 40, on_corrupt="skip")
+        assert [record.offset for record in scan] == [*range(20, 28), *range(32, 40)]
+        assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(28, 32)]
+
+
 def test_random_damage_never_invents_a_record(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -346,7 +368,8 @@ def test_random_damage_never_invents_a_record(tmp_path: Path) -> None:
             scan = log.scan(on_corrupt="skip")
             found = {record.offset: row(record) for record in scan}
             # Base offset, leader epoch and magic are under no checksum: what was flipped there may be read, shifted.
-            unchecked = any(frame.position <= at < frame.position + 21 for frame in hit)
+            width = 40 if kind == 1 else 1
+            unchecked = any(frame.position - width < at < frame.position + 21 for frame in hit)
             if not unchecked:
                 assert all(expected[offset] == seen for offset, seen in found.items()), (turn, kind, at)
             lost = set(expected) - set(found)

@@ -59,10 +59,11 @@ def test_a_record_with_too_many_headers(tmp_path: Path, codec: int) -> None:
 
 
 def test_headers_beyond_ten_thousand(tmp_path: Path) -> None:
-    """Brokers have no such bound: what was appended is there, and read by whoever asks for more."""
+    """Brokers have no such bound: who asks for more writes and reads more."""
     many = [("n", b"")] * 10_001
-    with Log.open(tmp_path / "orders-0", "a") as log:
+    with Log.open(tmp_path / "orders-0", "a", max_headers=10_001) as log:
         log.append(b"value", headers=many)
+    with Log.open(tmp_path / "orders-0") as log:
         refused(lambda: log.get(0), "max_headers", 10_000, 10_001, tmp_path / "orders-0" / FIRST)
     assert headers_of(tmp_path / "orders-0", max_headers=10_001) == [10_001]
 
@@ -102,7 +103,7 @@ def test_a_producer_snapshot_that_is_too_large(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_too_large(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Readers do without it, and say so; who writes, or asks for its lines, is refused."""
+    """Readers do without it, and say so; who writes is refused; `verify` names it and goes on."""
     path = tmp_path / "orders-0"
     segment(path, 0, batch(0, ROWS))
     checkpoint = tmp_path / "log-start-offset-checkpoint"
@@ -117,7 +118,9 @@ def test_a_checkpoint_that_is_too_large(tmp_path: Path, caplog: pytest.LogCaptur
     assert f"limit max_state_file_bytes reached: {size} met, {size - 1} allowed" in warning
     (tmp_path / "meta.properties").touch()
     refused(lambda: Log.open(path, "a", max_state_file_bytes=size - 1), "max_state_file_bytes", size - 1, size, checkpoint)
-    refused(lambda: verify(tmp_path, max_state_file_bytes=size - 1), "max_state_file_bytes", size - 1, size, checkpoint)
+    found = verify(tmp_path, max_state_file_bytes=size - 1).findings[0]
+    assert (found.severity, found.kind, found.path) == ("error", "LimitExceededError", str(checkpoint))
+    assert f"limit max_state_file_bytes reached: {size} met, {size - 1} allowed" in found.reason
 
 
 @pytest.mark.parametrize("opener", [Log.open, LogDir.open, open_cached, open_options])

@@ -153,6 +153,21 @@ def test_each_change_of_the_disk_fails_once(tmp_path: Path, kind: str) -> None:
     assert failed >= 8
 
 
+def test_a_copied_log_dir_finishes_its_own_commits(tmp_path: Path) -> None:
+    """The notes in it name the place that it was copied from: that one is left alone."""
+    for at in (1, 3, 5):
+        place, copy = tmp_path / f"logs-{at}", tmp_path / f"copy-{at}"
+        with suppress(Died), failing(at, Died()):
+            run(place, "named")
+        shutil.copytree(place, copy)
+        before = found(place)
+        run(copy, "named")
+        assert found(copy) == EXPECTED, at
+        assert found(place) == before, at
+        run(place, "named")
+        assert found(place) == EXPECTED, at
+
+
 @pytest.mark.parametrize("kind", ["named", "stream"])
 def test_a_driver_dies_at_each_change_of_the_disk(tmp_path: Path, kind: str) -> None:
     for at in range(1, 60):
@@ -182,6 +197,18 @@ def test_a_partition_that_somebody_holds(tmp_path: Path, kind: str) -> None:
         assert len(found(place, "other")) == 6
     run(place, kind)
     assert found(place) == sorted(before + EXPECTED)
+    assert not left(place)
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_the_next_write_of_another_job_finishes_it(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "logs"
+    with open_first(place), pytest.raises(LogLockedError):
+        run(place, kind)
+    run(place, "nameless", topic="other", rows=ROWS[:3])
+    assert found(place) == EXPECTED
+    run(place, kind)
+    assert found(place) == EXPECTED
     assert not left(place)
 
 

@@ -130,6 +130,8 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "Scan.over": lambda place: Scan.over(splits(place)).count(),
     "Scan.report": of_log(lambda log: log.scan().report),
     "Log.get": of_log(lambda log: log.get(3)),
+    "Log.refresh": of_log(lambda log: log.refresh()),
+    "LogDir.refresh": of_dirs(lambda log_dir: log_dir.refresh()),
     "Log.locate": of_log(lambda log: log.locate(3)),
     "Log.batches": of_log(lambda log: list(log.batches())),
     "Log.fetch": of_log(lambda log: log.fetch(3)),
@@ -144,6 +146,7 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "Scan.explain": of_log(lambda log: log.scan().explain()),
     "Scan.follow": of_log(lambda log: list(log.scan().follow(timeout_ms=5))),
     "Log.verify": of_log(lambda log: log.verify()),
+    "folder_kind": lambda place: offsetlog.folder_kind(place.dirs[0]),
     "verify": lambda place: offsetlog.verify(*place.dirs),
     "OldLog.read": lambda place: OldLog.open(place.old).read(0),
     "OldLog.scan": lambda place: list(OldLog.open(place.old).scan()),
@@ -159,6 +162,7 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "LogDir.transactions": of_dirs(lambda log_dir: log_dir.transactions()),
     "LogDir.metadata": of_dirs(lambda log_dir: log_dir.metadata()),
     "LogDir.strays": of_dirs(lambda log_dir: log_dir.strays()),
+    "LogDir.topic_settings": of_dirs(lambda log_dir: log_dir.topic_settings("g-plain")),
     "LogDir.topic_config": of_dirs(lambda log_dir: log_dir.topic_config("g-plain")),
     "offsetlog ls": of_command("ls", "--json"),
     "offsetlog cat": of_command("cat", "-t", "g-plain"),
@@ -261,10 +265,20 @@ def test_what_changes_no_file_leaves_no_trace_and_asks_for_no_lock(row: Row, bus
             assert traces(tmp_path) == before, verb
 
 
+# What upkeep decides by, and a broker's log dir does not say without its metadata.
+KNOWN: dict[str, str | int | float | bool] = {
+    "cleanup.policy": "delete",
+    "retention.ms": 1,
+    "retention.bytes": -1,
+    "file.delete.delay.ms": 0,
+    "remote.storage.enable": False,
+}
+
+
 def dry_handles(place: Place) -> Iterator[tuple[str, Callable[[], object]]]:
     """The dry runs of what is open already."""
     with Log.open(place.log, "a") as log:
-        yield "Log.maintain", lambda: log.maintain(dry_run=True, now=WHEN * 2)
+        yield "Log.maintain", lambda: log.maintain(dry_run=True, now=WHEN * 2, config=KNOWN)
     with suppress(LogLockedError), LogDir.open(place.dirs[0], "a") as log_dir:
         yield "LogDir.maintain", lambda: log_dir.maintain(dry_run=True, now=WHEN * 2)
         yield "LogDir.remove_deleted", lambda: log_dir.remove_deleted(dry_run=True)
@@ -285,7 +299,8 @@ DRY: dict[str, Callable[[Place], object]] = {
 def test_dry_runs_change_nothing(row: Row, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if MARK in row.cells["changes files"]:
         request.applymarker(pytest.mark.xfail(reason="marked as not so yet; take the mark away", strict=True))
-    left = set(row.verbs)
+    shell_only = "from the shell" in row.cells["changes files"]
+    left = {verb for verb in row.verbs if not shell_only or verb.startswith("offsetlog ")}
     place = made(tmp_path / "handles", kind)
     for verb, call in dry_handles(place):
         if verb in left:

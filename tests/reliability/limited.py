@@ -154,7 +154,7 @@ def memory_bomb(directory: Path) -> str:
 
 def memory_columns(directory: Path) -> str:
     """The same value as a column, looked up and fetched, where there is no memory for a copy of it."""
-    with Log.open(str(directory), "a", {"max.message.bytes": 1 << 30}) as log:
+    with Log.open(str(directory), "a", {"max.message.bytes": 1 << 30}, max_batch_bytes=1 << 30) as log:
         log.append(bytes(150 * MIB))
         log.append(b"after")
     limit(resource.RLIMIT_AS, 700 * MIB)

@@ -57,12 +57,15 @@ def conf(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     spark.conf.unset(PUSHDOWN_CONF)
 
 
-@pytest.mark.usefixtures("conf")
 @pytest.mark.parametrize("pushdown", ["true", "false"])
-def test_a_query_works_with_the_conf_on_and_off(spark: SparkSession, pushdown: str) -> None:
-    """A plain pushFilters would fail every query while the conf is off, and a reader cannot see the conf."""
+def test_a_query_works_with_the_conf_on_and_off(spark: SparkSession, conf: str, pushdown: str) -> None:
+    """But for the option that would do nothing: that is refused, with the name of the conf."""
     frame = load(spark, subscribe="g-plain", columns="partition,offset", pushdown=pushdown)
-    assert frame.where("offset < 10").count() == 30
+    if pushdown == "true" and (conf == "false" or not HANDED_DOWN):
+        with pytest.raises(Exception, match=PUSHDOWN_CONF if HANDED_DOWN else "4.1 or later"):
+            frame.where("offset < 10").count()
+    else:
+        assert frame.where("offset < 10").count() == 30
 
 
 @pytest.mark.usefixtures("conf")

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError
+from offsetlog.spark.given import as_given, as_one_path, refuse_store
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.refusal import refuse, refusing, shown, shown_json, writable
 from offsetlog.spark.schema import HEADERS, KAFKA_COLUMNS, column_names
@@ -143,7 +144,7 @@ def settings_from(options: Mapping[str, str], query: Query = "batch") -> Setting
         An option is unknown (the text names the nearest known one), has a value that cannot be used, contradicts another one, or
         is missing.
     """
-    given = {name.lower(): text for name, text in options.items()}
+    given = {name.lower(): text for name, text in as_given(options).items()}
     for name, text in given.items():
         if name not in _BY_NAME and not name.startswith("kafka."):
             message = f"unknown option {shown(name)}{_nearest(name)}"
@@ -164,6 +165,8 @@ def settings_from(options: Mapping[str, str], query: Query = "batch") -> Setting
     columns = values.get("columns")
     if columns is None:
         columns = (*KAFKA_COLUMNS, HEADERS) if values.get("includeHeaders") else KAFKA_COLUMNS
+    elif values.get("includeHeaders") and HEADERS not in columns:
+        refuse("includeHeaders", "true", f"adds a column that columns={','.join(columns)} leaves out: name headers there")
     return Settings(
         paths=paths,
         topics=_topics(values),
@@ -331,7 +334,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 def folders(paths: Paths) -> tuple[str, ...]:
     """Return the folders that `paths` names: a text holds one, or several with commas between them; a list one in each item."""
     if isinstance(paths, str):
-        listed = [path.strip() for path in paths.split(",")]
+        listed = [paths] if as_one_path(paths) else [path.strip() for path in paths.split(",")]
     else:
         listed = [_path_text(path) for path in ([paths] if isinstance(paths, os.PathLike) else paths)]
     named = tuple(_local(path) for path in listed if path)
@@ -353,7 +356,7 @@ def _local(path: str) -> str:
         with refusing("path", path):
             parts = urlsplit(path)
         if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
-            refuse("path", path, f"only files that every worker sees under a local path can be read, found {shown(path)}")
+            refuse_store(path)
         path = unquote(parts.path)
     if "\0" in path:
         refuse("path", path, f"no path holds the character NUL, found {shown(path)}")

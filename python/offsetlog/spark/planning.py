@@ -10,15 +10,15 @@ import errno
 import heapq
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from offsetlog import Log, LogDir, Split, TopicPartition
+from offsetlog import Log, LogDir, Split, TopicPartition, folder_kind
 from offsetlog.errors import OffsetOutOfRangeError
 from offsetlog.spark.filters import Pushed
-from offsetlog.spark.options import EARLIEST, INT_MAX, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
+from offsetlog.spark.given import refuse_pattern
+from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.refusal import refuse, shown
 
@@ -47,9 +47,6 @@ MAX_TASK_BYTES = 512 << 20
 OPEN_COST_BYTES = 64 << 10
 """What opening a partition weighs beside reading it, so that many small ones are spread."""
 
-_PARTITION_DIRECTORY = re.compile("(.+)-([0-9]+)")
-_SEGMENT = re.compile(r"[0-9]{20}\.log")
-
 
 class Range(NamedTuple):
     """Offsets of one partition that are to be read."""
@@ -62,23 +59,8 @@ class Range(NamedTuple):
 
 
 def is_partition_directory(path: str) -> bool:
-    """Whether `path` is one partition: named ``topic-number``, with segments in it.
-
-    The name alone does not tell: a log dir may be named ``log-dir-1``.
-    """
-    if _PARTITION_DIRECTORY.fullmatch(os.path.basename(os.path.abspath(path))) is None:
-        return False
-    with os.scandir(path) as entries:
-        return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
-
-
-def _can_be_named(path: str) -> bool:
-    """Whether the name is text, and the number one of 32 bits."""
-    try:
-        os.path.basename(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return int(path.rpartition("-")[2]) <= INT_MAX
+    """Whether `path` is one partition's directory, by what it holds: a log dir may be named ``log-dir-1``."""
+    return folder_kind(path) == "partition"
 
 
 def check_paths(settings: Settings) -> None:
@@ -93,6 +75,8 @@ def check_paths(settings: Settings) -> None:
     """
     for path in settings.paths:
         if not os.path.isdir(path):
+            if not os.path.exists(path):
+                refuse_pattern(path)
             code = errno.ENOTDIR if os.path.exists(path) else errno.ENOENT
             raise OSError(code, f"option path: {os.strerror(code)}", path)
     if settings.topics is None and not all(map(is_partition_directory, settings.paths)):
@@ -174,10 +158,6 @@ class Listing:
         self._settings = settings
         self._warn = warn
         paths = [os.path.abspath(path) for path in settings.paths]
-        for path in paths:
-            if is_partition_directory(path) and not _can_be_named(path):
-                # Among others it would only be left out; opened on its own, it says what is wrong with its name.
-                Log.open(path, **settings.limits)
         self._log_dir = LogDir.open(paths, **settings.limits)
 
     def holds(self, partition: TopicPartition) -> bool:

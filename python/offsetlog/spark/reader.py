@@ -24,6 +24,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.spark.filters import Pushed, push
 from offsetlog.spark.options import Settings, settings_from
 from offsetlog.spark.planning import check_paths, plan
+from offsetlog.spark.refusal import refuse
 from offsetlog.spark.schema import checked_schema, spark_schema
 from offsetlog.spark.sink import OffsetLogWriter, prepare, stream_writer
 from offsetlog.spark.sink_options import SinkSettings, sink_columns, sink_settings_from
@@ -109,6 +110,8 @@ class OffsetLogSource(DataSource):
         columns, not_null = _columns(schema, settings)
         for warning in settings.warnings:
             logger.warning("%s", warning)
+        if settings.pushdown and not hasattr(DataSourceReader, "pushFilters"):
+            refuse("pushdown", "true", "this PySpark hands no filters to Python sources: 4.1 or later is needed")
         kind = PushdownReader if settings.pushdown else OffsetLogReader
         return kind(settings._replace(columns=columns), not_null)
 
@@ -237,30 +240,12 @@ class PushdownReader(OffsetLogReader):
     frame and uses it for *every* scan of that frame: after ``frame.where("offset < 5").count()``, ``frame.count()`` reads as if it
     had the filter too, and of two filtered branches in one query both read what the last one asked for. No reader can see that,
     whatever it hands back; so filters are used only for frames whose maker says that they are used in one place.
+
+    While the session's conf is off, PySpark refuses a reader with this method, and names the conf: the option would do nothing.
     """
 
-    @property
-    def pushFilters(self) -> _PushFilters:  # noqa: N802  # PySpark's name; see _PushFilters
-        """What Spark calls with the filters of the query, on the driver, before :meth:`partitions`."""
-        return _PushFilters(self)
-
-    def _push(self, filters: list[Any]) -> Iterable[Any]:
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # PySpark's name
+        """Take the filters of the query. Called on the driver, before :meth:`partitions`."""
         self._pushed = push(filters, self._settings.keys)
         # All go back: Spark looks at the rows again, which costs little beside reading them.
         return filters
-
-
-class _PushFilters:
-    """``pushFilters`` of a reader, callable like the method.
-
-    While the session's conf is off, PySpark refuses every reader that *overrides* ``pushFilters``, also for queries without a filter;
-    and a reader cannot see the conf. PySpark tells by comparing ``reader.pushFilters.__func__`` with its own method: this object
-    shows that one, so the reader works with the conf on and off. PySpark 4.0 has no such method and never asks.
-    """
-
-    def __init__(self, reader: PushdownReader) -> None:
-        self._reader = reader
-        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
-
-    def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        return self._reader._push(filters)  # noqa: SLF001  # the other half of PushdownReader

@@ -11,7 +11,7 @@ from offsetlog.spark.reader import OffsetLogSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["activate", "register"]
 
 # What Spark adds to the environment of a source's class, in the driver, when a stream of it starts.
 _ADDED = {
@@ -44,6 +44,14 @@ def _whole_environment(spark: SparkSession) -> Iterator[None]:
             del environment[name]
 
 
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this Python thread: Spark looks for Python sources in that, and a new thread has none."""
+    made = getattr(spark, "_jsparkSession", None)
+    if made is not None:
+        # Spark Connect has none: the server's threads are its own.
+        getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(made)  # noqa: SLF001  # no other way to the JVM
+
+
 def register(spark: SparkSession) -> None:
     """Register the format with a session.
 
@@ -52,11 +60,16 @@ def register(spark: SparkSession) -> None:
     source share when two of them start at the same moment (all their tasks then fail with ``java.io.OptionalDataException``), and
     registering leaves it nothing to damage.
 
+    It also makes the session the active one of this thread. Spark finds a Python source for ``frame.write`` only in the active
+    session, and a Python thread that was started by hand has none (``DATA_SOURCE_NOT_FOUND``): call this in the thread, first.
+    :func:`offsetlog.spark.write` does so by itself.
+
     Parameters
     ----------
     spark
         The session.
     """
+    activate(spark)
     try:
         with _whole_environment(spark):
             spark.dataSource.register(OffsetLogSource)

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
 from offsetlog._commits import note_of
-from offsetlog.errors import ConfigError, LogDirError
+from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
 from offsetlog.spark.publishing import check_repeated, commit, finish, needed_jobs
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
 from offsetlog.spark.staging import (
@@ -97,6 +97,11 @@ def prepare(settings: SinkSettings) -> None:
             if found != wanted:
                 message = f"topic {name!r} is there and has the id {found}, found {wanted}"
                 raise ConfigError(message, key="topicId", value=wanted)
+        for name, _ in settings.partitions_of:
+            if name in topics:
+                settings.check_count(name, len(topics[name]))
+        if settings.topic is not None and settings.topic in topics:
+            settings.check_count(settings.topic, len(topics[settings.topic]))
         if settings.topic is not None and settings.topic not in topics:
             _create(log_dir, settings.topic, settings)
     finish(settings.paths[0])
@@ -108,7 +113,7 @@ def prepare(settings: SinkSettings) -> None:
 
 
 def _create(log_dir: LogDir, name: str, settings: SinkSettings) -> None:
-    log_dir.create_topic(name, settings.partitions, config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
+    log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
 
 
 def _directories(settings: SinkSettings) -> list[str]:
@@ -254,6 +259,24 @@ def stream_writer(settings: SinkSettings, columns: Sequence[str], schema: Struct
     return RowStreamWriter(settings, columns, to_arrow_schema(schema))
 
 
+def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatch) -> None:
+    """Refuse times before 1970 by the name of the record: a broker's log may hold such, and no writer of Kafka's makes one."""
+    if "timestamp" not in rows.schema.names:
+        return
+    # Finer parts are cut off, to the earlier millisecond; -1 is none.
+    times = pyarrow.compute.cast(rows.column("timestamp").cast(pyarrow.timestamp("us", "UTC")), pyarrow.int64())
+    wrong = pyarrow.compute.and_(pyarrow.compute.less(times, 0), pyarrow.compute.not_equal(times, -1000))
+    if wrong.true_count:
+        at = pyarrow.compute.index(wrong, value=True).as_py()
+        offset = f", offset {rows.column('offset')[at].as_py()}" if "offset" in rows.schema.names else ""
+        when = times[at].as_py() // 1000
+        message = (
+            f"{topic}-{partitions[at].as_py()}{offset}: timestamp {when} ms found, 0 or more, or -1 for none, "
+            "expected: Kafka's writers refuse such a time; replace it in a select before the write"
+        )
+        raise InvalidRecordError(message)
+
+
 def _batches(rows: Iterator[Row], schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
     waiting: list[Row] = []
     for row in rows:
@@ -291,6 +314,7 @@ class _Router:
         for topic, rows in self._by_topic(batch):
             partitions = self._partitions(topic, rows)
             data = rows.select([name for name in rows.schema.names if name not in {"topic", "partition"}])
+            _check_times(topic.name, partitions, data)
             self._count(topic, rows, data)
             for partition in pyarrow.compute.unique(partitions).to_pylist():
                 mask = pyarrow.compute.equal(partitions, partition)
@@ -330,7 +354,10 @@ class _Router:
         wrong = pyarrow.compute.or_(pyarrow.compute.less(given, 0), pyarrow.compute.greater_equal(given, topic.partitions))
         if wrong.true_count:
             partition = given.filter(wrong)[0].as_py()
-            message = f"partition {partition} found, topic {topic.name!r} has 0 to {topic.partitions - 1}"
+            message = (
+                f"partition {partition} found, topic {topic.name!r} has 0 to {topic.partitions - 1}; a topic that is made gets as "
+                f'many as the option partitions says: a number, or {{"{topic.name}":{partition + 1}}}'
+            )
             raise ConfigError(message, key="partition", value=str(partition))
         if not given.null_count:
             return given
@@ -368,6 +395,7 @@ class _Router:
                 directories = [partition_directory(settings.paths, name, number) or "" for number in numbers]
                 # What the options say holds for what is written here, also where the topic itself has other settings.
                 config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
+                settings.check_count(name, len(numbers))
                 return Topic(name, len(numbers), tuple(directories), config)
             if time.monotonic() > deadline:
                 message = f"of topic {name!r} only the partitions {numbers} are here: how many it has is not known"

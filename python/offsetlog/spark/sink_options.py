@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from offsetlog import LogConfig
 from offsetlog.errors import ConfigError
-from offsetlog.spark.options import INT_MAX, Option, boolean, folders, positive, word
+from offsetlog.spark.given import as_given
+from offsetlog.spark.options import INT_MAX, OPTIONS as READ_OPTIONS, Option, boolean, folders, positive, word
 from offsetlog.spark.refusal import refuse, shown, writable
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class SinkSettings(NamedTuple):
     paths: tuple[str, ...]  # path
     topic: str | None = None
     partitions: int = 1
+    partitions_of: tuple[tuple[str, int], ...] = ()  # partitions, by topic
+    partitions_named: bool = False  # whether `partitions` was given as a number
     topic_ids: tuple[tuple[str, str], ...] = ()  # topicId: (topic, id)
     partitioner: Literal["default", "round_robin"] = "default"
     preserve_offsets: bool = False  # preserveOffsets
@@ -37,6 +40,16 @@ class SinkSettings(NamedTuple):
     checkpoint: str = ""  # checkpointLocation
     config: tuple[tuple[str, str], ...] = ()  # topic settings by Kafka's names
     warnings: tuple[str, ...] = ()
+
+    def count_of(self, topic: str) -> int:
+        """How many partitions a topic gets that is made."""
+        return dict(self.partitions_of).get(topic, self.partitions)
+
+    def check_count(self, topic: str, found: int) -> None:
+        """Refuse a topic that is there with another number of partitions than the options say."""
+        wanted = dict(self.partitions_of).get(topic, self.partitions if self.partitions_named and topic == self.topic else found)
+        if wanted != found:
+            refuse("partitions", str(wanted), f"topic {shown(topic)} is there and has {found}, which stay: leave the option out")
 
     @property
     def log_config(self) -> LogConfig:
@@ -59,6 +72,16 @@ def _count(name: str, text: str) -> int:
     return positive(name, text, INT_MAX)
 
 
+def _counts(name: str, text: str) -> int | dict[str, int]:
+    if not text.strip().startswith("{"):
+        return _count(name, text)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        refuse(name, text, f"must be a number, or a JSON object of topics and numbers: {error}")
+    return {topic: _count(name, str(number)) for topic, number in found.items()}
+
+
 def _ids(name: str, text: str) -> str | dict[str, str]:
     if not text.strip().startswith("{"):
         return _text(name, text)
@@ -77,7 +100,7 @@ def _ids(name: str, text: str) -> str | dict[str, str]:
 SINK_OPTIONS: tuple[Option, ...] = (
     Option("path", "folders", "required", _text, "One log dir, or several with commas between them, made if missing. No broker may run on them meanwhile."),
     Option("topic", "name", "", _text, "Topic of all rows. Wins over the column `topic`."),
-    Option("partitions", "int", "1", _count, "Partitions of a topic that is made. One that is there keeps its own."),
+    Option("partitions", "int or JSON", "1", _counts, 'Partitions of a topic that is made, of every one or by topic as `{"orders":12,"users":3}`. A topic that is there with another number is refused, if it is the option `topic` or named here.'),
     Option("topicId", "id or JSON", "drawn", _ids, 'Id of a topic that is made (22 characters of base64), as a cluster knows it: of the option `topic`, or of several as `{"orders":"…"}`. A topic that is there and has another id is refused.'),
     Option("partitioner", "default or round_robin", "default", word("default", "round_robin"), "Where rows without a `partition` go. `default`: by the key's murmur2 hash, as Java's producer does; without a key some partition for each batch of rows. A column `partition` wins."),
     Option("preserveOffsets", "boolean", "false", boolean, "A restore: rows keep the offsets of the column `offset`, gaps included, and the epochs of `leaderEpoch`. They come sorted by topic, partition and offset, and lie behind the end of their log."),
@@ -91,6 +114,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
 _BY_NAME = {option.name.lower(): option for option in SINK_OPTIONS}
 # What Spark puts there by itself.
 _IGNORED = {"queryname", "paths"}
+_COMPRESSION = {"compression", "compressiontype", "compression_type", "kafka.compression.type"}
+# INSERT INTO a view or a table hands over what it is read by.
+_OF_VIEWS = {"subscribe", "subscribepattern", "assign", "columns", "includeheaders"}
+_OF_READING = {option.name.lower() for option in READ_OPTIONS if not option.name.startswith("kafka.")}
 
 COLUMN_TYPES = {
     "key": ("binary", "string"),
@@ -116,15 +143,16 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
     values: dict[str, Any] = {}
     config: dict[str, str] = {}
     client = []
-    for name, text in options.items():
+    for name, text in as_given(options).items():
         folded = name.lower()
         if folded in _BY_NAME:
             option = _BY_NAME[folded]
             values[option.name] = option.check(option.name, text)
-        elif folded.startswith("kafka."):
+        elif folded in _OF_VIEWS or (folded.startswith("kafka.") and folded not in _COMPRESSION):
             client.append(name)
         elif folded not in _IGNORED:
-            config[_setting(name, text)] = text
+            setting, value = _topic_setting(name, text)
+            config[setting] = value
     if "path" not in values:
         refuse("path", "", "is missing: the log dir to write to, as .save(path) or .start(path)")
     for wrong, right in (("transactionId", "queryId"),) if is_stream else (("queryId", "transactionId"),):
@@ -136,12 +164,16 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
         if "topic" not in values:
             refuse("topicId", ids, 'is of one topic, found no option topic; of several give {"orders":"..."}')
         ids = {values["topic"]: ids}
+    counts = values.get("partitions", 1)
     LogConfig.from_dict(config)
-    warnings = [f"option {name} is for Kafka's client and ignored" for name in sorted(client)]
+    what = {True: "reading", False: "Kafka's client"}
+    warnings = [f"option {name} is for {what[name.lower() in _OF_VIEWS]} and ignored" for name in sorted(client)]
     return SinkSettings(
         paths=tuple(os.path.abspath(path) for path in folders(str(values["path"]))),
         topic=values.get("topic"),
-        partitions=values.get("partitions", 1),
+        partitions=counts if isinstance(counts, int) else 1,
+        partitions_of=() if isinstance(counts, int) else tuple(counts.items()),
+        partitions_named="partitions" in values and isinstance(counts, int),
         topic_ids=tuple(ids.items()),
         partitioner=values.get("partitioner", "default"),
         preserve_offsets=values.get("preserveOffsets", False),
@@ -162,11 +194,24 @@ def job_name(transaction_id: str) -> str:
     return f"job {transaction_id}"
 
 
+def _topic_setting(name: str, text: str) -> tuple[str, str]:
+    """Return a topic setting and its value; refuse what is none."""
+    folded = name.lower()
+    if folded == "compression.type" and text.strip().lower() == "none":
+        # A producer's word for it.
+        return folded, "uncompressed"
+    if folded in _COMPRESSION:
+        refuse(name, text, "is no option here; the codec is compression.type, the topic's setting")
+    if folded in _OF_READING:
+        refuse(name, text, "is for reading; a write has no use for it")
+    return _setting(name, text), text
+
+
 def _setting(name: str, text: str) -> str:
     try:
         LogConfig.from_dict({name: text})
     except ConfigError as error:
-        near = get_close_matches(name.lower(), _BY_NAME, n=1)
+        near = get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.75)
         if near:
             message = f"unknown option {shown(name)}; did you mean {_BY_NAME[near[0]].name!r}?"
             raise ConfigError(writable(message), key=writable(name, 100), value=writable(text, 200)) from None

@@ -17,6 +17,7 @@ from offsetlog import LogConfig, LogDir, partition_for
 from offsetlog._commits import note_of, remove
 from offsetlog.errors import ConfigError
 from offsetlog.spark.options import Paths, folders
+from offsetlog.spark.registration import activate
 from offsetlog.spark.sink_options import job_name
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def write(
     path: Paths,
     *,
     topic: str | None = None,
-    partitions: int | None = None,
+    partitions: int | Mapping[str, int] | None = None,
     topic_ids: Mapping[str, str] | None = None,
     order_by: Sequence[str] = (),
     preserve_offsets: bool = False,
@@ -98,7 +99,8 @@ def write(
     topic
         Topic of all rows; ``None`` takes the column.
     partitions
-        Partitions of topics that are made; 1 by default.
+        Partitions of topics that are made, of every one or by topic; 1 by default. `topic`, and those named, must have as many
+        where they are there.
     topic_ids
         Ids of topics that are made (22 characters of base64), as a cluster knows them; others are drawn.
     order_by
@@ -134,11 +136,14 @@ def write(
     options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
     options.update(transactionId=transaction, preserveOffsets=preserve_offsets)
     options.update({} if topic is None else {"topic": topic})
-    options.update({} if partitions is None else {"partitions": partitions})
+    options.update(
+        {} if partitions is None else {"partitions": partitions if isinstance(partitions, int) else json.dumps(dict(partitions))}
+    )
     options.update({} if topic_ids is None else {"topicId": json.dumps(dict(topic_ids))})
-    laid_out = _laid_out(frame, paths, topic, partitions or 1, tuple(order_by), preserve_offsets=preserve_offsets)
+    laid_out = _laid_out(frame, paths, topic, partitions, tuple(order_by), preserve_offsets=preserve_offsets)
     began = time.monotonic()
     try:
+        activate(frame.sparkSession)
         with _watched(frame.sparkSession, progress):
             laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
         journal = note_of(paths[0], name)
@@ -166,7 +171,13 @@ def _forget_published(log_dir: str, name: str) -> None:
 
 
 def _laid_out(
-    frame: DataFrame, paths: Sequence[str], topic: str | None, partitions: int, order_by: tuple[str, ...], *, preserve_offsets: bool
+    frame: DataFrame,
+    paths: Sequence[str],
+    topic: str | None,
+    partitions: int | Mapping[str, int] | None,
+    order_by: tuple[str, ...],
+    *,
+    preserve_offsets: bool,
 ) -> DataFrame:
     """Return the frame with the rows of a partition together and in order, where that is asked for."""
     for name in order_by:
@@ -183,7 +194,8 @@ def _laid_out(
     if not order_by:
         return frame
     known = {name: len(numbers) for name, numbers in _topics(paths).items()}
-    placed = frame.withColumn("partition", _partition(frame, known, topic, partitions))
+    counts = {**(partitions if isinstance(partitions, Mapping) else {}), **known}
+    placed = frame.withColumn("partition", _partition(frame, counts, topic, partitions if isinstance(partitions, int) else 1))
     columns = [name for name in ("topic", "partition") if name in placed.columns]
     return placed.repartition(*columns).sortWithinPartitions(*columns, *order_by)
 

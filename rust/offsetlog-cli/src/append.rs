@@ -123,6 +123,12 @@ struct Summary<'a> {
 pub(crate) fn run(args: &Append, console: &mut Console<'_>) -> Result<i32, Failure> {
     console.quiet = args.quiet;
     let layout = Layout::of(args)?;
+    // What is opened next may get its number, and would be read.
+    if console.terminal.stdin_is_closed {
+        return Err(Failure::Usage(
+            "standard input is closed, so there is nothing to append; give it with '< FILE' or a pipe".into(),
+        ));
+    }
     if console.terminal.owns_signals {
         signals::outlive_file_limits();
         if console.terminal.interrupt.is_none() {
@@ -204,6 +210,8 @@ fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
     let write = WriteOptions {
         config,
         topic_id: args.topic_id,
+        metadata: args.metadata.clone(),
+        single_replica: args.single_replica,
         ..WriteOptions::default()
     };
     let log = Log::open_for_append(&args.path, &options, &write).map_err(Failure::Writing)?;

@@ -7,7 +7,7 @@ use crate::print::{Fields, Printer, Style};
 use crate::progress::Progress;
 use crate::select::Source;
 use crate::template::Template;
-use crate::{EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
 use std::io::Write;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
     source.need_topic(&args.selection)?;
     let printer = printer(args, console)?;
     let isolation = args.isolation_level.into();
+    let mut failed = false;
     let total = if args.follow {
         follow(args, bounds, &source, &printer, console)?
     } else {
@@ -47,18 +48,34 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
                 break;
             }
             progress.set(done as u64 * STEPS, &chosen.topic);
-            let log = source.log(chosen, console)?;
-            let range = bounds.resolve(&log, isolation, args.on_corrupt.into(), console)?;
             let look = |step| progress.set(done as u64 * STEPS + step, &chosen.topic);
-            let outcome = print_range(args, &log, range, left, &printer, console, look);
-            left -= match outcome {
-                Err(Failure::Engine(error)) => return Err(behind_damage(&log, error)),
+            let mut count = 0;
+            let outcome = source.log(chosen, console).and_then(|log| {
+                let range = bounds.resolve(&log, isolation, args.on_corrupt.into(), console)?;
+                let limits = (left, &mut count);
+                match print_range(args, &log, range, limits, &printer, console, look) {
+                    Err(Failure::Engine(error)) => Err(behind_damage(&log, error)),
+                    outcome => outcome,
+                }
+            });
+            left -= count;
+            match outcome {
+                Err(failure) if source.chosen.len() > 1 && failure.is_of_one_partition() => {
+                    // One damaged partition does not hide the others. What is printed before the damage comes before its error.
+                    console.out.flush()?;
+                    failure.report_of(&chosen.name(), console);
+                    failed = true;
+                }
                 outcome => outcome?,
-            };
+            }
         }
         args.count.unwrap_or(u64::MAX) - left
     };
-    Ok(if total == 0 { EXIT_NOTHING } else { EXIT_FINE })
+    Ok(match (failed, total) {
+        (true, _) => EXIT_ERROR,
+        (false, 0) => EXIT_NOTHING,
+        (false, _) => EXIT_FINE,
+    })
 }
 
 /// What is there and what comes, until somebody stops it, or `-c` or a stop says that it is enough; how many records.
@@ -92,8 +109,8 @@ fn follow(
     while total < wanted
         && let Some(mut scan) = follow.next_scan(None)?
     {
-        let limit = wanted - total;
-        total += print(&mut scan, limit, args.unbuffered, printer, console, |_| ())?;
+        let limits = (wanted, &mut total);
+        print(&mut scan, limits, args.unbuffered, printer, console, |_| ())?;
         for hole in follow.report().holes().iter().skip(holes) {
             console.warn(&hole.to_string());
             holes += 1;
@@ -243,13 +260,13 @@ fn print_range(
     args: &Cat,
     log: &Log,
     Range { start, stop }: Range,
-    limit: u64,
+    (limit, count): (u64, &mut u64),
     printer: &Printer,
     console: &mut Console<'_>,
     look: impl Fn(u64),
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     if start >= stop {
-        return Ok(0);
+        return Ok(());
     }
     let mut scan = log.scan(&ScanOptions {
         start: Some(start),
@@ -260,9 +277,9 @@ fn print_range(
         ..ScanOptions::default()
     })?;
     let length = u128::from(stop.abs_diff(start));
-    let count = print(
+    print(
         &mut scan,
-        limit,
+        (limit, count),
         args.unbuffered,
         printer,
         console,
@@ -274,25 +291,24 @@ fn print_range(
     for warning in oddities(&scan, log) {
         console.warn(&warning);
     }
-    Ok(count)
+    Ok(())
 }
 
-/// Prints up to `limit` records and returns how many. `look` is told the last offset of each batch.
+/// Prints up to `limit` records and counts them. `look` is told the last offset of each batch.
 fn print(
     scan: &mut Scan,
-    limit: u64,
+    (limit, count): (u64, &mut u64),
     unbuffered: bool,
     printer: &Printer,
     console: &mut Console<'_>,
     look: impl Fn(i64),
-) -> Result<u64, Failure> {
-    let mut count = 0;
-    while count < limit
+) -> Result<(), Failure> {
+    while *count < limit
         && let Some(mut batch) = scan.next_batch()?
     {
         let header = *batch.header();
         let log = batch.log().clone();
-        while count < limit
+        while *count < limit
             && let Some(record) = batch.next_record()?
         {
             let fields = Fields::of(&log, &header, &record);
@@ -300,11 +316,11 @@ fn print(
             if unbuffered {
                 console.out.flush()?;
             }
-            count += 1;
+            *count += 1;
         }
         look(batch.header().last_offset);
     }
-    Ok(count)
+    Ok(())
 }
 
 /// What a scan left out because of damage, and what it found unfinished.

@@ -16,6 +16,9 @@ use crate::console::Console;
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &Dump, console: &mut Console<'_>) -> Result<i32, Failure> {
+    if let Some(reason) = args.not_here() {
+        return Err(Failure::Usage(reason));
+    }
     if args.kafka {
         kafka::run(args, console)
     } else {

@@ -6,8 +6,9 @@ use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
 use crate::table::{Align, Table, or_dash};
+use crate::unread::tell;
 use crate::when::When;
-use crate::{EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{Group, LogDir, OpenOptions};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    let (mut groups, left_out) = log_dir.groups()?;
+    let (mut groups, left_out, unread) = log_dir.groups()?;
     for warning in log_dir.warnings().iter().chain(&left_out) {
         console.warn(warning);
     }
@@ -75,6 +76,9 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         members(&groups).write(console)?;
     } else {
         offsets(&groups).write(console)?;
+    }
+    if tell(&unread, args.json, console)? {
+        return Ok(EXIT_ERROR);
     }
     if groups.is_empty() {
         console.warn("no groups here; they are in the log dirs that hold __consumer_offsets");

@@ -45,6 +45,7 @@ mod template;
 mod time;
 mod topics;
 mod transactions;
+mod unread;
 mod verify;
 mod when;
 
@@ -80,6 +81,10 @@ pub type Input = Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync>;
 pub struct Terminal {
     /// The input of `append`; nothing if there is none.
     pub stdin: Option<Input>,
+    /// Whether standard input was closed when the process began: a file that was opened since may have its number.
+    pub stdin_is_closed: bool,
+    /// The same of standard output: whatever is printed is an error then.
+    pub stdout_is_closed: bool,
     /// Whether somebody types the input.
     pub stdin_is_terminal: bool,
     /// Whether data goes to a terminal: control characters in records are then never written, unless forced.
@@ -103,6 +108,8 @@ impl Terminal {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
             stdin: Some(Arc::new(|| Box::new(io::stdin()))),
+            stdin_is_closed: false,
+            stdout_is_closed: false,
             stdin_is_terminal: io::stdin().is_terminal(),
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
@@ -117,6 +124,8 @@ impl std::fmt::Debug for Terminal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Terminal")
             .field("stdin", &self.stdin.is_some())
+            .field("stdin_is_closed", &self.stdin_is_closed)
+            .field("stdout_is_closed", &self.stdout_is_closed)
             .field("stdin_is_terminal", &self.stdin_is_terminal)
             .field("stdout_is_terminal", &self.stdout_is_terminal)
             .field("stderr_is_terminal", &self.stderr_is_terminal)
@@ -145,6 +154,12 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Color::Always => true,
         Color::Never => false,
         Color::Auto => is_terminal && !terminal.no_color,
+    };
+    let mut nowhere = Closed;
+    let out: &mut dyn Write = if terminal.stdout_is_closed {
+        &mut nowhere
+    } else {
+        out
     };
     let mut console = Console::new(
         out,
@@ -191,6 +206,19 @@ fn commits(args: &args::Commits) -> Failure {
         "notes of commits are read by the Python package: python -m offsetlog commits{forget}{json} {}",
         args.path.display()
     ))
+}
+
+/// A standard output that was closed before the program began.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::Error::other("it is closed"))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn completions(shell: clap_complete::Shell, console: &mut Console<'_>) -> Result<i32, Failure> {

@@ -7,6 +7,7 @@ use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::select::{Chosen, Source};
 use crate::table::{Align, Table, human, or_dash};
+use crate::unread::of_one;
 use crate::when::When;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{ErrorKind, Log, ScanOptions};
@@ -25,17 +26,36 @@ struct PartitionLine {
     topic_id: Option<String>,
     #[serde(serialize_with = "show_path")]
     path: PathBuf,
-    segments: u64,
-    size_bytes: u64,
-    log_start_offset: i64,
-    log_end_offset: i64,
-    high_watermark: i64,
-    last_stable_offset: i64,
+    segments: Option<u64>,
+    size_bytes: Option<u64>,
+    log_start_offset: Option<i64>,
+    log_end_offset: Option<i64>,
+    high_watermark: Option<i64>,
+    last_stable_offset: Option<i64>,
     leader_epoch: Option<i32>,
     first_timestamp: Option<i64>,
     last_timestamp: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stray: Option<String>,
+    /// Why something of it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The answer, or the first failure of one partition.
+fn known<T>(
+    answer: Result<T, offsetlog::Error>,
+    failure: &mut Option<offsetlog::Error>,
+) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(error) => {
+            if failure.is_none() || matches!(error.kind(), ErrorKind::Interrupted) {
+                *failure = Some(error);
+            }
+            None
+        }
+    }
 }
 
 fn show_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -43,25 +63,54 @@ fn show_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl PartitionLine {
-    fn of(log: &Log) -> Result<Self, offsetlog::Error> {
-        let segments = log.segments()?;
-        let log_end_offset = log.log_end_offset()?;
-        Ok(Self {
+    /// What can be told of a log, and the first failure: damage hides only what it touches.
+    fn of(log: &Log) -> (Self, Option<offsetlog::Error>) {
+        let mut failure = None;
+        let failed = &mut failure;
+        let segments = known(log.segments(), failed);
+        let log_end_offset = known(log.log_end_offset(), failed);
+        let line = Self {
             topic: log.topic().to_owned(),
             partition: log.partition(),
-            topic_id: log.topic_id()?.map(|id| id.to_string()),
+            topic_id: known(log.topic_id(), failed)
+                .flatten()
+                .map(|id| id.to_string()),
             path: log.path().to_path_buf(),
-            segments: segments.len() as u64,
-            size_bytes: segments.iter().map(|segment| segment.size_bytes).sum(),
-            log_start_offset: log.log_start_offset()?,
+            segments: segments.as_ref().map(|segments| segments.len() as u64),
+            size_bytes: segments.map(|all| all.iter().map(|segment| segment.size_bytes).sum()),
+            log_start_offset: known(log.log_start_offset(), failed),
             log_end_offset,
-            high_watermark: log.high_watermark()?,
-            last_stable_offset: log.last_stable_offset()?,
-            leader_epoch: log.leader_epoch()?,
-            first_timestamp: first_timestamp(log)?,
-            last_timestamp: last_timestamp(log, log_end_offset)?,
+            high_watermark: known(log.high_watermark(), failed),
+            last_stable_offset: known(log.last_stable_offset(), failed),
+            leader_epoch: known(log.leader_epoch(), failed).flatten(),
+            first_timestamp: known(first_timestamp(log), failed).flatten(),
+            last_timestamp: log_end_offset
+                .and_then(|end| known(last_timestamp(log, end), failed).flatten()),
             stray: None,
-        })
+            error: None,
+        };
+        (line, failure)
+    }
+
+    /// Of a partition that cannot be opened.
+    fn unopened(chosen: &Chosen, path: PathBuf) -> Self {
+        Self {
+            topic: chosen.topic.clone(),
+            partition: chosen.partition,
+            topic_id: None,
+            path,
+            segments: None,
+            size_bytes: None,
+            log_start_offset: None,
+            log_end_offset: None,
+            high_watermark: None,
+            last_stable_offset: None,
+            leader_epoch: None,
+            first_timestamp: None,
+            last_timestamp: None,
+            stray: None,
+            error: None,
+        }
     }
 }
 
@@ -99,6 +148,9 @@ struct TopicLine {
     size_bytes: u64,
     first_timestamp: Option<i64>,
     last_timestamp: Option<i64>,
+    /// Partitions of which something could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<i32>,
 }
 
 impl From<&PartitionLine> for TopicLine {
@@ -106,10 +158,11 @@ impl From<&PartitionLine> for TopicLine {
         Self {
             topic: line.topic.clone(),
             partitions: vec![line.partition],
-            segments: line.segments,
-            size_bytes: line.size_bytes,
+            segments: line.segments.unwrap_or_default(),
+            size_bytes: line.size_bytes.unwrap_or_default(),
             first_timestamp: line.first_timestamp,
             last_timestamp: line.last_timestamp,
+            unread: line.error.iter().map(|_| line.partition).collect(),
         }
     }
 }
@@ -117,8 +170,10 @@ impl From<&PartitionLine> for TopicLine {
 impl TopicLine {
     fn add(&mut self, line: &PartitionLine) {
         self.partitions.push(line.partition);
-        self.segments += line.segments;
-        self.size_bytes += line.size_bytes;
+        self.segments += line.segments.unwrap_or_default();
+        self.size_bytes += line.size_bytes.unwrap_or_default();
+        self.unread
+            .extend(line.error.iter().map(|_| line.partition));
         self.first_timestamp = [self.first_timestamp, line.first_timestamp]
             .into_iter()
             .flatten()
@@ -134,15 +189,27 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
     let progress = Progress::new(console, source.chosen.len() as u64);
     for (done, chosen) in source.chosen.iter().enumerate() {
         progress.set(done as u64, &chosen.topic);
-        match line_of(&source, chosen, console) {
-            Ok(line) => lines.push(line),
-            Err(Failure::Engine(error)) if !matches!(error.kind(), ErrorKind::Interrupted) => {
-                // One damaged partition does not hide the others.
-                console.error(&format!("{}: {}", chosen.name(), with_advice(&error)));
-                damaged = true;
+        let (mut line, failure) = match source.log(chosen, console) {
+            Ok(log) => {
+                let (line, mut failure) = PartitionLine::of(&log);
+                if let Some(Some(torn)) = known(log.torn_tail(), &mut failure) {
+                    console.warn(&format!("{}: {torn}", chosen.name()));
+                }
+                (line, failure)
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                let line = PartitionLine::unopened(chosen, source.path_of(chosen));
+                (line, Some(of_one(failure)?))
+            }
+        };
+        if let Some(error) = failure {
+            // One damaged partition does not hide the others, nor what is sound of itself.
+            let error = of_one(error.into())?;
+            console.error(&format!("{}: {}", chosen.name(), with_advice(&error)));
+            line.error = Some(error.to_string());
+            damaged = true;
         }
+        lines.push(line);
     }
     drop(progress);
     let mut strays = source.strays(console);
@@ -162,18 +229,6 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
     } else {
         EXIT_FINE
     })
-}
-
-fn line_of(
-    source: &Source,
-    chosen: &Chosen,
-    console: &mut Console<'_>,
-) -> Result<PartitionLine, Failure> {
-    let log = source.log(chosen, console)?;
-    if let Some(torn) = log.torn_tail()? {
-        console.warn(&format!("{}: {torn}", chosen.name()));
-    }
-    Ok(PartitionLine::of(&log)?)
 }
 
 fn by_topic(lines: &[PartitionLine]) -> Vec<TopicLine> {
@@ -220,11 +275,11 @@ fn partition_table(lines: &[PartitionLine], for_people: bool) -> Table {
         table.push([
             line.topic.clone(),
             line.partition.to_string(),
-            line.segments.to_string(),
-            size(line.size_bytes, for_people),
-            line.log_start_offset.to_string(),
-            line.log_end_offset.to_string(),
-            line.high_watermark.to_string(),
+            or_dash(line.segments),
+            or_dash(line.size_bytes.map(|bytes| size(bytes, for_people))),
+            or_dash(line.log_start_offset),
+            or_dash(line.log_end_offset),
+            or_dash(line.high_watermark),
             or_dash(line.leader_epoch),
             or_dash(line.first_timestamp.map(When)),
             or_dash(line.last_timestamp.map(When)),

@@ -6,13 +6,15 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::table::human;
-use crate::topics::{broker_defaults, open_with, shown};
+use crate::topics::{config_of, open_with, shown};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::disk::{RealDisk, wall_clock};
 use offsetlog::{
-    Compaction, Error, ErrorKind, LogConfig, LogDir, LogDirMaintainReport, MaintainOptions,
-    MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
+    BrokerSettings, Compaction, Error, ErrorKind, LogDir, LogDirMaintainReport, LogDirOptions,
+    MaintainOptions, MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -59,9 +61,18 @@ struct RemovedLine<'a> {
 }
 
 pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
-    let defaults = broker_defaults(args.broker.as_deref())?;
+    let broker = args.broker.as_deref();
+    let terms = LogDirOptions {
+        broker: broker
+            .map(|path| BrokerSettings::read(&RealDisk, path))
+            .transpose()
+            .map_err(Failure::Writing)?,
+        metadata: args.metadata.clone(),
+        internal_topics: args.internal.iter().cloned().collect(),
+        ..LogDirOptions::default()
+    };
     loop {
-        let code = once(args, &defaults, console)?;
+        let code = once(args, &terms, console)?;
         let Some(every) = args.every else {
             return Ok(code);
         };
@@ -71,16 +82,21 @@ pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Fai
 }
 
 /// One round. The log dirs are closed behind it, so that others may have them until the next.
-fn once(args: &Maintain, defaults: &LogConfig, console: &mut Console<'_>) -> Result<i32, Failure> {
+fn once(args: &Maintain, terms: &LogDirOptions, console: &mut Console<'_>) -> Result<i32, Failure> {
     // A wrong path is an error, and not a new log dir.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
-    let log_dir = open_with(&args.paths, defaults.clone(), console)?;
+    let log_dir = open_with(&args.paths, terms, args.dry_run, console)?;
     let wanted = |upkeep| args.only.is_empty() || args.only.contains(&upkeep);
     let options = MaintainOptions {
         dry_run: args.dry_run,
         retention: wanted(Upkeep::Retention),
         compaction: wanted(Upkeep::Compaction),
         deletes: wanted(Upkeep::Deletes),
+        topics: args.topics.clone(),
+        config: match args.settings.as_slice() {
+            [] => None,
+            settings => Some(config_of(settings)?),
+        },
         ..MaintainOptions::default()
     };
     let done = log_dir.maintain(&options);
@@ -133,6 +149,20 @@ fn tell(
             )?;
         }
     }
+    if let Some(timestamp) = report.metadata_timestamp {
+        console.note(&settings_as_of(timestamp));
+    }
+    let internal: BTreeSet<&str> = report
+        .internal
+        .iter()
+        .map(|partition| partition.topic.as_str())
+        .collect();
+    for topic in internal {
+        let name = escaped(topic);
+        console.note(&format!(
+            "{name}: left alone, as brokers keep it by rules of their own; --internal {name} keeps it too"
+        ));
+    }
     for partition in &report.busy {
         let name = escaped(&partition.to_string());
         console.warn(&format!(
@@ -143,7 +173,11 @@ fn tell(
         let name = escaped(&partition.to_string());
         console.error(&format!("{name}: {error}"));
     }
-    if !args.json && report.partitions.is_empty() && report.removed.is_empty() {
+    if !args.json
+        && report.partitions.is_empty()
+        && report.removed.is_empty()
+        && report.failed.is_empty()
+    {
         writeln!(
             console.out,
             "nothing to do in {} partitions",
@@ -243,6 +277,20 @@ fn line_of<'a>(partition: &'a TopicPartition, kept: &'a MaintainReport) -> Parti
         log_start_offset: kept.log_start_offset,
         log_end_offset: kept.log_end_offset,
     }
+}
+
+/// How old the settings are.
+pub(crate) fn settings_as_of(timestamp: i64) -> String {
+    let age = wall_clock().saturating_sub(timestamp) / 1000;
+    let (number, unit) = match age {
+        i64::MIN..120 => (age.max(0), "seconds"),
+        120..7200 => (age / 60, "minutes"),
+        7200..172_800 => (age / 3600, "hours"),
+        _ => (age / 86_400, "days"),
+    };
+    format!(
+        "the cluster's settings are those of its newest metadata record here, {number} {unit} old ({timestamp} ms since 1970)"
+    )
 }
 
 /// Sleeps until the next round, or Ctrl-C.

@@ -6,11 +6,9 @@ use crate::escape::escaped;
 use crate::failure::{Failure, with_advice_to_writers};
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
-use crate::select::{Chosen, choose, holds_segments};
+use crate::select::{Chosen, choose};
 use crate::{EXIT_CHANGES, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{
-    Cut, ErrorKind, Log, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover,
-};
+use offsetlog::{Cut, ErrorKind, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -47,6 +45,9 @@ struct CutLine<'a> {
     bytes: u64,
     reason: &'a str,
     had_batches: bool,
+    records: u64,
+    first_offset: Option<i64>,
+    last_offset: Option<i64>,
     kept: Option<Shown<'a>>,
 }
 
@@ -103,34 +104,20 @@ fn targets(selection: &Selection, console: &mut Console<'_>) -> Result<Vec<Targe
     let mut found: Vec<Target> = Vec::new();
     for path in &selection.paths {
         // Each path by itself: where a partition stands twice, both are recovered.
-        let log_dir = LogDir::open(std::slice::from_ref(path), &options);
-        let is_empty = log_dir
-            .as_ref()
-            .map_or(true, |log_dir| log_dir.partitions().is_empty());
-        if is_empty && holds_segments(path) {
-            // A partition directory whose name is no partition's: the engine says which name would do.
-            Log::open(path, &options).map_err(Failure::Writing)?;
-        }
-        let log_dir = log_dir.map_err(Failure::Writing)?;
+        let log_dir =
+            LogDir::open(std::slice::from_ref(path), &options).map_err(Failure::Writing)?;
         for warning in log_dir.warnings() {
             console.warn(&warning);
         }
-        let root = log_dir
-            .paths()
-            .first()
-            .map_or(path.as_path(), PathBuf::as_path);
-        for partition in log_dir.partitions() {
-            let chosen = Chosen {
-                topic: partition.topic,
-                partition: partition.partition,
-            };
-            let path = if is_named(root, &chosen) && holds_segments(root) {
-                root.to_path_buf()
-            } else {
-                root.join(chosen.name())
-            };
-            if !found.iter().any(|target| target.path == path) {
-                found.push(Target { chosen, path });
+        for topic in log_dir.topics().into_keys() {
+            for (partition, path) in log_dir.directories(&topic) {
+                let chosen = Chosen {
+                    topic: topic.clone(),
+                    partition,
+                };
+                if !found.iter().any(|target| target.path == path) {
+                    found.push(Target { chosen, path });
+                }
             }
         }
     }
@@ -138,10 +125,6 @@ fn targets(selection: &Selection, console: &mut Console<'_>) -> Result<Vec<Targe
     let chosen = choose(all, selection)?;
     found.retain(|target| chosen.contains(&target.chosen));
     Ok(found)
-}
-
-fn is_named(path: &Path, chosen: &Chosen) -> bool {
-    path.file_name().is_some_and(|name| *name == *chosen.name())
 }
 
 fn recover_one(
@@ -193,6 +176,9 @@ fn line_of<'a>(target: &'a Target, report: &'a RecoveryReport) -> ReportLine<'a>
                 bytes: cut.bytes,
                 reason: &cut.reason,
                 had_batches: cut.had_batches,
+                records: cut.records,
+                first_offset: cut.offsets.map(|(first, _)| first),
+                last_offset: cut.offsets.map(|(_, last)| last),
                 kept: cut.kept.as_deref().map(Shown::path),
             })
             .collect(),
@@ -223,8 +209,15 @@ fn write_text(
         .cut
         .iter()
         .any(|cut| cut.path.extension().is_some_and(|end| end == "log"));
+    let has_lost = report.cut.iter().any(|cut| cut.had_batches);
     let verdict = match (report.is_changed(), is_cut, report.dry_run) {
         (false, ..) => "sound, nothing to recover",
+        (_, true, true) if has_lost => {
+            "recovering would cut the log at the first bytes that are no batch, with whole batches behind them:"
+        }
+        (_, true, false) if has_lost => {
+            "recovered, the log is cut at the first bytes that are no batch, with whole batches behind them:"
+        }
         (_, true, true) => "recovering would cut off what is no batch:",
         (_, true, false) => "recovered, what is no batch is cut off:",
         (_, false, true) => "all records are sound; recovering would change files beside them:",
@@ -250,6 +243,18 @@ fn write_text(
     };
     let bytes = report.bytes_read;
     lines.push(format!("  read: {segments}, {bytes} bytes; {offsets}"));
+    let lost: u64 = report.cut.iter().map(|cut| cut.records).sum();
+    if lost > 0 {
+        let tense = if report.dry_run {
+            "would be lost"
+        } else {
+            "are lost"
+        };
+        let lost = records_in_words(lost);
+        lines.push(format!(
+            "  {lost} that could be read {tense} to the log; the kept files have them"
+        ));
+    }
     for line in lines {
         writeln!(console.out, "{}", escaped(&line))?;
     }
@@ -274,10 +279,13 @@ pub(crate) fn words_of_cut(cut: &Cut, path: &Path) -> String {
         1 => "1 byte".to_owned(),
         count => format!("{count} bytes"),
     };
-    let batches = if cut.had_batches {
-        ", whole batches among them"
-    } else {
-        ""
+    let batches = match cut.offsets {
+        Some((first, last)) if cut.had_batches => format!(
+            ", with {} at offsets {first} to {last}",
+            records_in_words(cut.records)
+        ),
+        _ if cut.had_batches => ", whole batches among them".to_owned(),
+        _ => String::new(),
     };
     let kept = match &cut.kept {
         Some(kept) => format!("kept in {}", below(kept, path)),
@@ -287,6 +295,13 @@ pub(crate) fn words_of_cut(cut: &Cut, path: &Path) -> String {
         "cut: {file} from position {}, {bytes}{batches}: {}; {kept}",
         cut.position, cut.reason
     )
+}
+
+fn records_in_words(records: u64) -> String {
+    match records {
+        1 => "1 record".to_owned(),
+        count => format!("{count} records"),
+    }
 }
 
 /// A file's name inside the partition directory.

@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use offsetlog::{Log, LogDir, OpenOptions, Stray};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How many names an error lists before it says how many more there are.
 const NAMES_SHOWN: usize = 5;
@@ -44,10 +44,6 @@ impl Source {
         }
         let partitions = log_dir.partitions();
         if partitions.is_empty() {
-            // A partition directory whose name is no partition's: the engine says which name would do.
-            for path in selection.paths.iter().filter(|path| holds_segments(path)) {
-                Log::open(path, &options)?;
-            }
             console.warn("no partitions here; a log dir holds directories such as orders-0");
         }
         let all = partitions.into_iter().map(|found| Chosen {
@@ -65,6 +61,15 @@ impl Source {
             console.warn(&format!("{}: {warning}", chosen.name()));
         }
         Ok(log)
+    }
+
+    /// Where a chosen partition stands, of several places the first.
+    pub(crate) fn path_of(&self, chosen: &Chosen) -> PathBuf {
+        let places = self.log_dir.directories(&chosen.topic);
+        let found = places
+            .into_iter()
+            .find(|(partition, _)| *partition == chosen.partition);
+        found.map(|(_, path)| path).unwrap_or_default()
     }
 
     /// Why the cluster's metadata, where that is among the paths, does not have directories of chosen partitions, by their path.
@@ -227,24 +232,6 @@ fn distance(from: &str, to: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
-}
-
-/// Whether a file has a segment's name; what cannot be listed has been reported by then.
-pub(crate) fn holds_segments(path: &Path) -> bool {
-    let is_segment = |name: &str| {
-        let digits = name
-            .strip_suffix(".log")
-            // Of Kafka 0.7, for which the engine says what to do.
-            .or_else(|| name.strip_suffix(".kafka"));
-        digits.is_some_and(|digits| {
-            digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    };
-    std::fs::read_dir(path).is_ok_and(|mut entries| {
-        entries.any(|entry| {
-            entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_segment))
-        })
-    })
 }
 
 #[cfg(test)]

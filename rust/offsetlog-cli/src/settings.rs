@@ -5,10 +5,14 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::write_json;
+use crate::maintain::settings_as_of;
 use crate::table::{Align, Table};
 use crate::topics::{broker_defaults, open, unique};
 use crate::{EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{LogConfig, LogDir, OpenOptions, settings};
+use offsetlog::disk::RealDisk;
+use offsetlog::{
+    BrokerSettings, EffectiveConfig, LogConfig, LogDir, OpenOptions, SettingSource, settings,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -32,9 +36,14 @@ struct ValueLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
     name: &'static str,
-    value: &'a str,
+    value: Option<&'a str>,
     from: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
+
+/// What upkeep decides by: where a broker's log dir does not tell, that is worth a line.
+const DECISIVE: [&str; 3] = ["cleanup.policy", "retention.bytes", "retention.ms"];
 
 pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Failure> {
     let broker = broker_defaults(args.broker.as_deref())?;
@@ -52,15 +61,33 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
         change(args, console)?;
     }
     let log_dir = LogDir::open(&args.paths, &OpenOptions::default())?;
+    let static_settings = args.broker.as_deref();
+    let static_settings = static_settings
+        .map(|path| BrokerSettings::read(&RealDisk, path))
+        .transpose()?;
     let mut values = Values::new(args, &broker);
+    let mut newest = None;
     let mut found = false;
     for topic in log_dir.topics().into_keys() {
         if args.topics.is_empty() || args.topics.contains(&topic) {
             found = true;
-            values.add(Some(&topic), &log_dir.topic_config(&topic)?);
+            let metadata = args.metadata.as_deref();
+            let held = log_dir.topic_settings(&topic, static_settings.as_ref(), metadata)?;
+            newest = newest.max(held.metadata_timestamp);
+            if held.broker.is_some() {
+                values.add_effective(&topic, &held.config);
+            } else {
+                values.add(Some(&topic), &log_dir.topic_config(&topic)?);
+            }
         }
     }
     values.write(console)?;
+    if let Some(timestamp) = newest {
+        console.note(&settings_as_of(timestamp));
+    }
+    if let Some(reason) = values.reason() {
+        console.note(&format!("what is unknown: {reason}"));
+    }
     if !found {
         console.warn("no such topic here");
         return Ok(EXIT_NOTHING);
@@ -134,8 +161,17 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
 struct Values<'a> {
     args: &'a Settings,
     broker: &'a LogConfig,
-    rows: Vec<(Option<String>, &'static str, String, &'static str)>,
+    rows: Vec<Row>,
 }
+
+/// Topic, setting, value, where it comes from, and why it is not known.
+type Row = (
+    Option<String>,
+    &'static str,
+    Option<String>,
+    &'static str,
+    Option<String>,
+);
 
 impl<'a> Values<'a> {
     const fn new(args: &'a Settings, broker: &'a LogConfig) -> Self {
@@ -163,20 +199,49 @@ impl<'a> Values<'a> {
             self.rows.push((
                 topic.map(str::to_owned),
                 setting.name,
-                value.to_owned(),
+                Some(value.to_owned()),
                 from,
+                None,
             ));
         }
     }
 
+    /// What the cluster says.
+    fn add_effective(&mut self, topic: &str, config: &EffectiveConfig) {
+        for setting in settings() {
+            let source = config.source(setting.name);
+            let is_shown = match source {
+                SettingSource::Default => self.args.all,
+                SettingSource::Unknown => self.args.all || DECISIVE.contains(&setting.name),
+                _ => true,
+            };
+            if is_shown {
+                self.rows.push((
+                    Some(topic.to_owned()),
+                    setting.name,
+                    config.text(setting.name).map(str::to_owned),
+                    source.name(),
+                    config.reason(setting.name).map(str::to_owned),
+                ));
+            }
+        }
+    }
+
+    /// Why the first one is not known that is not.
+    fn reason(&self) -> Option<&str> {
+        let reasons = self.rows.iter().filter_map(|row| row.4.as_deref());
+        reasons.min()
+    }
+
     fn write(&self, console: &mut Console<'_>) -> Result<(), Failure> {
         if self.args.json {
-            for (topic, name, value, from) in &self.rows {
+            for (topic, name, value, from, reason) in &self.rows {
                 let line = ValueLine {
                     topic: topic.as_deref(),
                     name,
-                    value,
+                    value: value.as_deref(),
                     from,
+                    reason: reason.as_deref(),
                 };
                 write_json(&mut console.out, &line)?;
                 console.out.write_all(b"\n")?;
@@ -189,11 +254,11 @@ impl<'a> Values<'a> {
             ("VALUE", Align::Left),
             ("FROM", Align::Left),
         ]);
-        for (topic, name, value, from) in &self.rows {
+        for (topic, name, value, from, _) in &self.rows {
             table.push([
                 escaped(topic.as_deref().unwrap_or("-")),
                 (*name).to_owned(),
-                value.clone(),
+                escaped(value.as_deref().unwrap_or("?")),
                 (*from).to_owned(),
             ]);
         }

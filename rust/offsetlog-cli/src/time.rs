@@ -7,8 +7,9 @@ use crate::json::write_json;
 use crate::progress::Progress;
 use crate::select::Source;
 use crate::table::{Align, Table, or_dash};
+use crate::unread::{of_one, tell_one};
 use crate::when::When;
-use crate::{EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use serde::Serialize;
 use std::io::Write;
 
@@ -34,12 +35,29 @@ pub(crate) fn run(args: &Time, console: &mut Console<'_>) -> Result<i32, Failure
         ("TIME", Align::Left),
         ("LEADER-EPOCH", Align::Right),
     ]);
-    let mut found_any = false;
+    let (mut found_any, mut failed) = (false, false);
     let progress = Progress::new(console, source.chosen.len() as u64);
     for (done, chosen) in source.chosen.iter().enumerate() {
         progress.set(done as u64, &chosen.topic);
-        let log = source.log(chosen, console)?;
-        let found = log.offset_for_timestamp(args.when.0, args.isolation_level.into())?;
+        let isolation = args.isolation_level.into();
+        let found = source
+            .log(chosen, console)
+            .and_then(|log| Ok(log.offset_for_timestamp(args.when.0, isolation)?));
+        let found = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                // One damaged partition does not hide the others.
+                let error = of_one(failure)?;
+                tell_one(
+                    (&chosen.topic, chosen.partition),
+                    &error,
+                    args.json,
+                    console,
+                )?;
+                failed = true;
+                continue;
+            }
+        };
         found_any |= found.is_some();
         let answer = Answer {
             topic: &chosen.topic,
@@ -65,6 +83,9 @@ pub(crate) fn run(args: &Time, console: &mut Console<'_>) -> Result<i32, Failure
     }
     drop(progress);
     table.write(console)?;
+    if failed {
+        return Ok(EXIT_ERROR);
+    }
     if found_any {
         return Ok(EXIT_FINE);
     }

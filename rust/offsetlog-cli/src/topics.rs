@@ -6,12 +6,13 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
-use offsetlog::disk::RealDisk;
+use offsetlog::disk::{OverlayDisk, RealDisk};
 use offsetlog::{BrokerSettings, LogConfig, LogDir, LogDirOptions, NewTopic, OpenOptions};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One partition that was made or deleted, as a JSON line.
 #[derive(Serialize)]
@@ -58,10 +59,14 @@ pub(crate) fn create(args: &Create, console: &mut Console<'_>) -> Result<i32, Fa
 pub(crate) fn delete(args: &Delete, console: &mut Console<'_>) -> Result<i32, Failure> {
     // A topic can only be deleted where there is one: no folder is made for that.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
-    let log_dir = open(&args.paths, console)?;
+    let terms = LogDirOptions {
+        internal_topics: args.internal.iter().cloned().collect(),
+        ..LogDirOptions::default()
+    };
+    let log_dir = open_with(&args.paths, &terms, args.dry_run, console)?;
     let directories = log_dir.directories(&args.topic);
-    let deleted = if args.dry_run && !directories.is_empty() {
-        Ok(())
+    let deleted = if args.dry_run {
+        log_dir.check_delete(&args.topic)
     } else {
         log_dir.delete_topic(&args.topic)
     };
@@ -101,24 +106,24 @@ pub(crate) fn broker_defaults(path: Option<&Path>) -> Result<LogConfig, Failure>
 
 /// Log dirs for appending, with what was odd told.
 pub(crate) fn open(paths: &[PathBuf], console: &mut Console<'_>) -> Result<LogDir, Failure> {
-    open_with(paths, LogConfig::default(), console)
+    open_with(paths, &LogDirOptions::default(), false, console)
 }
 
-/// The same, with what holds for topics that were given nothing.
+/// The same, with what is known of the cluster; for a dry run every change stays in memory.
 pub(crate) fn open_with(
     paths: &[PathBuf],
-    defaults: LogConfig,
+    how: &LogDirOptions,
+    dry_run: bool,
     console: &mut Console<'_>,
 ) -> Result<LogDir, Failure> {
-    let options = OpenOptions {
+    let mut options = OpenOptions {
         interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
-    let how = LogDirOptions {
-        defaults,
-        ..LogDirOptions::default()
-    };
-    let log_dir = LogDir::open_for_append(paths, &options, &how).map_err(Failure::Writing)?;
+    if dry_run {
+        options.disk = Arc::new(OverlayDisk::new(options.disk));
+    }
+    let log_dir = LogDir::open_for_append(paths, &options, how).map_err(Failure::Writing)?;
     for warning in log_dir.warnings() {
         console.warn(&warning);
     }

@@ -6,8 +6,9 @@ use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
 use crate::table::{Align, Table, or_dash};
+use crate::unread::tell;
 use crate::when::When;
-use crate::{EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{LogDir, OpenOptions, Transaction};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Transactions, console: &mut Console<'_>) -> Result<i32,
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    let (mut transactions, left_out) = log_dir.transactions()?;
+    let (mut transactions, left_out, unread) = log_dir.transactions()?;
     for warning in log_dir.warnings().iter().chain(&left_out) {
         console.warn(warning);
     }
@@ -58,6 +59,9 @@ pub(crate) fn run(args: &Transactions, console: &mut Console<'_>) -> Result<i32,
         }
     } else {
         table(&transactions).write(console)?;
+    }
+    if tell(&unread, args.json, console)? {
+        return Ok(EXIT_ERROR);
     }
     if transactions.is_empty() {
         console.warn(

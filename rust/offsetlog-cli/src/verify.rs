@@ -8,7 +8,7 @@ use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::recover::bytes_in;
 use crate::{EXIT_DAMAGED, EXIT_FINE};
-use offsetlog::{DamageReport, Finding, OpenOptions, Severity, VerifyOptions, verify};
+use offsetlog::{DamageReport, Finding, LogDir, OpenOptions, Severity, VerifyOptions, verify};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -56,19 +56,27 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
     let verify_options = VerifyOptions {
         progress: bar.map(|bar| Arc::new(move |bytes| bar.inc(bytes)) as _),
     };
-    let report = verify(&args.paths, &options, &verify_options)?;
+    let mut report = verify(&args.paths, &options, &verify_options)?;
     drop(progress);
-    let shown = report
+    strays(args, &options, &mut report, console);
+    let mut shown = report
         .findings
         .iter()
-        .filter(|finding| args.json || !args.quiet || finding.severity > Severity::Note);
-    for finding in shown {
+        .filter(|finding| args.json || !args.quiet || finding.severity > Severity::Note)
+        .peekable();
+    while let Some(finding) = shown.next() {
         if args.json {
             write_json(&mut console.out, &line_of(finding))?;
             console.out.write_all(b"\n")?;
-        } else {
-            write_text(finding, console)?;
+            continue;
         }
+        // The same of one batch after the other is told once.
+        let (mut more, mut last) = (0, finding);
+        while let Some(again) = shown.next_if(|next| is_same(finding, next)) {
+            more += 1;
+            last = again;
+        }
+        write_text(finding, (more, last), console)?;
     }
     if args.json {
         write_json(&mut console.out, &summary_of(&report))?;
@@ -92,6 +100,68 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
     } else {
         EXIT_FINE
     })
+}
+
+/// Adds the partition directories that the cluster's metadata, where that is among the paths, does not have: a broker sets them aside.
+fn strays(
+    args: &Verify,
+    options: &OpenOptions,
+    report: &mut DamageReport,
+    console: &mut Console<'_>,
+) {
+    let found = LogDir::open(&args.paths, options).and_then(|log_dir| {
+        let Some(image) = log_dir.metadata()? else {
+            return Ok(None);
+        };
+        Ok(log_dir
+            .strays(&image)?
+            .map(|strays| (strays, image.end_offset)))
+    });
+    let (strays, end_offset) = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return,
+        Err(error) => {
+            console.warn(&format!("not compared with the metadata: {error}"));
+            return;
+        }
+    };
+    for stray in strays {
+        let reason = format!(
+            "stray, the metadata up to offset {end_offset} does not have it: {}",
+            stray.reason
+        );
+        report.findings.push(Finding {
+            severity: Severity::Warning,
+            kind: "Stray",
+            path: stray.path,
+            position: None,
+            offset: None,
+            reason,
+            found: None,
+            expected: None,
+            clean: "renamed -stray and set aside",
+            unclean: "renamed -stray and set aside",
+            recover: "left as it is",
+        });
+        let [_, warnings, _] = &mut report.counts;
+        *warnings += 1;
+    }
+}
+
+fn is_same(one: &Finding, other: &Finding) -> bool {
+    let key = |finding: &Finding| (finding.severity, finding.kind, finding.recover);
+    key(one) == key(other) && one.path == other.path && one.reason == other.reason
+}
+
+/// A path as somebody here would write it.
+fn shown_path(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| path.strip_prefix(here).ok());
+    below
+        .filter(|below| !below.as_os_str().is_empty())
+        .unwrap_or(path)
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn counted(count: u64, name: &str) -> String {
@@ -141,23 +211,37 @@ fn summary_of(report: &DamageReport) -> SummaryLine {
     }
 }
 
-fn write_text(finding: &Finding, console: &mut Console<'_>) -> Result<(), Failure> {
-    let folder = finding.path.parent().and_then(Path::file_name);
-    let folder = folder.map_or_else(String::new, |folder| folder.to_string_lossy().into_owned());
-    let file = finding.path.file_name().unwrap_or_default();
+/// One finding, and how often and until where it comes again.
+fn write_text(
+    finding: &Finding,
+    (more, last): (u64, &Finding),
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
     let position = finding
         .position
         .map(|position| format!(" position {position}"));
     let offset = finding.offset.map(|offset| format!(", offset {offset}"));
     let place = format!(
-        "{folder}/{}{}{}",
-        file.to_string_lossy(),
+        "{}{}{}",
+        shown_path(&finding.path),
         position.unwrap_or_default(),
         offset.unwrap_or_default()
     );
     let severity = finding.severity.name();
     let line = format!("{severity}: {place}: {}", finding.reason);
     writeln!(console.out, "{}", escaped(&line))?;
+    if more > 0 {
+        let position = last
+            .position
+            .map(|position| format!(" position {position}"));
+        let offset = last.offset.map(|offset| format!(", offset {offset}"));
+        writeln!(
+            console.out,
+            "  and {more} times more, the last one at{}{}",
+            position.unwrap_or_default(),
+            offset.unwrap_or_default()
+        )?;
+    }
     if finding.severity > Severity::Note {
         writeln!(
             console.out,

@@ -110,3 +110,47 @@ fn first_difference(printed: &str, expected: &[u8]) -> String {
         |(one, other)| format!("\n{one}\nexpected\n{other}"),
     )
 }
+
+/// Kafka reads a compressed batch whole before it prints a record of it, and others record by record.
+#[test]
+fn a_batch_that_counts_too_many_records() {
+    for (topic, codec) in [("g-codec-lz4-0", true), ("g-plain-0", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = std::fs::read(data(&format!(
+            "kafka-4.3.0/clean/log-dir-1/{topic}/00000000000000000000.log"
+        )))
+        .unwrap();
+        let size = 12 + u32::from_be_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        bytes.truncate(size);
+        let count = u32::from_be_bytes(bytes[57..61].try_into().unwrap());
+        bytes[57..61].copy_from_slice(&(count + 1).to_be_bytes());
+        let file = folder.path().join("00000000000000000000.log");
+        std::fs::write(&file, bytes).unwrap();
+        let told = dump(file.to_str().unwrap(), &["--deep-iteration".into()]);
+        let text = told.text().to_owned();
+        let records = text.lines().filter(|line| line.starts_with("| ")).count();
+        assert_eq!(
+            records,
+            if codec { 0 } else { count as usize },
+            "{topic}: {text}"
+        );
+        assert_eq!(told.code, 1);
+    }
+}
+
+#[test]
+fn options_that_need_java_are_refused_in_words() {
+    let file = data("kafka-4.3.0/clean/log-dir-1/g-plain-0/00000000000000000000.log");
+    for options in [
+        vec!["--remote-log-metadata-decoder".to_owned()],
+        vec!["--key-decoder-class".to_owned(), "my.Decoder".to_owned()],
+        vec!["--value-decoder-class=my.Decoder".to_owned()],
+    ] {
+        let told = dump(&file, &options);
+        assert_eq!((told.code, told.out.len()), (2, 0));
+        let error = told.err;
+        assert!(error.contains("Kafka's own tool"), "{error}");
+    }
+    let text = ["--value-decoder-class=kafka.serializer.StringDecoder".to_owned()];
+    assert_eq!(dump(&file, &text).code, 0);
+}

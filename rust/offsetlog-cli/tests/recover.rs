@@ -117,11 +117,11 @@ fn the_text_says_it_in_words() {
     let lines: Vec<&str> = dry.text().lines().collect();
     assert_eq!(
         lines[0],
-        "g-torn-flip-old-0: recovering would cut off what is no batch:"
+        "g-torn-flip-old-0: recovering would cut the log at the first bytes that are no batch, with whole batches behind them:"
     );
     assert!(
         lines[1].starts_with(
-            "  cut: 00000000000000000032.log from position 294, 2530 bytes, whole batches among them: record batch checksum mismatch: "
+            "  cut: 00000000000000000032.log from position 294, 2530 bytes, with 24 records at offsets 40 to 63: record batch checksum mismatch: "
         ),
         "{}",
         lines[1]
@@ -129,8 +129,15 @@ fn the_text_says_it_in_words() {
     assert!(lines[1].ends_with("; kept in offsetlog-cut/00000000000000000032.log.294"));
     assert_eq!(
         lines[2],
-        "  cut: 00000000000000000064.log from position 0, 2830 bytes, whole batches among them: \
+        "  cut: 00000000000000000064.log from position 0, 2830 bytes, with 32 records at offsets 64 to 95: \
          it stands behind bytes that are no batch; kept in offsetlog-cut/00000000000000000064.log.0"
+    );
+    assert!(
+        dry.text().contains(
+            "\n  56 records that could be read would be lost to the log; the kept files have them\n"
+        ),
+        "{}",
+        dry.text()
     );
     assert!(
         dry.text()
@@ -144,10 +151,14 @@ fn the_text_says_it_in_words() {
     );
     let run = offsetlog(&["recover", text(&log_dir)]);
     assert_eq!(run.code, 0);
-    let words = run.text().replace(
-        "recovered, what is no batch is cut off:",
-        "recovering would cut off what is no batch:",
-    );
+    let words = run
+        .text()
+        .replace("recovered, the log is cut", "recovering would cut the log")
+        .replace(
+            "recovered, what is no batch is cut off:",
+            "recovering would cut off what is no batch:",
+        )
+        .replace("are lost to", "would be lost to");
     assert_eq!(words, dry.text());
 }
 

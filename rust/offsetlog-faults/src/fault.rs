@@ -252,6 +252,10 @@ impl Disk for FaultDisk {
         self.pass(Call::Lock, path, |disk| disk.lock(path, kind))
     }
 
+    fn real_path(&self, path: &Path) -> io::Result<std::path::PathBuf> {
+        self.0.inner.real_path(path)
+    }
+
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
         self.0.inner.lock_holder(path)
     }

@@ -1,6 +1,7 @@
 //! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
 
-use crate::config::{self, Pairs};
+use crate::clock::LogClock;
+use crate::config::{self, ClusterTerms, Pairs, broker_of};
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
@@ -9,7 +10,7 @@ use crate::record::Record;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
-    AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, Clock, CompactOptions,
+    AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, CompactOptions,
     Compaction, Cut, MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions,
     RecoveryReport, WriteOptions,
 };
@@ -18,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Base offset, last offset, greatest timestamp, append time, whether a duplicate.
 pub(crate) type InfoRow = (i64, i64, i64, i64, bool);
@@ -28,7 +29,7 @@ type CutRow = (Py<PyString>, u64, u64, String, bool, Option<Py<PyString>>);
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Appender {
     log: offsetlog::Log,
-    clock: Clock,
+    clock: LogClock,
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
@@ -41,19 +42,6 @@ pub(crate) fn info_row(info: &AppendInfo) -> InfoRow {
         info.log_append_time,
         info.duplicate,
     )
-}
-
-/// Python's callable as the engine's clock. One that raises is reported and the system's time taken: an append cannot ask twice.
-pub(crate) fn python_clock(clock: Py<PyAny>) -> Clock {
-    Arc::new(move || {
-        Python::try_attach(|py| {
-            let told = clock.call0(py).and_then(|time| time.extract::<i64>(py));
-            told.map_err(|error| error.write_unraisable(py, Some(clock.bind(py))))
-                .ok()
-        })
-        .flatten()
-        .unwrap_or_else(offsetlog::disk::wall_clock)
-    })
 }
 
 pub(crate) fn codec(name: Option<&str>) -> PyResult<Codec> {
@@ -133,7 +121,7 @@ fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes
 #[pymethods]
 impl Appender {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, limits, config, clock, topic_id, clean, recovery_point))]
+    #[pyo3(signature = (path, *, mapped, limits, config, clock, topic_id, clean, recovery_point, cluster))]
     #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
@@ -145,11 +133,10 @@ impl Appender {
         topic_id: Option<&str>,
         clean: Option<bool>,
         recovery_point: Option<i64>,
+        cluster: ClusterTerms,
     ) -> PyResult<Self> {
         let mut options = open_options(mapped, limits);
-        if let Some(clock) = clock {
-            options.clock = python_clock(clock);
-        }
+        let clock = LogClock::of(&mut options, clock);
         let config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
         let topic_id = topic_id
             .map(|text| Uuid::parse(text).map_err(|error| PyValueError::new_err(error.to_string())))
@@ -159,13 +146,14 @@ impl Appender {
             topic_id,
             clean,
             recovery_point,
+            broker: broker_of(py, cluster.1.as_deref())?,
+            metadata: cluster.0,
+            internal_topics: cluster.2.into_iter().collect(),
+            single_replica: cluster.3,
             ..WriteOptions::default()
         };
-        let clock = Arc::clone(&options.clock);
-        let log = detached(py, || {
-            offsetlog::Log::open_for_append(&path, &options, &write)
-        })
-        .or_raise(py)?;
+        let open = || offsetlog::Log::open_for_append(&path, &options, &write);
+        let log = clock.timed(py, open)?.or_raise(py)?;
         Ok(Self::of(log, clock))
     }
 
@@ -191,15 +179,15 @@ impl Appender {
             flush,
         };
         let headers = headers.unwrap_or_default();
-        let info = detached(py, || {
+        let append = || {
             let views = header_views(&headers);
-            let timestamp = timestamp.unwrap_or_else(|| (self.clock)());
+            let timestamp = timestamp.unwrap_or_else(|| self.clock.now());
             let mut batch = self.batch();
             batch.clear();
             batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
             self.log.append(&mut batch, &options)
-        })
-        .or_raise(py)?;
+        };
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info.base_offset)
     }
 
@@ -228,14 +216,18 @@ impl Appender {
         let mut now = None;
         for record in records.try_iter()? {
             let record = record?;
-            let now = *now.get_or_insert_with(|| (self.clock)());
+            let now = match now {
+                Some(now) => now,
+                None => *now.insert(self.clock.timed(py, || self.clock.now())?),
+            };
             push_record(&mut batch, &record, now)?;
         }
         let options = AppendOptions {
             leader_epoch,
             flush,
         };
-        let info = detached(py, || self.log.append(&mut batch, &options)).or_raise(py)?;
+        let append = || self.log.append(&mut batch, &options);
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
     }
 
@@ -260,8 +252,8 @@ impl Appender {
             leader_epoch,
             flush,
         };
-        let info =
-            detached(py, || self.log.append_batches(&data, origin, &options)).or_raise(py)?;
+        let append = || self.log.append_batches(&data, origin, &options);
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
     }
 
@@ -272,10 +264,8 @@ impl Appender {
         leader_epoch: i32,
         flush: bool,
     ) -> PyResult<InfoRow> {
-        let info = detached(py, || {
-            self.log.append_as_follower(&data, leader_epoch, flush)
-        })
-        .or_raise(py)?;
+        let append = || self.log.append_as_follower(&data, leader_epoch, flush);
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
     }
 
@@ -298,7 +288,8 @@ impl Appender {
             },
         };
         let source = &source.get().0;
-        let info = detached(py, || self.log.append_log(source, &options)).or_raise(py)?;
+        let append = || self.log.append_log(source, &options);
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
     }
 
@@ -328,7 +319,8 @@ impl Appender {
             leader_epoch,
             flush,
         };
-        let info = detached(py, || self.log.append_marker(&marker, &options)).or_raise(py)?;
+        let append = || self.log.append_marker(&marker, &options);
+        let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
     }
 
@@ -361,16 +353,19 @@ impl Appender {
         detached(py, || self.log.delete_records_before(offset)).or_raise(py)
     }
 
-    #[pyo3(signature = (*, now, dry_run, only))]
+    #[pyo3(signature = (*, now, dry_run, only, config))]
     fn maintain<'py>(
         &self,
         py: Python<'py>,
         now: Option<i64>,
         dry_run: bool,
         only: Vec<String>,
+        config: Option<Pairs>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let options = maintain_options(now, dry_run, &only);
-        let report = detached(py, || self.log.maintain(&options)).or_raise(py)?;
+        let mut options = maintain_options(now, dry_run, &only);
+        options.config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
+        let maintain = || self.log.maintain(&options);
+        let report = self.clock.timed(py, maintain)?.or_raise(py)?;
         maintain_dict(py, &report)
     }
 
@@ -385,7 +380,8 @@ impl Appender {
             first_dirty,
             map_bytes,
         };
-        let compaction = detached(py, || self.log.compact(&options)).or_raise(py)?;
+        let compact = || self.log.compact(&options);
+        let compaction = self.clock.timed(py, compact)?.or_raise(py)?;
         compaction_dict(py, &compaction)
     }
 
@@ -412,6 +408,10 @@ impl Appender {
         report_dict(py, &report)
     }
 
+    fn is_closed(&self) -> bool {
+        self.log.is_closed()
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || self.log.close()).or_raise(py)
     }
@@ -423,7 +423,7 @@ impl Appender {
 }
 
 impl Appender {
-    pub(crate) fn of(log: offsetlog::Log, clock: Clock) -> Self {
+    pub(crate) fn of(log: offsetlog::Log, clock: LogClock) -> Self {
         Self {
             log,
             clock,
@@ -435,8 +435,8 @@ impl Appender {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn engine(&self) -> (offsetlog::Log, Clock) {
-        (self.log.clone(), Arc::clone(&self.clock))
+    pub(crate) fn engine(&self) -> (offsetlog::Log, LogClock) {
+        (self.log.clone(), self.clock.clone())
     }
 }
 

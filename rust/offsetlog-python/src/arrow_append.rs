@@ -97,11 +97,11 @@ pub(crate) fn append_arrow(
             flush,
         },
     };
-    let (log, _) = appender.get().engine();
+    let (log, clock) = appender.get().engine();
     let source = source_of(data)?;
     let rows = detached(py, || guarded(|| read(source, keep_offsets)));
     let mut rows = rows.map_err(|refused| refused.raise(py))?;
-    let (result, rows) = detached(py, move || (rows.append(&log, &options), rows));
+    let (result, rows) = clock.timed(py, move || (rows.append(&log, &options), rows))?;
     match result.or_raise(py) {
         Ok(info) => Ok(info_row(&info)),
         Err(error) => {

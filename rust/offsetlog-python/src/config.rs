@@ -1,8 +1,10 @@
 //! Topic settings: the engine's check and its table.
 
+use crate::interrupt::detached;
 use crate::raise::OrRaise;
-use offsetlog::LogConfig;
+use offsetlog::{BrokerSettings, LogConfig};
 use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
 
 /// Name, type, default's text, bounds, broker synonyms, whether it has an effect, what it means.
 type Row = (
@@ -17,6 +19,16 @@ type Row = (
 
 /// Names and texts of settings.
 pub(crate) type Pairs = Vec<(String, String)>;
+
+/// The metadata's folder, the broker's `server.properties`, internal topics that were named, whether other replicas do not matter.
+pub(crate) type ClusterTerms = (Option<PathBuf>, Option<PathBuf>, Vec<String>, bool);
+
+/// What a `server.properties` says, where one was given.
+pub(crate) fn broker_of(py: Python<'_>, path: Option<&Path>) -> PyResult<Option<BrokerSettings>> {
+    let disk = offsetlog::disk::RealDisk;
+    path.map(|path| detached(py, || BrokerSettings::read(&disk, path)).or_raise(py))
+        .transpose()
+}
 
 pub(crate) fn parse(py: Python<'_>, pairs: &Pairs) -> PyResult<LogConfig> {
     LogConfig::parse(pairs.iter().map(|(name, value)| (&**name, &**value))).or_raise(py)

@@ -9,10 +9,12 @@ mod appender;
 mod arrow;
 mod arrow_append;
 mod capsule;
+mod clock;
 mod command;
 mod config;
 mod convert;
 mod convert_log;
+mod folder;
 mod interrupt;
 mod log;
 mod log_dir;
@@ -43,6 +45,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<record::Record>()?;
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<scan::Follow>()?;
+    module.add_class::<scan::Later>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
@@ -52,6 +55,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(folder::folder_kind, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;

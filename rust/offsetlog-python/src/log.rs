@@ -93,6 +93,10 @@ impl Log {
         self.0.warnings().to_vec()
     }
 
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.0.refresh()).or_raise(py)
+    }
+
     fn topic_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let id = detached(py, || self.0.topic_id()).or_raise(py)?;
         Ok(id.map(|id| id.to_string()))

@@ -1,13 +1,13 @@
 //! `LogDir`: one or several log dirs as one.
 
-use crate::config::{Pairs, rows};
+use crate::config::{Pairs, broker_of, rows};
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
-use crate::raise::OrRaise;
+use crate::raise::{OrRaise, raise};
 use offsetlog::format::Uuid;
 use offsetlog::{
-    BrokerRegistration, Group, MetadataImage, PartitionRegistration, Stray, Transaction,
+    BrokerRegistration, Group, MetadataImage, PartitionRegistration, Stray, Transaction, Unread,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -114,6 +114,17 @@ fn transaction_row(transaction: Transaction) -> TransactionRow {
     )
 }
 
+type UnreadRow = (String, i32, Py<PyAny>);
+
+/// Partitions that could not be read, each with its exception.
+fn unread_rows(py: Python<'_>, unread: Vec<Unread>) -> Vec<UnreadRow> {
+    let row = |unread: Unread| {
+        let error = raise(py, &unread.error).into_value(py).into_any();
+        (unread.partition.topic, unread.partition.partition, error)
+    };
+    unread.into_iter().map(row).collect()
+}
+
 type StrayRow<'py> = (String, i32, Bound<'py, PyString>, Option<String>, String);
 type StrayRows<'py> = (Option<Vec<StrayRow<'py>>>, Vec<String>);
 type PartitionRow = (
@@ -149,6 +160,9 @@ type ImageRow = (
     Vec<(String, String)>,
     Vec<String>,
 );
+
+type SettingRow = (&'static str, Option<String>, &'static str, Option<String>);
+type SettingsRow = (Vec<SettingRow>, Option<String>, Option<i64>);
 
 fn ids(ids: &[Uuid]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
@@ -223,6 +237,10 @@ impl LogDir {
         self.0.warnings()
     }
 
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.0.refresh()).or_raise(py)
+    }
+
     fn partitions(&self, py: Python<'_>) -> Vec<(String, i32)> {
         let partitions = detached(py, || self.0.partitions());
         partitions
@@ -236,16 +254,51 @@ impl LogDir {
         Ok(rows(&config))
     }
 
-    fn groups(&self, py: Python<'_>) -> PyResult<(Vec<GroupRow>, Vec<String>)> {
-        let (groups, warnings) = detached(py, || self.0.groups()).or_raise(py)?;
-        Ok((groups.into_iter().map(group_row).collect(), warnings))
+    /// Name, value, source and reason of each setting; what says that the log dir is a broker's; the time of the newest metadata.
+    #[pyo3(signature = (topic, broker, metadata))]
+    fn topic_settings(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        broker: Option<PathBuf>,
+        metadata: Option<PathBuf>,
+    ) -> PyResult<SettingsRow> {
+        let broker = broker_of(py, broker.as_deref())?;
+        let found = detached(py, || {
+            self.0
+                .topic_settings(topic, broker.as_ref(), metadata.as_deref())
+        })
+        .or_raise(py)?;
+        let config = &found.config;
+        let rows = offsetlog::settings().iter().map(|setting| {
+            (
+                setting.name,
+                config.text(setting.name).map(ToOwned::to_owned),
+                config.source(setting.name).name(),
+                config.reason(setting.name).map(ToOwned::to_owned),
+            )
+        });
+        Ok((rows.collect(), found.broker, found.metadata_timestamp))
     }
 
-    /// Transactions, and warnings of what was left out.
-    fn transactions(&self, py: Python<'_>) -> PyResult<(Vec<TransactionRow>, Vec<String>)> {
-        let (transactions, warnings) = detached(py, || self.0.transactions()).or_raise(py)?;
+    /// Groups, warnings of what was left out, and what could not be read.
+    #[allow(clippy::type_complexity, reason = "a row of three lists")]
+    fn groups(&self, py: Python<'_>) -> PyResult<(Vec<GroupRow>, Vec<String>, Vec<UnreadRow>)> {
+        let (groups, warnings, unread) = detached(py, || self.0.groups()).or_raise(py)?;
+        let rows = groups.into_iter().map(group_row);
+        Ok((rows.collect(), warnings, unread_rows(py, unread)))
+    }
+
+    /// Transactions, warnings of what was left out, and what could not be read.
+    #[allow(clippy::type_complexity, reason = "a row of three lists")]
+    fn transactions(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<(Vec<TransactionRow>, Vec<String>, Vec<UnreadRow>)> {
+        let (transactions, warnings, unread) =
+            detached(py, || self.0.transactions()).or_raise(py)?;
         let rows = transactions.into_iter().map(transaction_row);
-        Ok((rows.collect(), warnings))
+        Ok((rows.collect(), warnings, unread_rows(py, unread)))
     }
 
     /// What the metadata log says, warnings last.

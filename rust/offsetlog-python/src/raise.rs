@@ -55,10 +55,12 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
             .and_then(|()| arguments.set_item("log_start_offset", log_start_offset))
             .and_then(|()| arguments.set_item("log_end_offset", log_end_offset))
             .and_then(|()| arguments.set_item("offset", requested)),
-        ErrorKind::Limit { name, limit, seen } => arguments
-            .set_item("name", name)
-            .and_then(|()| arguments.set_item("limit", limit))
-            .and_then(|()| arguments.set_item("seen", seen)),
+        ErrorKind::Limit { name, limit, seen } | ErrorKind::Unreadable { name, limit, seen } => {
+            arguments
+                .set_item("name", name)
+                .and_then(|()| arguments.set_item("limit", limit))
+                .and_then(|()| arguments.set_item("seen", seen))
+        }
         ErrorKind::Argument { name, .. } => arguments.set_item("key", name),
         ErrorKind::Locked { pid } => arguments.set_item("pid", pid),
         _ => Ok(()),

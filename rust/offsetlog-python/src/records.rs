@@ -35,7 +35,10 @@ struct Span {
 struct Ahead {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    batches: Vec<(Log, BatchHeader)>,
+    /// Whose each batch is. The log itself is not held: a scan over many partitions has no more than one open.
+    batches: Vec<(Arc<str>, i32, BatchHeader)>,
+    /// The topic of the last one.
+    topic: Option<Arc<str>>,
 }
 
 impl Ahead {
@@ -43,6 +46,13 @@ impl Ahead {
         self.bytes.clear();
         self.spans.clear();
         self.batches.clear();
+    }
+
+    fn begin(&mut self, log: &Log, header: &BatchHeader) {
+        let known = self.topic.as_ref().filter(|topic| ***topic == *log.topic());
+        let topic = known.map_or_else(|| Arc::from(log.topic()), Arc::clone);
+        self.topic = Some(Arc::clone(&topic));
+        self.batches.push((topic, log.partition(), *header));
     }
 
     fn push(&mut self, header: &BatchHeader, record: &RecordView<'_>) -> Result<(), Error> {
@@ -117,12 +127,12 @@ impl Progress {
         let origin = match &self.origin {
             Some((batch, origin)) if *batch == span.batch => Arc::clone(origin),
             _ => {
-                let Some((log, header)) = self.ahead.batches.get(span.batch) else {
+                let Some((topic, partition, header)) = self.ahead.batches.get(span.batch) else {
                     return Ok(None);
                 };
                 let origin = Arc::new(Origin {
-                    topic: PyString::intern(py, log.topic()).unbind(),
-                    partition: log.partition(),
+                    topic: PyString::intern(py, topic).unbind(),
+                    partition: *partition,
                     leader_epoch: header.leader_epoch,
                     producer_id: header.producer_id,
                     producer_epoch: header.producer_epoch,
@@ -168,7 +178,7 @@ fn decode(
             return Ok(false);
         };
         let header = *batch.header();
-        ahead.batches.push((batch.log().clone(), header));
+        ahead.begin(batch.log(), &header);
         while let Some(record) = batch.next_record()? {
             ahead.push(&header, &record)?;
         }

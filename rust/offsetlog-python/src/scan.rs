@@ -9,7 +9,7 @@ use crate::raise::OrRaise;
 use crate::records::RecordIterator;
 use crate::requested;
 use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
-use offsetlog::{Error, Hole, OnCorrupt, ScanOptions, ScanRange, ScanReport};
+use offsetlog::{Error, Hole, LaterLog, OnCorrupt, ScanOptions, ScanRange, ScanReport};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyTuple};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -38,9 +38,22 @@ fn chosen(columns: Option<&[String]>) -> Result<Vec<Column>, Error> {
     }
 }
 
+/// A partition of a log dir, to be opened when a scan comes to it.
+#[pyclass(frozen, module = "offsetlog._offsetlog")]
+pub(crate) struct Later(pub(crate) LaterLog);
+
+/// What a range is of.
+#[derive(FromPyObject)]
+enum Place<'py> {
+    Log(Bound<'py, Log>),
+    Later(Bound<'py, Later>),
+}
+
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Scan {
     ranges: Vec<ScanRange>,
+    /// In place of ranges: whole logs that are opened when the scan comes to them.
+    later: Vec<LaterLog>,
     options: ScanOptions,
     /// Offsets to take, in this order, from the only range's log.
     offsets: Option<Vec<i64>>,
@@ -73,6 +86,9 @@ type ReportRow<'py> = (
 impl Scan {
     fn begin(&self) -> Result<offsetlog::Scan, Error> {
         let scan = match (&self.offsets, self.ranges.as_slice()) {
+            _ if !self.later.is_empty() => {
+                offsetlog::Scan::over_logs(self.later.clone(), &self.options)
+            }
             (Some(offsets), [range]) => range.log.take(offsets, &self.options),
             _ => offsetlog::Scan::over(self.ranges.clone(), &self.options),
         }?;
@@ -93,7 +109,7 @@ impl Scan {
     #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
     fn new(
         py: Python<'_>,
-        ranges: Vec<(Bound<'_, Log>, Option<i64>, Option<i64>)>,
+        ranges: Vec<(Place<'_>, Option<i64>, Option<i64>)>,
         start_timestamp: Option<i64>,
         stop_timestamp: Option<i64>,
         columns: Option<Vec<String>>,
@@ -107,14 +123,17 @@ impl Scan {
         on_corrupt: &str,
         offsets: Option<Vec<i64>>,
     ) -> PyResult<Self> {
-        let ranges = ranges
-            .iter()
-            .map(|(log, start, stop)| ScanRange {
-                log: log.get().0.clone(),
-                start: *start,
-                stop: *stop,
-            })
-            .collect();
+        let (mut open, mut later) = (Vec::new(), Vec::new());
+        for (place, start, stop) in ranges {
+            match place {
+                Place::Log(log) => open.push(ScanRange {
+                    log: log.get().0.clone(),
+                    start,
+                    stop,
+                }),
+                Place::Later(log) => later.push(log.get().0.clone()),
+            }
+        }
         let options = ScanOptions {
             start_timestamp,
             stop_timestamp,
@@ -132,7 +151,8 @@ impl Scan {
             threads,
         };
         Ok(Self {
-            ranges,
+            ranges: open,
+            later,
             options,
             offsets,
             columns: chosen(columns.as_deref()).or_raise(py)?,
@@ -186,7 +206,16 @@ impl Scan {
     fn follow(&self, py: Python<'_>, look_every_ms: u64) -> PyResult<Follow> {
         let look_every = Duration::from_millis(look_every_ms);
         let follow = detached(py, || {
-            offsetlog::Follow::over(self.ranges.clone(), &self.options, look_every)
+            let mut ranges = self.ranges.clone();
+            for later in &self.later {
+                let log = later.open()?;
+                ranges.extend(log.map(|log| ScanRange {
+                    log,
+                    start: None,
+                    stop: None,
+                }));
+            }
+            offsetlog::Follow::over(ranges, &self.options, look_every)
         })
         .or_raise(py)?;
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = follow.report();

@@ -1,30 +1,30 @@
 //! `LogDirAppender`: log dirs that are open for appending. Converts, detaches, calls, converts back.
 
-use crate::appender::{
-    Appender, HeaderRow, header_views, maintain_dict, maintain_options, python_clock,
-};
-use crate::config::{Pairs, parse, rows};
+use crate::appender::{Appender, HeaderRow, header_views, maintain_dict, maintain_options};
+use crate::clock::LogClock;
+use crate::config::{ClusterTerms, Pairs, broker_of, parse, rows};
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
 use crate::log_dir::LogDir;
 use crate::raise::OrRaise;
+use crate::scan::Later;
 use offsetlog::format::Uuid;
 use offsetlog::{
-    AppendOptions, BatchBuilder, BrokerSettings, Clock, LogDirOptions, NewTopic, Partitioner,
-    Route, TopicPartition,
+    AppendOptions, BatchBuilder, BrokerSettings, LogDirOptions, NewTopic, Partitioner, Route,
+    TopicPartition,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct LogDirAppender {
     log_dir: offsetlog::LogDir,
-    clock: Clock,
+    clock: LogClock,
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
@@ -36,6 +36,8 @@ type MaintainRow<'py> = (
     Vec<Key>,
     Vec<Bound<'py, PyString>>,
     usize,
+    Vec<Key>,
+    Option<i64>,
 );
 
 fn partitioner(name: &str) -> PyResult<Partitioner> {
@@ -51,7 +53,7 @@ fn partitioner(name: &str) -> PyResult<Partitioner> {
 #[pymethods]
 impl LogDirAppender {
     #[staticmethod]
-    #[pyo3(signature = (paths, *, mapped, limits, defaults, clock, max_open_partitions, seed))]
+    #[pyo3(signature = (paths, *, mapped, limits, defaults, clock, max_open_partitions, seed, cluster))]
     #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
@@ -62,23 +64,24 @@ impl LogDirAppender {
         clock: Option<Py<PyAny>>,
         max_open_partitions: usize,
         seed: Option<u64>,
+        cluster: ClusterTerms,
     ) -> PyResult<Self> {
         let mut open = open_options(mapped, limits);
-        if let Some(clock) = clock {
-            open.clock = python_clock(clock);
-        }
+        let clock = LogClock::of(&mut open, clock);
         let options = LogDirOptions {
             defaults: parse(py, &defaults)?,
             max_open_partitions,
             seed,
+            broker: broker_of(py, cluster.1.as_deref())?,
+            metadata: cluster.0,
+            internal_topics: cluster.2.into_iter().collect(),
+            single_replica: cluster.3,
         };
-        let log_dir = detached(py, || {
-            offsetlog::LogDir::open_for_append(&paths, &open, &options)
-        })
-        .or_raise(py)?;
+        let list = || offsetlog::LogDir::open_for_append(&paths, &open, &options);
+        let log_dir = clock.timed(py, list)?.or_raise(py)?;
         Ok(Self {
             log_dir,
-            clock: open.clock,
+            clock,
             batch: Mutex::default(),
         })
     }
@@ -88,9 +91,25 @@ impl LogDirAppender {
         LogDir(self.log_dir.clone())
     }
 
-    fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Appender> {
-        let log = detached(py, || self.log_dir.log(topic, partition)).or_raise(py)?;
-        Ok(Appender::of(log, Arc::clone(&self.clock)))
+    /// None where there is no such partition that is not `required`.
+    fn log(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        required: bool,
+    ) -> PyResult<Option<Appender>> {
+        let open = || self.log_dir.log_if(topic, partition, required);
+        let log = self.clock.timed(py, open)?.or_raise(py)?;
+        Ok(log.map(|log| Appender::of(log, self.clock.clone())))
+    }
+
+    /// A partition for a scan; one that is gone by then is an error if it is `required`.
+    fn later(&self, topic: String, partition: i32, required: bool) -> Later {
+        Later(
+            self.log_dir
+                .later(TopicPartition { topic, partition }, required),
+        )
     }
 
     #[pyo3(signature = (name, partitions, config, topic_id))]
@@ -111,12 +130,14 @@ impl LogDirAppender {
             config: parse(py, &config)?,
             topic_id,
         };
-        let id = detached(py, || self.log_dir.create_topic(&topic)).or_raise(py)?;
+        let create = || self.log_dir.create_topic(&topic);
+        let id = self.clock.timed(py, create)?.or_raise(py)?;
         Ok(id.to_string())
     }
 
     fn delete_topic(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        detached(py, || self.log_dir.delete_topic(name)).or_raise(py)
+        let delete = || self.log_dir.delete_topic(name);
+        self.clock.timed(py, delete)?.or_raise(py)
     }
 
     fn remove_deleted<'py>(
@@ -124,7 +145,8 @@ impl LogDirAppender {
         py: Python<'py>,
         dry_run: bool,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let removed = detached(py, || self.log_dir.remove_deleted(dry_run)).or_raise(py)?;
+        let remove = || self.log_dir.remove_deleted(dry_run);
+        let removed = self.clock.timed(py, remove)?.or_raise(py)?;
         removed.iter().map(|path| path_text(py, path)).collect()
     }
 
@@ -158,31 +180,36 @@ impl LogDirAppender {
             leader_epoch,
             flush,
         };
-        let (partition, info) = detached(py, || {
+        let append = || {
             let views = header_views(&headers);
-            let timestamp = timestamp.unwrap_or_else(|| (self.clock)());
+            let timestamp = timestamp.unwrap_or_else(|| self.clock.now());
             let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
             batch.clear();
             batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
             let route = partition.map_or(Route::By(by, key.as_deref()), Route::Partition);
             self.log_dir.append(topic, route, &mut batch, &options)
-        })
-        .or_raise(py)?;
+        };
+        let (partition, info) = self.clock.timed(py, append)?.or_raise(py)?;
         Ok((partition, info.base_offset))
     }
 
     /// Partitions with what was done to each, partitions that failed with the reason, those that others write, directories that are
-    /// gone, how many partitions were looked at.
-    #[pyo3(signature = (*, now, dry_run, only))]
+    /// gone, how many partitions were looked at, those of internal topics, the time of the newest metadata.
+    #[pyo3(signature = (*, now, dry_run, only, config, topics))]
     fn maintain<'py>(
         &self,
         py: Python<'py>,
         now: Option<i64>,
         dry_run: bool,
         only: Vec<String>,
+        config: Option<Pairs>,
+        topics: Vec<String>,
     ) -> PyResult<MaintainRow<'py>> {
-        let options = maintain_options(now, dry_run, &only);
-        let report = detached(py, || self.log_dir.maintain(&options)).or_raise(py)?;
+        let mut options = maintain_options(now, dry_run, &only);
+        options.config = config.map(|pairs| parse(py, &pairs)).transpose()?;
+        options.topics = topics;
+        let maintain = || self.log_dir.maintain(&options);
+        let report = self.clock.timed(py, maintain)?.or_raise(py)?;
         let key = |partition: TopicPartition| (partition.topic, partition.partition);
         let kept: PyResult<Vec<_>> = report
             .partitions
@@ -203,6 +230,8 @@ impl LogDirAppender {
             report.busy.into_iter().map(key).collect(),
             removed?,
             report.looked_at,
+            report.internal.into_iter().map(key).collect(),
+            report.metadata_timestamp,
         ))
     }
 

@@ -1,9 +1,10 @@
 //! `Writer`: many small appends gathered into batches by size and by time.
 
 use crate::appender::{Appender, HeaderRow, InfoRow, codec, header_views, info_row};
+use crate::clock::LogClock;
 use crate::interrupt::detached;
 use crate::raise::{OrRaise, raise};
-use offsetlog::{AppendInfo, AppendOptions, BatchBuilder, Clock, Error, Producer};
+use offsetlog::{AppendInfo, AppendOptions, BatchBuilder, Error, Producer};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ pub(crate) struct Writer(Arc<Shared>);
 /// What the writer and its timer share.
 struct Shared {
     log: offsetlog::Log,
-    clock: Clock,
+    clock: LogClock,
     options: AppendOptions,
     batch_bytes: usize,
     linger: Duration,
@@ -118,12 +119,17 @@ impl Writer {
         let headers = headers.unwrap_or_default();
         let shared = &self.0;
         let views = header_views(&headers);
-        let timestamp = timestamp.unwrap_or_else(|| (shared.clock)());
+        let timestamp = match timestamp {
+            Some(timestamp) => timestamp,
+            None => shared.clock.timed(py, || shared.clock.now())?,
+        };
         // The lock is held by the timer only while it appends, and then we wait without the interpreter.
         let push = |state: &mut State| -> Result<bool, Error> {
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
+            // Together with others it would take them along when the batch is refused.
+            shared.log.check_headers(views.len())?;
             state
                 .batch
                 .push(timestamp, key.as_deref(), value.as_deref(), &views)?;
@@ -142,7 +148,8 @@ impl Writer {
         };
         let (due, ()) = due.or_raise(py)?;
         if due {
-            return detached(py, || shared.append(&mut shared.state())).or_raise(py);
+            let append = || shared.append(&mut shared.state());
+            return shared.clock.timed(py, append)?.or_raise(py);
         }
         Ok(())
     }
@@ -150,16 +157,18 @@ impl Writer {
     /// Appends what waits; gives what the last append did.
     fn flush(&self, py: Python<'_>) -> PyResult<Option<InfoRow>> {
         let shared = &self.0;
-        detached(py, || {
+        let append = || {
             let mut state = shared.state();
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
             shared.append(&mut state)?;
             Ok(state.last)
-        })
-        .map_err(|error| raise(py, &error))
-        .map(|last| last.as_ref().map(info_row))
+        };
+        let appended = shared.clock.timed(py, append)?;
+        appended
+            .map_err(|error| raise(py, &error))
+            .map(|last| last.as_ref().map(info_row))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -62,6 +62,8 @@ pub struct BatchBuilder {
     min_timestamp: Option<i64>,
     max_timestamp: i64,
     first_null_key: Option<i64>,
+    /// Headers of the record that has most.
+    most_headers: usize,
     codec: Codec,
     producer: Producer,
 }
@@ -85,6 +87,7 @@ impl BatchBuilder {
             min_timestamp: None,
             max_timestamp: -1,
             first_null_key: None,
+            most_headers: 0,
             codec,
             producer,
         }
@@ -164,6 +167,7 @@ impl BatchBuilder {
         if key.is_none() && self.first_null_key.is_none() {
             self.first_null_key = Some(i64::from(self.count));
         }
+        self.most_headers = self.most_headers.max(headers.len());
         if timestamp >= 0 {
             self.min_timestamp = Some(
                 self.min_timestamp
@@ -206,6 +210,7 @@ impl BatchBuilder {
         self.min_timestamp = None;
         self.max_timestamp = -1;
         self.first_null_key = None;
+        self.most_headers = 0;
     }
 
     /// The codec asked for.
@@ -230,6 +235,10 @@ impl BatchBuilder {
     /// Smallest and greatest timestamp, those of -1 aside.
     pub(crate) fn timestamps(&self) -> (i64, i64) {
         (self.min_timestamp.unwrap_or(-1), self.max_timestamp)
+    }
+
+    pub(crate) const fn most_headers(&self) -> usize {
+        self.most_headers
     }
 
     pub(crate) const fn first_null_key(&self) -> Option<i64> {

@@ -42,7 +42,7 @@ impl BatchDecoder {
 }
 
 /// The records of one batch, in its order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BatchRecords<'a>(Records<'a>);
 
 impl<'a> BatchRecords<'a> {

@@ -8,11 +8,14 @@
 //! `segment.index.bytes` below 12, with which Kafka refuses to open a log; a negative `internal.segment.bytes`.
 
 mod broker;
+mod effective;
 mod file;
 mod table;
 mod value;
 
 pub use broker::BrokerSettings;
+pub(crate) use effective::Layers;
+pub use effective::{EffectiveConfig, SettingSource};
 pub use table::{Setting, settings};
 pub use value::{CleanupPolicy, CompressionType, Kind, ThrottledReplicas};
 

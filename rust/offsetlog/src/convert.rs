@@ -9,9 +9,10 @@ mod target;
 use crate::config::LogConfig;
 use crate::disk::{Disk, Lock, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
+use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
-    Batch, Interrupt, Log, OpenOptions, ScanOptions, WriteOptions, forget_partition, is_log_dir,
-    lock_log_dir, lock_partition, make_directory, read_config,
+    Batch, Interrupt, Log, OpenOptions, ScanOptions, WriteOptions, forget_partition, lock_log_dir,
+    lock_partition, make_directory, read_config,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use crate::old_log::{Layout, OldLog, layout};
@@ -187,23 +188,15 @@ impl Site {
             ));
         }
         let disk = Arc::clone(&options.disk);
-        match disk.list(new) {
-            Ok(entries) if entries.is_empty() => {}
-            Ok(_) => {
-                return Err(refused(
-                    "the directory is not empty; convert makes a new one".to_owned(),
-                ));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("list", new, error)),
-        }
+        refuse_used(disk.as_ref(), new)?;
+        refuse_inside_partition(disk.as_ref(), new)?;
         let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
         let unique = fastrand::u128(..).to_be_bytes();
         let state = DirectoryState::Delete;
         let aside = directory_name_in_state(parsed.topic, parsed.partition, state, unique)
             .map_err(|error| refused(format!("directory name {name:?}: {}", error.fault)))?;
         let aside = parent.join(aside);
-        let is_log_dir = is_log_dir(disk.as_ref(), &parent)?;
+        let is_log_dir = has_log_dir_files(disk.as_ref(), &parent)?;
         let lock = if is_log_dir {
             Some(lock_log_dir(disk.as_ref(), &parent)?)
         } else {
@@ -230,6 +223,8 @@ impl Site {
 
     /// Gives the finished directory its place.
     fn publish(&self, report: &ConvertReport) -> Result<()> {
+        // Somebody may have made it meanwhile: what the log dir says of it is that one's then.
+        refuse_used(self.disk.as_ref(), &self.new)?;
         if self.is_log_dir {
             // What the log dir says of an earlier directory of this name does not hold for this one; where the log starts it must say
             // before there is a log, or deleted records could be read until then.
@@ -252,7 +247,8 @@ impl Site {
         self.discard();
         if self.is_log_dir {
             // The log start offset stands in the log dir's checkpoint there, if anywhere.
-            let log = Log::open_for_append(&self.new, &self.options, &WriteOptions::default())?;
+            let write = made_here(&self.topic);
+            let log = Log::open_for_append(&self.new, &self.options, &write)?;
             let deleted = log.delete_records_before(report.log_start_offset);
             return deleted.and_then(|_| log.close());
         }
@@ -265,6 +261,28 @@ impl Site {
     }
 }
 
+/// A partition that was just made here is nobody else's yet, whatever its topic is called.
+fn made_here(topic: &str) -> WriteOptions {
+    WriteOptions {
+        internal_topics: [topic.to_owned()].into(),
+        single_replica: true,
+        ..WriteOptions::default()
+    }
+}
+
+/// Refuses a directory in which there is anything.
+fn refuse_used(disk: &dyn Disk, new: &Path) -> Result<()> {
+    match disk.list(new) {
+        Ok(entries) if entries.is_empty() => Ok(()),
+        Ok(_) => Err(Error::log_dir(
+            new,
+            "the directory is not empty; convert makes a new one",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("list", new, error)),
+    }
+}
+
 /// Fills and closes the new log.
 fn build(
     source: &Source,
@@ -274,7 +292,7 @@ fn build(
 ) -> Result<ConvertReport> {
     let mut write = WriteOptions {
         config: convert.config.clone(),
-        ..WriteOptions::default()
+        ..made_here(&site.topic)
     };
     let (mut log_start, mut log_end) = (0, 0);
     if let Source::Current(log) = source {

@@ -4,18 +4,20 @@
 
 mod lock;
 mod map;
+mod overlay;
 mod real;
 #[cfg(target_os = "linux")]
 mod watch;
 
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
+pub use overlay::OverlayDisk;
 pub use real::{RealDisk, wall_clock};
 
 /// What reads past the cache are aligned to, in memory and in the file.
@@ -116,6 +118,14 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn stat(&self, path: &Path) -> io::Result<FileStat>;
 
+    /// Where a file or directory really lies, all symbolic links followed; as it is named where there are none.
+    ///
+    /// # Errors
+    /// The system's.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+
     /// Makes a directory and those above it.
     ///
     /// # Errors
@@ -162,6 +172,11 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>>;
+
+    /// Whether it is the system's own, so that every value of it is the same disk. Others are disks apart.
+    fn is_systems(&self) -> bool {
+        false
+    }
 
     /// Begins to watch what happens in directories, their files' contents included; `None` where the system does not tell.
     ///

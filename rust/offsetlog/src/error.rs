@@ -73,6 +73,11 @@ pub enum ErrorKind {
         /// What is wrong and what would do.
         reason: String,
     },
+    /// A change that would go against the cluster that the log dir belongs to, or for which it is not known what the cluster wants.
+    Cluster {
+        /// Why, and what would do.
+        reason: String,
+    },
     /// A `.log` file longer than 2^31 - 1 bytes.
     SegmentTooLarge {
         /// Its size in bytes.
@@ -94,6 +99,15 @@ pub enum ErrorKind {
         /// Its value.
         limit: u64,
         /// What was met.
+        seen: u64,
+    },
+    /// An append that a reader with the same limit could not read back.
+    Unreadable {
+        /// The limit's name.
+        name: &'static str,
+        /// Its value.
+        limit: u64,
+        /// What the append needs.
         seen: u64,
     },
     /// A batch of an idempotent producer that does not follow its last one.
@@ -230,9 +244,10 @@ impl ErrorKind {
             Self::Checkpoint(_) => "CheckpointError",
             Self::MetadataFile(_) => "MetadataFileError",
             Self::LogDir { .. } => "LogDirError",
+            Self::Cluster { .. } => "ClusterError",
             Self::SegmentTooLarge { .. } => "SegmentTooLargeError",
             Self::OffsetOutOfRange { .. } => "OffsetOutOfRangeError",
-            Self::Limit { name, .. } => {
+            Self::Limit { name, .. } | Self::Unreadable { name, .. } => {
                 if matches!(name.as_bytes(), b"max_decompressed_bytes") {
                     "DecompressionLimitError"
                 } else {
@@ -366,6 +381,13 @@ impl Error {
 
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::LogDir {
+            reason: reason.into(),
+        })
+        .at_path(path)
+    }
+
+    pub(crate) fn cluster(path: &Path, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Cluster {
             reason: reason.into(),
         })
         .at_path(path)

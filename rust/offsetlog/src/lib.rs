@@ -27,6 +27,7 @@
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
 //! segment    one base offset: .log and indexes; look-up, walk
+//! folder     what a folder is: a partition's directory, a log dir, the folder around log dirs
 //! disk       files; the only module that knows the operating system
 //! ```
 #![cfg_attr(
@@ -44,6 +45,7 @@ mod config;
 mod convert;
 pub mod disk;
 mod error;
+mod folder;
 mod limits;
 mod log;
 mod log_dir;
@@ -55,25 +57,27 @@ mod segment;
 pub use batch_builder::{BatchBuilder, Producer};
 pub use batch_decoder::{BatchDecoder, BatchRecords};
 pub use config::{
-    BrokerSettings, CleanupPolicy, CompressionType, Kind, LogConfig, Setting, ThrottledReplicas,
-    nearest_setting, settings,
+    BrokerSettings, CleanupPolicy, CompressionType, EffectiveConfig, Kind, LogConfig, Setting,
+    SettingSource, ThrottledReplicas, nearest_setting, settings,
 };
 pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
+pub use folder::{FolderKind, folder_kind};
 pub use limits::Limits;
 pub use log::{
     AbortedTransaction, AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
-    BatchInfo, Batches, Clock, CompactOptions, Compaction, Cut, DamageReport, FetchOptions,
-    FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, Location, Log,
-    MaintainOptions, MaintainReport, MarkerOptions, OffsetAndTimestamp, OnCorrupt, OpenOptions,
-    Progress, Record, RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan,
-    ScanOptions, ScanRange, ScanReport, ScanStatistics, SegmentInfo, Severity, Split,
-    VerifyOptions, WriteOptions, recover, sequence_of, verify,
+    BatchInfo, Batches, BrokerRegistration, Clock, CompactOptions, Compaction, Cut, DamageReport,
+    FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, LaterLog,
+    Location, Log, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
+    OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress, Record,
+    RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange,
+    ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
+    WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
-    BrokerRegistration, Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport,
-    LogDirOptions, MetadataImage, NewTopic, PartitionRegistration, Partitioner, Route, Stray,
-    TopicImage, TopicPartition, Transaction, TransactionState, murmur2, partition_for,
+    Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions, NewTopic,
+    Partitioner, Route, Stray, TopicPartition, TopicSettings, Transaction, TransactionState,
+    Unread, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -1,9 +1,13 @@
 //! Bounds on what bytes from a file can make the engine do.
 
 use crate::error::{Error, ErrorKind, Result};
-use offsetlog_format::RecordView;
+use offsetlog_format::{Codec, RecordView};
 
 /// Limits of one open log. Each one that is reached gives an error that names it.
+///
+/// They hold for appending too: what a reader with the same limits could not read back is refused (`Unreadable`). So what was appended
+/// with the default limits can be read with them. Of batches that are taken over as they are ([`append_as_follower`](crate::Log::append_as_follower),
+/// [`append_log`](crate::Log::append_log)) only the size on disk is known without unpacking them, and only that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Largest batch on disk in bytes, header included.
@@ -45,6 +49,25 @@ impl Limits {
         }
     }
 
+    /// A reader with these limits takes a record of so many headers.
+    pub(crate) fn allow_headers(&self, count: usize) -> Result<()> {
+        allow("max_headers", self.max_headers as u64, count as u64)
+    }
+
+    /// A reader with these limits takes a batch of so many bytes on disk.
+    pub(crate) fn allow_batch(&self, bytes: usize) -> Result<()> {
+        allow("max_batch_bytes", self.max_batch_bytes, bytes as u64)
+    }
+
+    /// A reader with these limits unpacks so many bytes of records; what is not compressed needs not be unpacked.
+    pub(crate) fn allow_unpacked(&self, codec: Codec, bytes: usize) -> Result<()> {
+        if codec == Codec::None {
+            return Ok(());
+        }
+        let limit = self.max_decompressed_bytes;
+        allow("max_decompressed_bytes", limit, bytes as u64)
+    }
+
     /// A partition has not more segments than allowed.
     pub(crate) fn check_segments(&self, seen: usize) -> Result<()> {
         if seen <= self.max_segments {
@@ -53,6 +76,14 @@ impl Limits {
             Err(reached("max_segments", self.max_segments, seen))
         }
     }
+}
+
+/// What is appended has to be within what can be read back.
+fn allow(name: &'static str, limit: u64, seen: u64) -> Result<()> {
+    if seen <= limit {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Unreadable { name, limit, seen }))
 }
 
 #[cold]

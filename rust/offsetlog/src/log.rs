@@ -1,12 +1,14 @@
 //! A partition: its segments in order, its named offsets, and the verbs that read it.
 //!
 //! A [`Log`] is opened from a directory `topic-partition` and takes no lock, makes no file and writes nothing. It works on a view:
-//! the segments and sizes at one moment. A new view is taken when somebody asks beyond the known end or for the end itself.
+//! the segments and sizes at one moment. Each question is answered from a view that is as new as is promised of [`Log`]; how it is
+//! known to be is in `view`, what a writer of this process tells in `writers` and `segment::ends`.
 
 mod append_log;
 mod appender;
 mod batches;
 mod cleaner;
+mod cluster;
 mod filter;
 mod follow;
 mod log_dir_files;
@@ -23,6 +25,7 @@ mod values;
 mod verify;
 mod view;
 mod write;
+mod writers;
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -37,10 +40,13 @@ pub use appender::{
     RecoveryReport, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 pub use batches::Batches;
+pub use cluster::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 pub use follow::Follow;
 pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
-pub use scan::{Batch, Hole, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics};
+pub use scan::{
+    Batch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics,
+};
 pub use split::Split;
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
@@ -50,8 +56,13 @@ pub use values::{
 pub use verify::{DamageReport, Finding, Severity, VerifyOptions, verify};
 
 pub(crate) use appender::{lock_idle, lock_log_dir, lock_partition, read_config, write_config};
-pub(crate) use log_dir_files::{LogDirFiles, is_log_dir};
-pub(crate) use open::{forget_partition, make_directory, open_for_append_in, open_in};
+pub(crate) use cluster::{
+    Guard, Membership, Surroundings, check_internal, is_internal, read_metadata, replay,
+};
+pub(crate) use log_dir_files::LogDirFiles;
+pub(crate) use open::{
+    forget_partition, make_directory, open_for_append_in, open_in, partition_name,
+};
 
 pub(crate) use crate::segment::ends::Ends;
 #[cfg(feature = "arrow")]
@@ -60,6 +71,11 @@ pub(crate) use look_up::Scratch;
 #[cfg(feature = "arrow")]
 pub(crate) use scan::{BadBatch, BadBatches};
 pub(crate) use view::View;
+
+/// How often a question is asked anew because files were changed under it.
+const LOOKS_MAX: u32 = 8;
+/// How long to wait for the clock of a file system, whose ticks may be longer than the time between two changes.
+const RACY_WAIT: std::time::Duration = std::time::Duration::from_millis(21);
 
 /// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -106,6 +122,12 @@ impl std::fmt::Debug for OpenOptions {
 
 /// One partition's log, for reading. Clones share everything; all methods may be called from many threads.
 ///
+/// What it sees: when a verb that changes a log returns, every later question in this process sees the change, on whichever value it was
+/// made and is asked, and so does every scan that begins later. Each question is answered from one state of the log. Where another
+/// process writes, that is a state which the log had between the last look at its directory and the answer; each question looks, but
+/// [`get`](Self::get) and [`offset_for_timestamp`](Self::offset_for_timestamp) and ranges with a stop, for which a look is good for a
+/// millisecond. [`refresh`](Self::refresh) looks at once.
+///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
 /// use offsetlog::{Log, OpenOptions, ScanOptions};
@@ -147,9 +169,16 @@ impl Log {
     }
 
     /// Whether it was closed; never of a reader.
-    pub(crate) fn is_closed(&self) -> bool {
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         let ends = self.0.directory.ends.as_deref();
         ends.is_some_and(Ends::is_closed)
+    }
+
+    /// Whether all that was appended here is on the disk; of a closed one whether closing got that far.
+    pub(crate) fn is_durable(&self) -> bool {
+        let ends = self.0.directory.ends.as_deref();
+        ends.is_none_or(|ends| ends.recovery_point() >= ends.log_end())
     }
 
     /// Opens the partition directory `path`, named `topic-partition`.
@@ -200,10 +229,8 @@ impl Log {
     /// # Errors
     /// `Io` when the directory cannot be listed or a file not be looked at.
     pub fn segments(&self) -> Result<Vec<SegmentInfo>> {
-        let view = self.fresh_view()?;
-        view.segments
-            .iter()
-            .map(|segment| {
+        self.ask(|view| {
+            let infos = view.segments.iter().map(|segment| {
                 let open = view.open(segment)?;
                 Ok(SegmentInfo {
                     base_offset: segment.base_offset,
@@ -212,8 +239,9 @@ impl Log {
                     index_entries: open.index().len(),
                     is_active: segment.is_active(),
                 })
-            })
-            .collect()
+            });
+            infos.collect()
+        })
     }
 
     /// Bytes of all `.log` files.
@@ -221,14 +249,15 @@ impl Log {
     /// # Errors
     /// As [`segments`](Self::segments).
     pub fn size_bytes(&self) -> Result<u64> {
-        let view = self.fresh_view()?;
-        view.segments.iter().try_fold(0, |total, segment| {
-            let path = segment.file_path(".log");
-            let stat = self.0.directory.disk.stat(&path);
-            Ok(total
-                + stat
-                    .map_err(|error| Error::io("look at", &path, error))?
-                    .size)
+        self.ask(|view| {
+            view.segments.iter().try_fold(0, |total, segment| {
+                let path = segment.file_path(".log");
+                let stat = self.0.directory.disk.stat(&path);
+                Ok(total
+                    + stat
+                        .map_err(|error| Error::io("look at", &path, error))?
+                        .size)
+            })
         })
     }
 
@@ -237,47 +266,112 @@ impl Log {
         Arc::clone(&self.0.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Looks at the directory, so that later questions see what other processes have done up to now. What this process does is seen
+    /// without it. Costs four looks at files where nothing changed, a listing where files did.
+    ///
+    /// # Errors
+    /// `Io`: the directory cannot be listed; `NotFound` among them where it is gone.
+    pub fn refresh(&self) -> Result<()> {
+        self.fresh_view().map(drop)
+    }
+
     /// A view of the directory as it is now; the one in use if nothing changed.
     pub(crate) fn fresh_view(&self) -> Result<Arc<View>> {
         let view = self.view();
-        if view.is_current(&self.0.directory) {
+        if view.is_current() {
             return Ok(view);
         }
-        let fresh = Arc::new(View::take(&self.0.directory, Some(&view))?);
-        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
-        Ok(fresh)
+        self.next_view(Some(&view))
     }
 
-    /// A newer view for whoever met `error` in `view`, if the segments are others by now; otherwise that error. A compaction or
-    /// retention, perhaps of another process, removes and replaces files that a view names.
+    /// A view for point look-ups and for ranges whose ends are known: all that this process did is in it, what other processes did up to
+    /// a moment ago. Without a look where that is known.
+    pub(crate) fn recent_view(&self) -> Result<Arc<View>> {
+        let view = self.view();
+        if view.is_recent() {
+            return Ok(view);
+        }
+        self.fresh_view()
+    }
+
+    fn next_view(&self, before: Option<&View>) -> Result<Arc<View>> {
+        let next = Arc::new(View::take(&self.0.directory, before)?);
+        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        Ok(next)
+    }
+
+    /// The offsets of the writer, where one of this process has the log open and the view in use knows it.
+    pub(crate) fn told(&self) -> Option<Arc<Ends>> {
+        self.view().ends().cloned()
+    }
+
+    /// A newer view for whoever met `error` in `view`, if the log is another by now; otherwise that error. A truncation, a compaction or
+    /// retention, perhaps of another process, removes, cuts and replaces files that a view names.
     pub(crate) fn view_after(&self, view: &View, error: Error) -> Result<Arc<View>> {
         if !error.may_be_stale() {
             return Err(error);
         }
-        let fresh = Arc::new(View::take(&self.0.directory, None)?);
+        if view.is_racy() {
+            // Its time does not tell whether the directory changed; soon it will.
+            std::thread::sleep(RACY_WAIT);
+        }
+        let was_undisturbed = view.is_undisturbed() && !view.is_racy();
+        let fresh = self.next_view(None)?;
         // A segment that was replaced by itself alone is there again.
         let disk = self.0.directory.disk.as_ref();
         let is_back =
             !error.is_corruption() && error.path().is_some_and(|path| disk.stat(path).is_ok());
-        if fresh.has_segments_of(view) && !is_back {
+        if was_undisturbed && fresh.has_segments_of(view) && !is_back {
             return Err(error);
         }
-        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }
 
-    /// Does `work` with a view, and again with a newer one as long as segments are replaced under it.
+    /// Does `work` with a view, and again with a newer one as long as files are changed under it; gives the view too.
     pub(crate) fn in_view<T>(
         &self,
         mut view: Arc<View>,
         mut work: impl FnMut(&View) -> Result<T>,
-    ) -> Result<T> {
-        loop {
+    ) -> Result<(Arc<View>, T)> {
+        for _ in 0..LOOKS_MAX {
             match work(&view) {
                 Err(error) => view = self.view_after(&view, error)?,
-                done => return done,
+                Ok(done) => return Ok((view, done)),
             }
         }
+        work(&view).map(|done| (view, done))
+    }
+
+    /// Answers from the directory as it is now, where no more is read than what belongs to the view: its bounds.
+    pub(crate) fn look<T>(&self, work: impl FnMut(&View) -> Result<T>) -> Result<T> {
+        self.in_view(self.fresh_view()?, work)
+            .map(|(_, answer)| answer)
+    }
+
+    /// Answers a question from one state of the log, no older than the question: again with a newer view as long as more than the end of
+    /// the log changes meanwhile.
+    pub(crate) fn ask<T>(&self, mut work: impl FnMut(&View) -> Result<T>) -> Result<T> {
+        for _ in 0..LOOKS_MAX {
+            let (view, answer) = self.in_view(self.fresh_view()?, &mut work)?;
+            if view.is_undisturbed() {
+                return Ok(answer);
+            }
+        }
+        // Somebody changes it all the time. A writer of this process can be made to wait.
+        let mut view = self.fresh_view()?;
+        for _ in 0..LOOKS_MAX {
+            let ends = view.ends().cloned();
+            let held = ends.as_ref().map(|ends| ends.listing());
+            if held.is_none() {
+                break;
+            }
+            if view.is_told_current() {
+                return work(&view);
+            }
+            drop(held);
+            view = self.fresh_view()?;
+        }
+        self.in_view(view, work).map(|(_, answer)| answer)
     }
 
     /// Asks whether to go on.

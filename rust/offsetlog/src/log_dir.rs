@@ -4,9 +4,7 @@ mod groups;
 mod listing;
 mod maintain;
 mod metadata;
-mod metadata_snapshot;
 mod open_logs;
-mod replay;
 mod routing;
 mod strays;
 mod topics;
@@ -14,8 +12,9 @@ mod transactions;
 mod writer;
 
 use crate::checkpoints::Checkpoints;
-use crate::error::{Error, Result};
-use crate::log::{Log, LogDirFiles, OpenOptions, ScanOptions, open_in};
+use crate::error::{Error, ErrorKind, Result};
+use crate::folder::has_log_dir_files;
+use crate::log::{LaterLog, Log, LogDirFiles, OpenOptions, ScanOptions, Surroundings, open_in};
 use listing::Listing;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,22 +24,12 @@ use writer::Writer;
 
 pub use groups::{Group, GroupMember, GroupOffset};
 pub use maintain::LogDirMaintainReport;
-pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use strays::Stray;
-pub use topics::NewTopic;
 pub(crate) use topics::{DEPTH_MAX, remove_all};
+pub use topics::{NewTopic, TopicSettings};
 pub use transactions::{Transaction, TransactionState};
 pub use writer::{LogDirOptions, Route};
-
-/// Files that a log dir has.
-const LOG_DIR_FILES: [&str; 5] = [
-    "meta.properties",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    ".kafka_cleanshutdown",
-    ".lock",
-];
 
 /// A topic's partition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +38,31 @@ pub struct TopicPartition {
     pub topic: String,
     /// The partition.
     pub partition: i32,
+}
+
+/// A partition that could not be read, or not whole, while others were.
+#[derive(Debug)]
+pub struct Unread {
+    /// Which one.
+    pub partition: TopicPartition,
+    /// Why; it names the file.
+    pub error: Error,
+}
+
+/// Keeps the failure of one partition among many; what ends all work is given back.
+pub(crate) fn pass_over(
+    error: Error,
+    partition: &TopicPartition,
+    unread: &mut Vec<Unread>,
+) -> Result<()> {
+    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Closed) {
+        return Err(error);
+    }
+    unread.push(Unread {
+        partition: partition.clone(),
+        error,
+    });
+    Ok(())
 }
 
 impl fmt::Display for TopicPartition {
@@ -67,6 +81,8 @@ struct Inner {
     options: OpenOptions,
     /// What the partitions share, of each path.
     shared: Vec<Arc<LogDirFiles>>,
+    /// The cluster that the folders belong to, if they do.
+    surroundings: Arc<Surroundings>,
     listing: RwLock<Listing>,
     /// Which of several replicas was taken.
     chosen: Mutex<BTreeMap<TopicPartition, PathBuf>>,
@@ -133,7 +149,15 @@ impl LogDir {
             let checkpoints = Arc::new(Checkpoints::new(&options.disk, path, max_bytes));
             Arc::new(LogDirFiles::gathering(&checkpoints))
         };
+        let how = writer.as_ref().map(|writer| &writer.options);
+        let surroundings = Surroundings::new(
+            options,
+            how.and_then(|how| how.metadata.as_deref()),
+            &paths,
+            how.and_then(|how| how.broker.as_ref()),
+        )?;
         let log_dir = Self(Arc::new(Inner {
+            surroundings: Arc::new(surroundings),
             shared: paths.iter().map(shared).collect(),
             paths,
             options: options.clone(),
@@ -147,11 +171,8 @@ impl LogDir {
 
     /// Without a partition, something must say that this is a log dir at all: a wrong path would otherwise look like an empty one.
     fn check_found(&self) -> Result<()> {
-        let is_log_dir = |path: &PathBuf| {
-            LOG_DIR_FILES
-                .iter()
-                .any(|name| self.0.options.disk.stat(&path.join(name)).is_ok())
-        };
+        let disk = self.0.options.disk.as_ref();
+        let is_log_dir = |path: &PathBuf| has_log_dir_files(disk, path).unwrap_or(false);
         let paths = &self.0.paths;
         match paths.first() {
             Some(first)
@@ -164,6 +185,23 @@ impl LogDir {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Lists the log dirs again, so that partitions are known that other processes made, and those are not that they took away. What is
+    /// made and deleted through this value is known without it; logs that were opened see what they see ([`Log`]).
+    ///
+    /// # Errors
+    /// `Io` when a path cannot be listed; what was known stays.
+    pub fn refresh(&self) -> Result<()> {
+        let mut known = self.0.listing_mut();
+        let mut listing = Listing::default();
+        for path in &self.0.paths {
+            listing.add(self.0.options.disk.as_ref(), path)?;
+        }
+        listing.warn_of_replicas();
+        known.partitions = listing.partitions;
+        known.warnings = listing.warnings;
+        Ok(())
     }
 
     /// The log dirs, as given and made absolute.
@@ -251,6 +289,38 @@ impl LogDir {
         let log = self.longest(&paths)?;
         chosen.insert(wanted, log.path().to_path_buf());
         Ok(log)
+    }
+
+    /// A partition for a scan that opens it when it comes there: see [`Scan::over_logs`](crate::Scan::over_logs). One that is gone by then
+    /// is an error only where it is `required`.
+    #[must_use]
+    pub fn later(&self, partition: TopicPartition, required: bool) -> LaterLog {
+        let log_dir = self.clone();
+        LaterLog::new(move || {
+            let TopicPartition { topic, partition } = &partition;
+            log_dir.log_if(topic, *partition, required)
+        })
+    }
+
+    /// As [`log`](Self::log), and none where there is no such partition that is not `required`.
+    ///
+    /// # Errors
+    /// As [`log`](Self::log).
+    pub fn log_if(&self, topic: &str, partition: i32, required: bool) -> Result<Option<Log>> {
+        if required {
+            return self.log(topic, partition).map(Some);
+        }
+        if self.is_writable() {
+            return self.writable_if(topic, partition, |_| Ok(true));
+        }
+        if !self.has(topic, partition) {
+            return Ok(None);
+        }
+        self.log(topic, partition).map(Some)
+    }
+
+    fn has(&self, topic: &str, partition: i32) -> bool {
+        self.0.listing().numbers(topic).contains(&partition)
     }
 
     fn open_one(&self, path: &Path) -> Result<Log> {

@@ -40,6 +40,21 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// The same as it is read while this writer, or nobody in this process, writes it.
+    pub(crate) fn beside(&self, ends: Option<Arc<Ends>>) -> Self {
+        let is_written = ends.is_some();
+        Self {
+            path: self.path.clone(),
+            disk: Arc::clone(&self.disk),
+            limits: self.limits,
+            // A file that is cut under its mapping ends the process.
+            map_indexes: self.map_indexes && !is_written,
+            map_logs: self.map_logs && !is_written,
+            ends,
+            checkpoints: Arc::clone(&self.checkpoints),
+        }
+    }
+
     /// The same with `.log` files mapped.
     pub(crate) fn mapped(&self) -> Self {
         Self {
@@ -147,7 +162,7 @@ impl Segment {
         if let Some(times) = self.times.get() {
             return Ok(times);
         }
-        let times = SegmentTimes::load(open, check)?;
+        let times = SegmentTimes::load_past_damage(open, check)?;
         Ok(self.times.get_or_init(|| times))
     }
 

@@ -68,6 +68,18 @@ pub(crate) struct Dump {
     #[arg(long, group = "decoder")]
     share_group_state_decoder: bool,
 
+    /// Not here: use Kafka's own tool for the records of `__remote_log_metadata`
+    #[arg(long, hide = true)]
+    remote_log_metadata_decoder: bool,
+
+    /// Not here: there is no Java to load another class than the text decoder into
+    #[arg(long, value_name = "CLASS", hide = true)]
+    key_decoder_class: Option<String>,
+
+    /// As --key-decoder-class
+    #[arg(long, value_name = "CLASS", hide = true)]
+    value_decoder_class: Option<String>,
+
     /// Print what kafka-dump-log of Kafka 4.3.0 prints; files only
     #[arg(long, help_heading = "As Kafka's tool")]
     pub(crate) kafka: bool,
@@ -103,6 +115,12 @@ pub(crate) struct Dump {
     pub(crate) max_message_size: i32,
 }
 
+/// The decoder that Kafka's tool takes by default, by its names: what is done here.
+const TEXT_DECODERS: [&str; 2] = [
+    "org.apache.kafka.tools.api.StringDecoder",
+    "kafka.serializer.StringDecoder",
+];
+
 /// What records of an internal topic are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decoder {
@@ -114,6 +132,30 @@ impl Dump {
     /// What is to be dumped, in the order given.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.iter().chain(&self.paths).cloned().collect()
+    }
+
+    /// The option of Kafka's tool that was given and is not here, and what to do.
+    pub(crate) fn not_here(&self) -> Option<String> {
+        if self.remote_log_metadata_decoder {
+            return Some(
+                "--remote-log-metadata-decoder is not here: print the records of __remote_log_metadata as they are, without a decoder, or use \
+                 Kafka's own tool"
+                    .to_owned(),
+            );
+        }
+        let classes = [
+            ("--key-decoder-class", &self.key_decoder_class),
+            ("--value-decoder-class", &self.value_decoder_class),
+        ];
+        classes.into_iter().find_map(|(option, class)| {
+            let class = class.as_ref()?;
+            if TEXT_DECODERS.contains(&class.as_str()) {
+                return None;
+            }
+            Some(format!(
+                "{option} {class}: no Java class can be loaded here; leave the option out for text, or use Kafka's own tool"
+            ))
+        })
     }
 
     pub(crate) const fn decoder(&self) -> Option<Decoder> {

@@ -60,6 +60,10 @@ pub(crate) struct Delete {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// A topic of brokers' own, such as `__consumer_offsets`, that may be deleted; may be given several times
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) internal: Vec<String>,
+
     /// One JSON line a partition
     #[arg(long)]
     pub(crate) json: bool,
@@ -73,7 +77,8 @@ pub(crate) struct Delete {
   offsetlog settings --broker /etc/kafka/server.properties --all
 
 Without PATH: every topic setting, its type, default and bounds; or what a broker's settings make of them. With PATH: what the topics
-there were given, and what holds.
+there were given, and what holds. In a broker's log dir that is what the cluster says, and FROM names the layer: topic, dynamic broker,
+dynamic default broker, broker (its server.properties), default; unknown is what a layer may set that was not given.
 
 Exit codes: 0 fine, 1 no topic found, 2 usage or input error.")]
 pub(crate) struct Settings {
@@ -89,6 +94,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     pub(crate) broker: Option<PathBuf>,
 
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does
+    #[arg(long, value_name = "DIR", requires = "paths")]
+    pub(crate) metadata: Option<PathBuf>,
+
     /// Give the topics this setting; may be given several times
     #[arg(long = "config", value_name = "NAME=VALUE", value_parser = parse_setting, requires = "topics")]
     pub(crate) given: Vec<Setting>,
@@ -97,7 +106,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NAME", requires = "topics")]
     pub(crate) unset: Vec<String>,
 
-    /// Defaults too
+    /// Defaults too, and in a broker's log dir all that is not known
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
 
@@ -114,6 +123,9 @@ pub(crate) struct Settings {
 
 Segments go by the retention settings, compacted topics are compacted where they are dirty enough, and directories of deleted topics are \
 removed. Stop the broker first: it does the same.
+
+In a broker's log dir the cluster's settings hold. They are in __cluster_metadata-0, in one of PATH or in --metadata, and in the broker's
+server.properties (--broker). A partition for which a setting is not known is refused, and topics of brokers' own are left alone.
 
 Exit codes: 0 done, 1 --dry-run found nothing to do, 2 usage or input error, or a partition failed, 130 interrupted.")]
 pub(crate) struct Maintain {
@@ -136,6 +148,22 @@ pub(crate) struct Maintain {
     /// A broker's server.properties: what holds where a topic was given nothing
     #[arg(long, value_name = "FILE")]
     pub(crate) broker: Option<PathBuf>,
+
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does
+    #[arg(long, value_name = "DIR")]
+    pub(crate) metadata: Option<PathBuf>,
+
+    /// Only this topic; may be given several times
+    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+
+    /// A setting that counts above all others, this once, for the topics named; may be given several times
+    #[arg(long = "config", value_name = "NAME=VALUE", value_parser = parse_setting, requires = "topics")]
+    pub(crate) settings: Vec<Setting>,
+
+    /// A topic of brokers' own, such as `__consumer_offsets`, to be kept too; may be given several times
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) internal: Vec<String>,
 
     /// One JSON line a partition of which anything went, and one a directory that was removed
     #[arg(long)]

@@ -21,6 +21,14 @@ pub(crate) struct Append {
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
 
+    /// Append though other brokers of the cluster have replicas of the partition
+    #[arg(long)]
+    pub(crate) single_replica: bool,
+
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if the log dir does not
+    #[arg(long, value_name = "DIR")]
+    pub(crate) metadata: Option<PathBuf>,
+
     /// What the input is
     #[arg(
         long,

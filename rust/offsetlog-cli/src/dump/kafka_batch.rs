@@ -310,6 +310,15 @@ fn records(
     let mut records = decoder
         .records(batch, limit)
         .map_err(|error| invalid(&error))?;
+    if header.attributes.codec_number() != 0 {
+        // Kafka reads all records of a compressed batch before it prints the first one.
+        let mut ahead = records.clone();
+        while ahead
+            .next_record()
+            .map_err(|error| invalid(&error))?
+            .is_some()
+        {}
+    }
     while let Some(record) = records.next_record().map_err(|error| invalid(&error))? {
         if record.offset != previous.wrapping_add(1) {
             let pairs = run.not_consecutive.of(&java::absolute(file));

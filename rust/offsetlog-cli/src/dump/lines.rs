@@ -9,7 +9,7 @@ use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE};
 use offsetlog::disk::{Disk as _, EntryKind, RealDisk};
 use offsetlog::format::internal_topic::{CoordinatorTopic, METADATA_TOPIC};
 use offsetlog::format::{DirectoryName, FileName, FormatError, OffsetCheckpointFile, SegmentFile};
-use offsetlog::{BatchDecoder, ErrorKind};
+use offsetlog::{BatchDecoder, ErrorKind, FolderKind, folder_kind};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,21 @@ pub(super) enum Kind {
     ProducerSnapshot,
 }
 
+/// The name that a segment had of which recovery cut this off: `00000000000000000064.log.2508`, with a number behind it where the place
+/// was taken.
+fn uncut(name: &str) -> &str {
+    let is_number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    match name.split_once(".log.") {
+        Some((stem, place)) if !place.is_empty() && is_number(place) => {
+            name.get(..stem.len() + ".log".len()).unwrap_or(name)
+        }
+        _ => name,
+    }
+}
+
 impl Kind {
     /// Kind and number of a file; `None` for what is not Kafka's or holds nothing that is read here.
     fn of(name: &str) -> Option<(Self, i64)> {
@@ -45,7 +60,7 @@ impl Kind {
         {
             return Some((Self::OffsetCheckpoint, 0));
         }
-        Some(match FileName::classify(name) {
+        Some(match FileName::classify(uncut(name)) {
             FileName::LeaderEpochCheckpoint => (Self::LeaderEpochs, 0),
             FileName::PartitionMetadata => (Self::PartitionMetadata, 0),
             FileName::MetadataSnapshot { end_offset, .. } => (Self::MetadataSnapshot, end_offset),
@@ -154,6 +169,16 @@ pub(super) fn run(args: &Dump, console: &mut Console<'_>) -> Result<i32, Failure
 impl Run<'_, '_> {
     /// The files of a partition, or those of a log dir itself, in the order of their kinds and numbers.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+        if let Ok(FolderKind::AroundLogDirs(log_dirs)) = folder_kind(path) {
+            let names: Vec<_> = log_dirs.iter().map(|log_dir| log_dir.display()).collect();
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            let text = format!(
+                "not a log dir itself, but the folder around {}; give one, or a partition in it",
+                names.join(" ")
+            );
+            self.fail(path, &text);
+            return Ok(());
+        }
         let entries = match RealDisk.list(path) {
             Ok(entries) => entries,
             Err(error) => {

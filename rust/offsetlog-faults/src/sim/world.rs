@@ -4,6 +4,7 @@
 use super::inode::{Choice, Fill, Inode, SECTOR, low_bits};
 use offsetlog::disk::FileStat;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -238,7 +239,7 @@ impl World {
             Node::File(inode) => Some(self.stat_inode(inode)),
             Node::Directory => {
                 let modified = self.directories.get(text(path)).copied().unwrap_or(0);
-                Some(stat(4096, modified, u64::MAX))
+                Some(stat(4096, modified, directory_id(path)))
             }
         }
     }
@@ -498,6 +499,13 @@ fn apply_name(names: &mut BTreeMap<Name, Node>, change: &Change) {
         }
         _ => {}
     }
+}
+
+/// Each directory has its own; files are numbered from 1 on.
+fn directory_id(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish() | 1 << 63
 }
 
 fn stat(size: u64, modified: u64, inode: u64) -> FileStat {

@@ -7,6 +7,7 @@ use crate::batch_builder::{BatchBuilder, Producer};
 use crate::codec::Compressor;
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
 use crate::log::{AppendInfo, AppendOptions, Log};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch, RecordBatchOptions};
@@ -265,7 +266,8 @@ impl ArrowRows {
         }
         let (config, now) = self.check(log, options)?;
         let codec = config.codec_for(options.codec);
-        let sizes = Sizes::new(&config, codec, options.batch_bytes);
+        let limits = &log.options().limits;
+        let sizes = Sizes::new(&config, limits, codec, options.batch_bytes);
         self.check_sizes(log, &config, codec, sizes, now)?;
         self.append_checked(log, options, sizes, now)?;
         Ok(self.appended.unwrap_or(AppendInfo {
@@ -326,6 +328,7 @@ impl ArrowRows {
         sizes: Sizes,
         now: i64,
     ) -> Result<()> {
+        let limits = &log.options().limits;
         let mut alone = Alone::new(config, codec)?;
         let mut first = 0;
         for (rows, _) in &self.batches {
@@ -333,11 +336,17 @@ impl ArrowRows {
             let mut headers = Vec::new();
             for at in 0..rows.len() {
                 let row = rows.row(at, &mut headers);
-                if row.size_bound(&headers) <= sizes.target {
+                let allowed = limits.allow_headers(headers.len());
+                if allowed.is_ok() && row.size_bound(&headers) <= sizes.target {
                     continue;
                 }
                 log.check()?;
-                if let Err(error) = alone.check(&row, &headers, now, sizes.most) {
+                let allowed = allowed.and_then(|()| {
+                    alone.check(&row, &headers, now, sizes.most)?;
+                    limits.allow_batch(alone.size)?;
+                    limits.allow_unpacked(codec, alone.payload_bytes())
+                });
+                if let Err(error) = allowed {
                     self.oversized = Some(first + at as u64);
                     return Err(error);
                 }
@@ -445,7 +454,7 @@ impl Place {
 }
 
 impl Sizes {
-    fn new(config: &LogConfig, codec: Codec, batch_bytes: usize) -> Self {
+    fn new(config: &LogConfig, limits: &Limits, codec: Codec, batch_bytes: usize) -> Self {
         let most = config
             .max_message_bytes()
             .min(config.segment_bytes())
@@ -456,8 +465,10 @@ impl Sizes {
         } else {
             64 + most / 128
         };
+        let readable = limits.max_batch_bytes.min(limits.max_decompressed_bytes);
+        let target = most.min(usize::try_from(readable).unwrap_or(usize::MAX));
         Self {
-            target: batch_bytes.min(most.saturating_sub(growth)),
+            target: batch_bytes.min(target.saturating_sub(growth)),
             most,
         }
     }
@@ -469,6 +480,8 @@ struct Alone {
     codec: Codec,
     compressor: Compressor,
     max_message_bytes: usize,
+    /// Bytes of the batch that was looked at last, as it is stored.
+    size: usize,
 }
 
 impl Alone {
@@ -482,7 +495,12 @@ impl Alone {
             codec,
             compressor,
             max_message_bytes: config.max_message_bytes().max(0) as usize,
+            size: 0,
         })
+    }
+
+    const fn payload_bytes(&self) -> usize {
+        self.batch.payload_bytes()
     }
 
     fn check(
@@ -499,6 +517,7 @@ impl Alone {
             .batch
             .finish(0, 0, None, self.codec, &mut self.compressor)?;
         let size = stored.0.len();
+        self.size = size;
         if size <= most {
             return Ok(());
         }

@@ -1,4 +1,6 @@
 //! The columns of a record batch that are to become records: looked at by name, type and content before a row is encoded.
+//!
+//! over 600 lines: what is looked at of a column and how it is then read are one story; layouts share the helpers in between.
 
 use super::Column;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +15,7 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use arrow_schema::{ArrowError, DataType, Fields, Schema, TimeUnit};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema, TimeUnit};
 use std::sync::Arc;
 
 /// More than the lengths, deltas and attributes of one record can take, its headers aside.
@@ -50,7 +52,7 @@ impl Places {
                 Column::Headers => 3,
                 _ => continue,
             };
-            check_type(column, field.data_type())?;
+            check_type(column, &plain(field.data_type()))?;
             if let Some(slot @ None) = found.get_mut(slot) {
                 *slot = Some(place);
             } else {
@@ -158,6 +160,23 @@ fn check_type(column: Column, data_type: &DataType) -> Result<()> {
     }
 }
 
+/// The type without dictionaries and run ends, which say only how values are stored. Text of polars' categories is a dictionary.
+fn plain(data_type: &DataType) -> DataType {
+    let field = |field: &FieldRef| {
+        let data_type = plain(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    };
+    match data_type {
+        DataType::Dictionary(_, values) => plain(values),
+        DataType::RunEndEncoded(_, values) => plain(values.data_type()),
+        DataType::List(entry) => DataType::List(field(entry)),
+        DataType::LargeList(entry) => DataType::LargeList(field(entry)),
+        DataType::Map(entry, sorted) => DataType::Map(field(entry), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        other => other.clone(),
+    }
+}
+
 /// Where the two fields of a header are: by name, or in a map's entries by place.
 fn header_places(fields: &Fields, is_map: bool) -> Option<(usize, usize)> {
     if fields.len() != 2 {
@@ -238,7 +257,11 @@ impl Rows {
                 .unwrap_or(&data)
                 .validate_full()
                 .map_err(invalid)?;
-            let array = mended.map_or_else(|| Arc::clone(array), make_array);
+            let mut array = mended.map_or_else(|| Arc::clone(array), make_array);
+            let plain = plain(array.data_type());
+            if plain != *array.data_type() {
+                array = arrow_cast::cast(&array, &plain).map_err(invalid)?;
+            }
             Ok(Some(array).filter(|array| *array.data_type() != DataType::Null))
         };
         let rows = Self {

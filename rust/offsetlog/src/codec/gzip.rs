@@ -1,13 +1,18 @@
-//! gzip: libdeflate reads the single member that every client writes, zlib everything else. zlib writes, since Java does.
+//! gzip: libdeflate reads the single member without flags that every client writes, zlib everything else. zlib writes, since Java does.
 
 use super::{CodecError, Output};
-use flate2::bufread::GzDecoder;
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use libdeflater::{DecompressionError, Decompressor};
-use std::io::Read;
 
 /// Header (10 bytes) and trailer (CRC-32 and size) of a member, the least there is.
 const SMALLEST_MEMBER: usize = 18;
+/// Flags of a member's header: which fields follow its ten bytes.
+const HAS_CHECKSUM: u8 = 1 << 1;
+const HAS_EXTRA: u8 = 1 << 2;
+const HAS_NAME: u8 = 1 << 3;
+const HAS_COMMENT: u8 = 1 << 4;
+/// Java does not look for another member in so few bytes behind a trailer.
+const LEAST_BEHIND: usize = 18;
 /// What Java writes since version 16: no name, no time, no flags, unknown system. Before, the last byte was 0.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// What level -1 means to zlib.
@@ -49,6 +54,8 @@ impl Gzip {
         let behind_header = front.get(SMALLEST_MEMBER - 4..).unwrap_or(&[]);
         if payload.len() < SMALLEST_MEMBER
             || size > payload.len().saturating_mul(GREATEST_RATIO)
+            // libdeflate refuses reserved flags, and does not compare a header's checksum.
+            || payload.get(3) != Some(&0)
             || memchr::memmem::find(behind_header, &[0x1f, 0x8b, 0x08]).is_some()
         {
             return Ok(false);
@@ -68,24 +75,95 @@ impl Gzip {
 }
 
 /// Members one after another. Whatever follows the last one and is no member is ignored, as Java does.
+///
+/// Source: `GZIPInputStream`. Its rules for the header are not zlib's, so the header is read here.
 fn members(payload: &[u8], output: &mut Output) -> Result<(), CodecError> {
-    let mut rest = payload;
+    let mut rest = header(payload).map_err(CodecError::bad)?;
     loop {
-        let mut member = GzDecoder::new(rest);
-        loop {
-            let room = output.spare()?;
-            match member.read(room) {
-                Ok(0) => break,
-                Ok(count) => output.advance(count),
-                Err(_) if rest.len() < payload.len() && member.header().is_none() => return Ok(()),
-                Err(error) => return Err(CodecError::bad(error)),
-            }
-        }
-        rest = member.into_inner();
-        if rest.is_empty() {
+        rest = member(rest, output)?;
+        if rest.len() <= LEAST_BEHIND {
             return Ok(());
         }
+        match header(rest) {
+            Ok(body) => rest = body,
+            Err(_) => return Ok(()),
+        }
     }
+}
+
+/// What follows a member's header.
+///
+/// As Java: the flag bits that RFC 1952 reserves mean nothing, a checksum of the header is compared, no field has a greatest length.
+fn header(member: &[u8]) -> Result<&[u8], &'static str> {
+    const CUT: &str = "header of a gzip member cut short";
+    let Some((&[first, second, method, flags, ..], mut rest)) = member.split_first_chunk::<10>()
+    else {
+        return Err(CUT);
+    };
+    if [first, second] != [0x1f, 0x8b] {
+        return Err("invalid gzip header");
+    }
+    if method != 8 {
+        return Err("a gzip member's method is not deflate");
+    }
+    if flags & HAS_EXTRA != 0 {
+        let (length, behind) = rest.split_first_chunk::<2>().ok_or(CUT)?;
+        rest = behind
+            .get(usize::from(u16::from_le_bytes(*length))..)
+            .ok_or(CUT)?;
+    }
+    for text in [HAS_NAME, HAS_COMMENT] {
+        if flags & text != 0 {
+            let end = memchr::memchr(0, rest).ok_or(CUT)?;
+            rest = rest.get(end + 1..).ok_or(CUT)?;
+        }
+    }
+    if flags & HAS_CHECKSUM != 0 {
+        let (found, behind) = rest.split_first_chunk::<2>().ok_or(CUT)?;
+        let mut checksum = flate2::Crc::new();
+        checksum.update(member.get(..member.len() - rest.len()).unwrap_or(&[]));
+        if checksum.sum() & 0xffff != u32::from(u16::from_le_bytes(*found)) {
+            return Err("the checksum of a gzip member's header is not right");
+        }
+        rest = behind;
+    }
+    Ok(rest)
+}
+
+/// Decompresses one member from behind its header on; gives what follows its trailer.
+fn member<'p>(payload: &'p [u8], output: &mut Output) -> Result<&'p [u8], CodecError> {
+    let mut stream = Decompress::new(false);
+    let mut checksum = flate2::Crc::new();
+    let mut rest = payload;
+    loop {
+        let room = output.spare()?;
+        let (taken, given) = (stream.total_in(), stream.total_out());
+        let status = stream
+            .decompress(rest, room, FlushDecompress::None)
+            .map_err(CodecError::bad)?;
+        let taken = usize::try_from(stream.total_in() - taken).unwrap_or(usize::MAX);
+        let given = usize::try_from(stream.total_out() - given).unwrap_or(usize::MAX);
+        checksum.update(room.get(..given).unwrap_or(&[]));
+        output.advance(given);
+        rest = rest.get(taken..).unwrap_or(&[]);
+        match status {
+            Status::StreamEnd => break,
+            _ if taken == 0 && given == 0 => {
+                return Err(CodecError::bad("gzip member cut short"));
+            }
+            Status::Ok | Status::BufError => {}
+        }
+    }
+    let trailer = rest.split_first_chunk::<8>();
+    let (trailer, behind) = trailer.ok_or_else(|| CodecError::bad("gzip member cut short"))?;
+    // The size is that of the output modulo 2^32.
+    let right = u64::from(checksum.amount()) << 32 | u64::from(checksum.sum());
+    if u64::from_le_bytes(*trailer) != right {
+        return Err(CodecError::bad(
+            "checksum or size of a gzip member is not right",
+        ));
+    }
+    Ok(behind)
 }
 
 /// Keeps zlib's window and tables for one level.

@@ -151,6 +151,61 @@ fn garbage_and_zeros_behind_the_end() {
     }
 }
 
+/// A member with these flags and what they announce, as RFC 1952 has it; `checksum` is put where the header's belongs.
+fn flagged(bytes: &[u8], flags: u8, checksum: impl Fn(u16) -> u16) -> Vec<u8> {
+    let plain = gzip(bytes);
+    let mut member = plain[..10].to_vec();
+    member[3] = flags;
+    if flags & 4 != 0 {
+        member.extend_from_slice(b"\x05\0ab\x01\0c");
+    }
+    for text in [8, 16] {
+        if flags & text != 0 {
+            member.extend(std::iter::repeat_n(b'n', 70_000));
+            member.push(0);
+        }
+    }
+    if flags & 2 != 0 {
+        let mut crc = flate2::Crc::new();
+        crc.update(&member);
+        member.extend_from_slice(&checksum(crc.sum() as u16).to_le_bytes());
+    }
+    member.extend_from_slice(&plain[10..]);
+    member
+}
+
+/// What Java 17's `GZIPInputStream` does with each, tried.
+#[test]
+fn flags_of_a_gzip_header() {
+    let bytes = text(5000);
+    for flags in 0..=255 {
+        let member = flagged(&bytes, flags, |right| right);
+        assert_eq!(
+            decompress(Codec::Gzip, &member),
+            Ok(bytes.clone()),
+            "flags {flags:#04x}"
+        );
+        let wrong = flagged(&bytes, flags, |right| right ^ 1);
+        assert_eq!(
+            decompress(Codec::Gzip, &wrong).is_ok(),
+            flags & 2 == 0,
+            "flags {flags:#04x}, checksum"
+        );
+    }
+    // In a second member too, where a header that is no header is the end.
+    let both = |second: &[u8]| decompress(Codec::Gzip, &concatenated(&gzip(b"a"), second));
+    assert_eq!(
+        both(&flagged(b"b", 0xe2, |right| right)),
+        Ok(b"ab".to_vec())
+    );
+    assert_eq!(
+        both(&flagged(b"b", 2, |right| right ^ 1)),
+        Ok(b"a".to_vec())
+    );
+    assert_eq!(both(&gzip(b"b")[..18]), Ok(b"a".to_vec()));
+    assert!(both(&gzip(b"b")[..19]).is_err());
+}
+
 #[test]
 fn every_cut_is_refused() {
     let bytes = text(3000);

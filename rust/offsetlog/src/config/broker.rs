@@ -21,6 +21,8 @@ pub struct BrokerSettings {
     pub topic_defaults: LogConfig,
     /// `log.dirs`, or else `log.dir`, or else Kafka's own default.
     pub log_dirs: Vec<PathBuf>,
+    /// Everything that was given, by the broker's own names.
+    pub given: BTreeMap<String, String>,
 }
 
 impl BrokerSettings {
@@ -60,6 +62,10 @@ impl BrokerSettings {
         Ok(Self {
             topic_defaults,
             log_dirs: log_dirs(&given)?,
+            given: given
+                .iter()
+                .map(|(&name, &value)| (name.to_owned(), value.to_owned()))
+                .collect(),
         })
     }
 }
@@ -83,7 +89,11 @@ impl LogConfig {
 }
 
 /// The canonical text of a topic's setting for what a broker has under one of its names.
-fn topic_value(setting: &'static Setting, name: &'static str, value: &str) -> Result<String> {
+pub(crate) fn topic_value(
+    setting: &'static Setting,
+    name: &'static str,
+    value: &str,
+) -> Result<String> {
     let unit = match name.rsplit('.').next() {
         Some("hours") => Some((HOUR_MS, i64::from(name == "log.roll.hours"))),
         Some("minutes") => Some((MINUTE_MS, i64::MIN)),

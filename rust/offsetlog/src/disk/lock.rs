@@ -24,8 +24,8 @@ pub struct Lock {
     slot: Option<Arc<Slot>>,
     /// The process that took it: a child has a copy of the descriptor, and must not give the lock back.
     process: u32,
-    /// On a disk that has locks of its own: dropped with this one.
-    _token: Option<Box<dyn Any + Send + Sync>>,
+    /// Dropped with this one: a disk's own lock, what is to be told when it ends.
+    token: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Lock {
@@ -35,7 +35,7 @@ impl Lock {
         Self {
             slot: None,
             process: 0,
-            _token: None,
+            token: None,
         }
     }
 
@@ -43,9 +43,16 @@ impl Lock {
     #[must_use]
     pub fn simulated(token: impl Any + Send + Sync) -> Self {
         Self {
-            _token: Some(Box::new(token)),
+            token: Some(Box::new(token)),
             ..Self::unneeded()
         }
+    }
+
+    /// Drops `token` too, when the lock ends.
+    pub(crate) fn with(mut self, token: impl Any + Send + Sync) -> Self {
+        let own = self.token.take();
+        self.token = Some(Box::new((own, token)));
+        self
     }
 
     pub(super) fn take(file: File, kind: LockKind) -> io::Result<Option<Self>> {
@@ -59,7 +66,7 @@ impl Lock {
         Ok(Some(Self {
             slot: Some(slot),
             process: std::process::id(),
-            _token: None,
+            token: None,
         }))
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,10 @@ pub fn wall_clock() -> i64 {
 pub struct RealDisk;
 
 impl Disk for RealDisk {
+    fn is_systems(&self) -> bool {
+        true
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -80,6 +84,10 @@ impl Disk for RealDisk {
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
         fs::metadata(path).map(|metadata| stat_of(&metadata))
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {

@@ -116,7 +116,9 @@ impl Error {
             ErrorKind::Decompression { codec, reason } => {
                 write!(f, "{codec} decompression failed: {reason}")?;
             }
-            ErrorKind::LogDir { reason } | ErrorKind::RecordRefused { reason } => {
+            ErrorKind::LogDir { reason }
+            | ErrorKind::Cluster { reason }
+            | ErrorKind::RecordRefused { reason } => {
                 f.write_str(reason)?;
             }
             ErrorKind::SegmentTooLarge { size } => write!(
@@ -143,6 +145,11 @@ impl Error {
             ErrorKind::Limit { name, limit, seen } => write!(
                 f,
                 "limit {name} reached: {seen} met, {limit} allowed; open with a higher {name} to read on"
+            )?,
+            ErrorKind::Unreadable { name, limit, seen } => write!(
+                f,
+                "not appended: {seen} is above the limit {name}, {limit}, so a reader with that limit could not read it; open this log, \
+                 and then its readers, with a higher {name}"
             )?,
             ErrorKind::Argument { name, reason } => write!(f, "{name}: {reason}")?,
             ErrorKind::Interrupted => f.write_str("interrupted")?,

@@ -31,7 +31,8 @@ mod validate;
 use super::Clock;
 use super::Ends;
 use super::producers::ProducerStates;
-use crate::config::LogConfig;
+use super::{Guard, Membership};
+use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::Directory;
@@ -51,8 +52,8 @@ pub(super) use flush::Commit;
 pub(super) use leftovers::next_offset;
 pub(super) use load::open;
 pub(crate) use load::{lock_idle, lock_log_dir, lock_partition};
-pub(super) use place::{Place, STATE_FILE, read_small, read_state};
-pub(crate) use place::{read_config, write_config};
+pub(crate) use place::{CONFIG_FILE, read_config, read_small, write_config};
+pub(super) use place::{LOCK_FILE, Place, STATE_FILE, read_state};
 pub(super) use state::Unclean;
 
 /// How a log is opened for appending.
@@ -70,6 +71,14 @@ pub struct WriteOptions {
     pub recovery_point: Option<i64>,
     /// Lowest offset that can be read; `None`: what the checkpoint says.
     pub log_start_offset: Option<i64>,
+    /// In a broker's log dir: the folder with the cluster's metadata log, where that is not in the log dir itself.
+    pub metadata: Option<PathBuf>,
+    /// In a broker's log dir: the broker's `server.properties`.
+    pub broker: Option<BrokerSettings>,
+    /// Topics of brokers' own, such as `__consumer_offsets`, whose records may be taken away all the same.
+    pub internal_topics: BTreeSet<String>,
+    /// Whether records may be changed though other brokers have replicas of the partition.
+    pub single_replica: bool,
 }
 
 /// The writer's state; one lock around it makes appends follow each other.
@@ -78,8 +87,15 @@ pub(crate) struct Appender {
     directory: Arc<Directory>,
     place: Place,
     config: LogConfig,
-    /// What holds where the stored settings say nothing.
+    /// What the settings are made of: those that the caller gave, those that stand beside the data, and what holds where neither says
+    /// anything.
+    option: Option<LogConfig>,
+    stored: Option<LogConfig>,
     defaults: LogConfig,
+    /// Those that the upkeep under way goes by; the others without.
+    upkeep: Option<LogConfig>,
+    /// What may be done to the partition.
+    guard: Guard,
     clock: ClockHolder,
     ends: Arc<Ends>,
     /// Base offsets of the closed segments, ascending.
@@ -122,6 +138,18 @@ pub(crate) struct Appender {
     started_clean: bool,
     /// Held until the log is closed; after all else.
     locks: Vec<Lock>,
+    #[expect(dead_code, reason = "for its end")]
+    closing: CloseAtEnd,
+}
+
+/// Tells readers that there is no writer any more, also where one was dropped without being closed.
+#[derive(Debug)]
+struct CloseAtEnd(Arc<Ends>);
+
+impl Drop for CloseAtEnd {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// A clock that can be printed.
@@ -149,6 +177,40 @@ impl Appender {
 
     pub(super) const fn config(&self) -> &LogConfig {
         &self.config
+    }
+
+    /// The settings by which upkeep decides.
+    fn upkeep_config(&self) -> &LogConfig {
+        self.upkeep.as_ref().unwrap_or(&self.config)
+    }
+
+    pub(super) const fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The settings that hold, with where they come from; `option` is above all.
+    pub(super) fn effective(&self, option: Option<&LogConfig>) -> Result<EffectiveConfig> {
+        let membership = &self.guard.membership;
+        let effective =
+            membership.effective(self.option.as_ref(), self.stored.as_ref(), &self.defaults)?;
+        Ok(match option {
+            Some(option) => effective.with_option(option),
+            None => effective,
+        })
+    }
+
+    /// What the cluster says now takes the place of what it said when the log was opened.
+    pub(super) fn join(&mut self, membership: Arc<Membership>) -> Result<()> {
+        if membership.is_brokers() {
+            self.guard.membership = membership;
+            self.config = self.effective(None)?.config().clone();
+        }
+        Ok(())
+    }
+
+    /// Has upkeep go by these from now on.
+    pub(super) fn set_upkeep_config(&mut self, config: LogConfig) {
+        self.upkeep = Some(config);
     }
 
     pub(super) const fn report(&self) -> &RecoveryReport {
@@ -240,9 +302,15 @@ impl Appender {
 
     pub(super) fn set_config(&mut self, config: &LogConfig) -> Result<()> {
         self.check_usable()?;
-        let effective = config.or_defaults(&self.defaults)?;
+        let mut membership = Membership::clone(&self.guard.membership);
+        membership.keep();
+        let effective = membership.effective(Some(config), None, &self.defaults)?;
         place::write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
-        self.config = effective;
+        self.config = effective.config().clone();
+        self.option = Some(config.clone());
+        self.stored = Some(config.clone());
+        self.upkeep = None;
+        self.guard.membership = Arc::new(membership);
         Ok(())
     }
 }

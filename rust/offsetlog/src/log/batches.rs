@@ -1,7 +1,7 @@
 //! Batch headers one by one.
 
 use super::values::BatchInfo;
-use super::{Log, View};
+use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::records::Records;
@@ -23,6 +23,8 @@ pub struct Batches {
     start: i64,
     stop: i64,
     seen: u32,
+    /// Newer views that were taken since it last went on.
+    looks: u32,
 }
 
 impl Log {
@@ -32,7 +34,7 @@ impl Log {
     /// `OffsetOutOfRange` for a start outside the log.
     pub fn batches(&self, start: Option<i64>, stop: Option<i64>) -> Result<Batches> {
         let view = self.fresh_view()?;
-        let start = self.checked_start(&view, start)?;
+        let (view, start) = self.in_view(view, |view| self.checked_start(view, start))?;
         Ok(Batches {
             log: self.clone(),
             slot: view.floor_slot(start),
@@ -41,6 +43,7 @@ impl Log {
             start,
             stop: stop.unwrap_or(i64::MAX),
             seen: 0,
+            looks: 0,
         })
     }
 
@@ -61,18 +64,29 @@ impl Batches {
     fn next_info(&mut self) -> Result<Option<BatchInfo>> {
         loop {
             match self.try_next() {
+                Err(error) if self.looks >= LOOKS_MAX => return Err(error),
                 Err(error) => {
-                    self.view = self.log.view_after(&self.view, error)?;
-                    self.slot = self.view.floor_slot(self.start);
-                    self.walk = None;
+                    self.looks += 1;
+                    let view = self.log.view_after(&self.view, error)?;
+                    self.go_on_in(view);
                 }
                 next => return next,
             }
         }
     }
 
+    fn go_on_in(&mut self, view: Arc<View>) {
+        self.slot = view.floor_slot(self.start);
+        self.view = view;
+        self.walk = None;
+    }
+
     fn try_next(&mut self) -> Result<Option<BatchInfo>> {
         loop {
+            if self.view.was_cut() {
+                let view = self.log.fresh_view()?;
+                self.go_on_in(view);
+            }
             let Some(walk) = &mut self.walk else {
                 let Some(segment) = self.view.segments.get(self.slot) else {
                     return Ok(None);
@@ -121,6 +135,7 @@ impl Batches {
                 return Ok(None);
             }
             self.start = header.last_offset.saturating_add(1);
+            self.looks = 0;
             return Ok(Some(BatchInfo::new(
                 &header, codec, first, position, segment,
             )));

@@ -1,9 +1,9 @@
 //! Reading on as logs grow.
 
 use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
-use super::{Isolation, Log};
+use super::{Ends, Isolation, Log};
 use crate::disk::{Disk, Watch};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -34,6 +34,44 @@ struct Followed {
     /// Behind what was handed out for scanning.
     next: i64,
     stop: i64,
+    /// The writer of this process, if there is one, and how often it had cut batches from the end.
+    cuts: Option<(Arc<Ends>, u64)>,
+}
+
+impl Followed {
+    /// Where the log ends, for uncommitted records. Refuses where it was cut below what was handed out: what came in that place would be
+    /// passed over.
+    fn end(&mut self) -> Result<i64> {
+        loop {
+            let told = self.log.told();
+            let (count, lowest) = match (&told, &self.cuts) {
+                (Some(ends), Some((before, count))) if Arc::ptr_eq(ends, before) => {
+                    ends.cuts_since(*count)
+                }
+                (Some(ends), _) => (ends.cut_count(), None),
+                (None, _) => (0, None),
+            };
+            let end = self.log.log_end_offset()?;
+            if let Some(cut) = lowest
+                .filter(|&cut| cut < self.next)
+                .or((end < self.next).then_some(end))
+            {
+                return Err(self.log.ask(|view| {
+                    Ok(Error::new(ErrorKind::OffsetOutOfRange {
+                        requested: self.next,
+                        log_start_offset: view.log_start_offset.min(cut),
+                        log_end_offset: cut,
+                    })
+                    .at_path(self.log.path()))
+                })?);
+            }
+            let is_same = told.as_ref().is_none_or(|ends| ends.cut_count() == count);
+            self.cuts = told.map(|ends| (ends, count));
+            if is_same {
+                return Ok(end);
+            }
+        }
+    }
 }
 
 impl Follow {
@@ -61,6 +99,10 @@ impl Follow {
                     None => range.log.log_start_offset()?,
                 },
                 stop: range.stop.unwrap_or(i64::MAX),
+                cuts: range.log.told().map(|ends| {
+                    let count = ends.cut_count();
+                    (ends, count)
+                }),
                 log: range.log,
             })
         });
@@ -114,11 +156,7 @@ impl Follow {
     fn grown(&mut self) -> Result<Vec<ScanRange>> {
         let mut ranges = Vec::new();
         for each in self.logs.iter_mut().filter(|each| each.next < each.stop) {
-            let uncommitted = each.log.log_end_offset()?;
-            if uncommitted < each.next {
-                let view = each.log.fresh_view()?;
-                return Err(each.log.out_of_range(&view, each.next)?);
-            }
+            let uncommitted = each.end()?;
             let end = match self.options.isolation {
                 Isolation::ReadUncommitted => uncommitted,
                 Isolation::ReadCommitted => each.log.last_stable_offset()?,
@@ -137,6 +175,13 @@ impl Follow {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<()> {
+        // A writer of this process tells its end after the file has grown, of which the system tells: by then it may be too early.
+        let is_told = self.logs.iter().any(|each| each.log.told().is_some());
+        let at_most = if is_told {
+            at_most.min(CHECK_EVERY)
+        } else {
+            at_most
+        };
         let until = Instant::now() + at_most;
         loop {
             for each in self.logs.iter().take(1) {

@@ -7,10 +7,9 @@ use super::appender::{STATE_FILE, Unclean, read_small, read_state};
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, EntryKind, FileStat, Lock, LockKind, SYNC_NAMES, write_whole};
 use crate::error::{Error, Result};
+use crate::folder::UNCLEAN_FILE;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
-use offsetlog_format::name::{
-    CLEAN_SHUTDOWN, DirectoryName, DirectoryState, LOCK, META_PROPERTIES,
-};
+use offsetlog_format::name::{CLEAN_SHUTDOWN, DirectoryName, DirectoryState};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,8 +17,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The partitions that writers of ours have not closed, and the marker to be restored when the last one is.
-const UNCLEAN_FILE: &str = "offsetlog-unclean";
 /// Held while one of our processes changes a file that all partitions share.
 const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 /// In the list of partitions: any, as their own files say. What a program writes that has the whole log dir open.
@@ -411,20 +408,4 @@ impl LogDirFiles {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A folder that a broker keeps logs in, or that is prepared for one.
-pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> Result<bool> {
-    let marks = [META_PROPERTIES, LOCK, UNCLEAN_FILE]
-        .into_iter()
-        .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()));
-    for name in marks {
-        let mark = path.join(name);
-        match disk.stat(&mark) {
-            Ok(_) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("look at", &mark, error)),
-        }
-    }
-    Ok(false)
 }

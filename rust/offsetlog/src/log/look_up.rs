@@ -10,7 +10,7 @@ use crate::records::Records;
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use offsetlog_format::BatchHeader;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 /// Buffers of a look-up, kept from one to the next.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct FetchResult {
     pub records: Vec<u8>,
     /// As [`Log::high_watermark`].
     pub high_watermark: i64,
-    /// As [`Log::last_stable_offset`].
+    /// As [`Log::last_stable_offset`]; -1 where damage hides it from a fetch that does not need it.
     pub last_stable_offset: i64,
     /// As [`Log::log_start_offset`].
     pub log_start_offset: i64,
@@ -61,9 +61,21 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset - 1`; corruption of the batch; `Io`.
     pub fn get(&self, offset: i64) -> Result<Option<Record>> {
-        let view = self.view_with(offset)?;
+        let view = self.recent_view()?;
         let mut scratch = self.scratch();
-        let result = self.in_view(view, |view| get(self, view, offset, &mut scratch));
+        // A record that is found was in the log at that moment: its batch is whole, and its file has been in the log since the last look.
+        // Whatever else comes out may come of a log that has changed.
+        let found = match view.holds(offset) {
+            Ok(true) => get(self, &view, offset, &mut scratch).ok().flatten(),
+            _ => None,
+        };
+        let result = match found {
+            Some(record) if view.is_told_current() => Ok(Some(record)),
+            _ => self.ask(|view| {
+                self.check_offset(view, offset)?;
+                get(self, view, offset, &mut scratch)
+            }),
+        };
         self.give_back(scratch);
         result
     }
@@ -73,7 +85,10 @@ impl Log {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn locate(&self, offset: i64) -> Result<Location> {
-        self.in_view(self.view_with(offset)?, |view| self.locate_in(view, offset))
+        self.ask(|view| {
+            self.check_offset(view, offset)?;
+            self.locate_in(view, offset)
+        })
     }
 
     fn locate_in(&self, view: &View, offset: i64) -> Result<Location> {
@@ -133,15 +148,13 @@ impl Log {
     /// Encoded batches from the one that holds `offset` on, as a broker answers a fetch, but never half a batch at the end and
     /// checksums compared.
     ///
-    /// Stops at the end of the segment, at `max_bytes` and, with `read_committed`, before the batch that holds the last stable
+    /// Stops at the end of the segment, at `max_bytes`, before damage and, with `read_committed`, before the batch that holds the last stable
     /// offset. At the log end offset it returns nothing.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of a batch; `Io`.
+    /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of the first batch; `Io`.
     pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
-        self.in_view(self.fresh_view()?, |view| {
-            self.fetch_in(view, offset, options)
-        })
+        self.ask(|view| self.fetch_in(view, offset, options))
     }
 
     fn fetch_in(&self, view: &View, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
@@ -153,7 +166,15 @@ impl Log {
         if offset < view.log_start_offset.max(first) || offset > end {
             return Err(self.out_of_range(view, offset)?);
         }
-        let last_stable_offset = self.last_stable_offset_of(view)?;
+        let last_stable_offset = match self.last_stable_offset_of(view) {
+            // Damage elsewhere keeps nobody from reading what is uncommitted.
+            Err(error)
+                if options.isolation == Isolation::ReadUncommitted && error.is_corruption() =>
+            {
+                -1
+            }
+            found => found?,
+        };
         let limit = match options.isolation {
             Isolation::ReadUncommitted => end,
             Isolation::ReadCommitted => last_stable_offset,
@@ -165,14 +186,12 @@ impl Log {
             }
             _ => Vec::new(),
         };
+        let high_watermark = view.high_watermark()?;
         Ok(FetchResult {
             records,
-            high_watermark: view
-                .high_watermark
-                .unwrap_or(end)
-                .max(view.log_start_offset)
-                .min(end),
-            last_stable_offset,
+            high_watermark,
+            // A broker's is never above what all replicas have.
+            last_stable_offset: last_stable_offset.min(high_watermark),
             log_start_offset: view.log_start_offset,
             aborted,
         })
@@ -201,15 +220,32 @@ impl Log {
                 Vec::new(),
                 &mut Trace::default(),
             )?;
-            while let Step::Batch(header) = walk.step(false)? {
+            loop {
+                let header = match walk.step(false) {
+                    Ok(Step::Batch(header)) => header,
+                    Ok(Step::End(_)) => break,
+                    // What stands before damage is given, as of every other end; who goes on from there meets it.
+                    Err(error) if error.is_corruption() && !records.is_empty() => {
+                        return Ok((records, next));
+                    }
+                    Err(error) => return Err(error),
+                };
                 if header.last_offset < offset {
                     continue;
                 }
                 let size = header.size_bytes as u64;
                 let first = header.base_offset.unwrap_or(header.last_offset);
                 let full = !records.is_empty() && records.len() as u64 + size > max_bytes;
-                if first >= limit || full || walk.verify(&header)?.is_some() {
+                if first >= limit || full {
                     break;
+                }
+                match walk.verify(&header) {
+                    Ok(None) => {}
+                    Ok(Some(_)) => break,
+                    Err(error) if error.is_corruption() && !records.is_empty() => {
+                        return Ok((records, next));
+                    }
+                    Err(error) => return Err(error),
                 }
                 memory::extend(&mut records, walk.batch()?)?;
                 next = header.last_offset + 1;
@@ -220,17 +256,12 @@ impl Log {
         Ok((records, next))
     }
 
-    /// A view that has `offset`: the one in use if it lies within, else a fresh one.
-    fn view_with(&self, offset: i64) -> Result<Arc<View>> {
-        let view = self.view();
-        if offset >= view.log_start_offset && offset < view.end()?.log_end_offset {
-            return Ok(view);
+    /// Refuses an offset that is not within the log.
+    fn check_offset(&self, view: &View, offset: i64) -> Result<()> {
+        if view.holds(offset)? {
+            return Ok(());
         }
-        let view = self.fresh_view()?;
-        if offset >= view.log_start_offset && offset < view.end()?.log_end_offset {
-            return Ok(view);
-        }
-        Err(self.out_of_range(&view, offset)?)
+        Err(self.out_of_range(view, offset)?)
     }
 
     pub(super) fn out_of_range(&self, view: &View, requested: i64) -> Result<Error> {
@@ -306,7 +337,7 @@ fn record_in(
     limits: &Limits,
 ) -> Result<Option<Record>> {
     let holds = header.base_offset.is_none_or(|base| base <= offset);
-    if !holds || header.attributes.is_control() || walk.verify(header)?.is_some() {
+    if !holds || walk.verify(header)?.is_some() || header.attributes.is_control() {
         return Ok(None);
     }
     walk.batch()?;

@@ -5,16 +5,18 @@
 use super::Log;
 use super::appender::{RemovedSegment, RetentionReason};
 use super::cleaner::{Pass, Plan};
+use super::cluster::{Membership, Upkeep};
+use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `log.cleaner.dedupe.buffer.size` of a broker.
 const MAP_BYTES: usize = 134_217_728;
 
 /// What is done by [`Log::maintain`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct MaintainOptions {
     /// The time, in ms since 1970, from which ages are reckoned; the log's clock by default.
     pub now: Option<i64>,
@@ -28,6 +30,10 @@ pub struct MaintainOptions {
     pub deletes: bool,
     /// Most bytes of a compaction's table of keys; that of a broker by default, 128 MiB. With less, a log takes more passes.
     pub map_bytes: Option<usize>,
+    /// Settings above all others, for this time.
+    pub config: Option<LogConfig>,
+    /// Of a log dir only these topics; all without any.
+    pub topics: Vec<String>,
 }
 
 impl Default for MaintainOptions {
@@ -39,6 +45,18 @@ impl Default for MaintainOptions {
             compaction: true,
             deletes: true,
             map_bytes: None,
+            config: None,
+            topics: Vec::new(),
+        }
+    }
+}
+
+impl MaintainOptions {
+    pub(crate) const fn parts(&self) -> Upkeep {
+        Upkeep {
+            retention: self.retention,
+            compaction: self.compaction,
+            deletes: self.deletes,
         }
     }
 }
@@ -148,6 +166,7 @@ impl Log {
     ///
     /// # Errors
     /// `Argument` for a log that was opened for reading; corruption of a batch that was to be compacted, which is then left as it is;
+    /// `Cluster` in a broker's log dir where a setting that decides is not known, or for a topic that brokers keep for themselves;
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
         let now = options.now.unwrap_or_else(|| (self.0.options.clock)());
@@ -155,9 +174,17 @@ impl Log {
             dry_run: options.dry_run,
             ..MaintainReport::default()
         };
-        if options.compaction && self.config()?.is_compacted() {
+        let is_compacted = self.changing(|appender| {
+            let guard = appender.guard();
+            guard.check_internal(self.topic(), "maintain", self.path())?;
+            let effective = appender.effective(options.config.as_ref())?;
+            guard.check_upkeep(&effective, options.parts(), self.path())?;
+            appender.set_upkeep_config(effective.config().clone());
+            Ok(effective.config().is_compacted())
+        })?;
+        if options.compaction && is_compacted {
             if options.dry_run {
-                let plan = self.due_plan(now)?;
+                let plan = self.due_plan(now, true)?;
                 report.compactions.extend(plan.map(|plan| begun(&plan)));
             } else {
                 let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
@@ -184,9 +211,8 @@ impl Log {
                 })
             })?;
         }
-        let view = self.fresh_view()?;
-        report.log_start_offset = view.log_start_offset;
-        report.log_end_offset = view.end()?.log_end_offset;
+        (report.log_start_offset, report.log_end_offset) =
+            self.look(|view| Ok((view.log_start_offset, view.end()?.log_end_offset)))?;
         Ok(report)
     }
 
@@ -201,6 +227,14 @@ impl Log {
             let reason = format!("{offset} found, 0 or more expected");
             return Err(Error::argument("first_dirty", reason));
         }
+        self.changing(|appender| {
+            let guard = appender.guard();
+            guard.check_internal(self.topic(), "compact", self.path())?;
+            let effective = appender.effective(None)?;
+            guard.check_compaction(&effective, self.path())?;
+            appender.set_upkeep_config(effective.config().clone());
+            Ok(())
+        })?;
         let compaction = self.in_turn(|| {
             let plan =
                 self.changing(|appender| appender.cleaning_plan(options.first_dirty, now))?;
@@ -208,6 +242,12 @@ impl Log {
         })?;
         self.fresh_view()?;
         Ok(compaction)
+    }
+
+    /// Has the log go by what its cluster says now. What was a broker's when it was opened stays one's: our own files are no sign of
+    /// the contrary.
+    pub(crate) fn join(&self, membership: Arc<Membership>) -> Result<()> {
+        self.changing(|appender| appender.join(membership))
     }
 
     /// Keeps upkeep away until the result is dropped: the segments that it reads are about to be cut.
@@ -232,10 +272,10 @@ impl Log {
     }
 
     /// What a pass would do, if the log is dirty enough or a record has waited too long.
-    fn due_plan(&self, now: i64) -> Result<Option<Plan>> {
+    fn due_plan(&self, now: i64, dry_run: bool) -> Result<Option<Plan>> {
         self.changing(|appender| {
             let plan = appender.cleaning_plan(None, now)?;
-            if plan.is_reset {
+            if plan.is_reset && !dry_run {
                 appender.set_cleaner_point(plan.first_dirty)?;
             }
             let is_due = plan.dirty_bytes() > 0
@@ -247,7 +287,7 @@ impl Log {
 
     fn compact_due(&self, now: i64, map_bytes: usize) -> Result<Vec<Compaction>> {
         let mut done = Vec::new();
-        while let Some(plan) = self.due_plan(now)? {
+        while let Some(plan) = self.due_plan(now, false)? {
             done.push(self.run_pass(&plan, map_bytes)?);
         }
         Ok(done)

@@ -1,10 +1,10 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
 use super::appender::{STATE_FILE, read_state};
-use super::log_dir_files::is_log_dir;
-use super::{Isolation, Log};
+use super::{Isolation, Log, View};
 use crate::disk::read_whole;
 use crate::error::{Error, ErrorKind, Result};
+use crate::folder::has_log_dir_files;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::leader_epoch::LeaderEpochs;
@@ -50,7 +50,7 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
     let path = directory.path.join(STATE_FILE);
     let state = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
         .or_else(|error| warn(error, &mut bounds.warnings))?;
-    let in_log_dir = is_log_dir(directory.disk.as_ref(), parent).unwrap_or(false);
+    let in_log_dir = has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false);
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
     bounds.closed_with = state
@@ -90,10 +90,10 @@ impl Log {
     /// # Errors
     /// `Io`.
     pub fn log_start_offset(&self) -> Result<i64> {
-        if let Some(ends) = &self.0.directory.ends {
+        if let Some(ends) = self.told() {
             return Ok(ends.log_start());
         }
-        Ok(self.fresh_view()?.log_start_offset)
+        self.look(|view| Ok(view.log_start_offset))
     }
 
     /// Offset that the next record gets, exclusive end of what can be read: behind the last whole batch of the active segment. A
@@ -103,10 +103,10 @@ impl Log {
     /// # Errors
     /// `Io`; those of damage in the active segment behind which whole batches follow.
     pub fn log_end_offset(&self) -> Result<i64> {
-        if let Some(ends) = &self.0.directory.ends {
+        if let Some(ends) = self.told() {
             return Ok(ends.log_end());
         }
-        Ok(self.fresh_view()?.end()?.log_end_offset)
+        self.look(|view| Ok(view.end()?.log_end_offset))
     }
 
     /// Exclusive end of the replicated records as the log dir's `replication-offset-checkpoint` has it, which a running broker
@@ -115,13 +115,10 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn high_watermark(&self) -> Result<i64> {
-        if let Some(ends) = &self.0.directory.ends {
+        if let Some(ends) = self.told() {
             return Ok(ends.log_end());
         }
-        let view = self.fresh_view()?;
-        let end = view.end()?.log_end_offset;
-        let stored = view.high_watermark.unwrap_or(end);
-        Ok(stored.max(view.log_start_offset).min(end))
+        self.look(View::high_watermark)
     }
 
     /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the
@@ -133,11 +130,10 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn last_stable_offset(&self) -> Result<i64> {
-        if let Some(ends) = &self.0.directory.ends {
+        if let Some(ends) = self.told() {
             return Ok(ends.last_stable());
         }
-        let view = self.fresh_view()?;
-        self.last_stable_offset_of(&view)
+        self.ask(|view| self.last_stable_offset_of(view))
     }
 
     /// Exclusive end for an isolation level.
@@ -162,6 +158,10 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset); `Checkpoint` when the file is malformed.
     pub fn leader_epoch(&self) -> Result<Option<i32>> {
+        self.ask(|view| self.leader_epoch_of(view))
+    }
+
+    fn leader_epoch_of(&self, view: &View) -> Result<Option<i32>> {
         let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         let stored = match read_optional(&self.0.directory, &path)? {
             Some(bytes) => LeaderEpochs::parse(&bytes)
@@ -170,7 +170,7 @@ impl Log {
                 .map(|entry| entry.epoch),
             None => None,
         };
-        let last = self.fresh_view()?.end()?.leader_epoch;
+        let last = view.end()?.leader_epoch;
         Ok(stored.max((last >= 0).then_some(last)))
     }
 
@@ -193,6 +193,6 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn torn_tail(&self) -> Result<Option<crate::TornTail>> {
-        Ok(self.fresh_view()?.end()?.torn.clone())
+        self.look(|view| Ok(view.end()?.torn.clone()))
     }
 }

@@ -1,12 +1,15 @@
 //! Opening a partition directory for reading.
 
 use super::appender::{self, Appender, WriteOptions};
-use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, View};
+use super::writers::Slot;
+use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, Surroundings, View, lock_log_dir};
 use crate::checkpoints::Checkpoints;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::folder;
 use crate::segment::Directory;
-use offsetlog_format::name::{DirectoryName, LOCK, check_topic};
+use offsetlog_format::name::{DirectoryName, DirectoryState, LOCK, check_topic};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -29,7 +32,7 @@ pub(super) fn open_for_append(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<Log> {
-    open_for_append_in(path, options, write, None)
+    open_for_append_in(path, options, write, None, None)
 }
 
 /// Opens a partition for a program that has its log dir open.
@@ -38,6 +41,7 @@ pub(crate) fn open_for_append_in(
     options: &OpenOptions,
     write: &WriteOptions,
     shared: Option<&Arc<LogDirFiles>>,
+    surroundings: Option<&Arc<Surroundings>>,
 ) -> Result<Log> {
     let disk = options.disk.as_ref();
     let checkpoints = shared.map(|shared| shared.checkpoints());
@@ -48,11 +52,29 @@ pub(crate) fn open_for_append_in(
         check_topic(&topic).map_err(|error| {
             Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
         })?;
+        folder::refuse_inside_partition(disk, path)?;
+        let config = write.config.clone().unwrap_or_default();
+        config.or_defaults(&write.defaults)?;
+        // So is whether a broker runs, which knows nothing of a new folder.
+        let _broker = match path.parent() {
+            Some(parent) if folder::has_log_dir_files(disk, parent)? => {
+                Some(lock_log_dir(disk, parent)?)
+            }
+            _ => None,
+        };
         make_directory(disk, path)?;
     }
     let (directory, topic, partition) = self::directory(path, options, true, checkpoints)?;
-    super::view::refuse_old(disk, &directory.path)?;
-    let appender = appender::open(&directory, &topic, partition, options, write, shared)?;
+    super::view::refuse_other(disk, &directory.path)?;
+    let appender = appender::open(
+        &directory,
+        &topic,
+        partition,
+        options,
+        write,
+        shared,
+        surroundings,
+    )?;
     let warnings = appender.report().warnings.clone();
     let mut log = build(&directory, topic, partition, options, Some(appender))?;
     if let Some(inner) = Arc::get_mut(&mut log.0) {
@@ -89,6 +111,24 @@ pub(crate) fn forget_partition(
     appender::Place::new(&directory, &topic, partition, None)?.forget(log_start)
 }
 
+/// What a partition directory's name says.
+pub(crate) fn partition_name(path: &Path) -> Result<DirectoryName<'_>> {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("");
+    DirectoryName::parse(name).map_err(|error| {
+        Error::log_dir(
+            path,
+            format!(
+                "directory name {name:?} is not topic-partition ({}); a name such as {:?} would do",
+                error.fault,
+                format!("{}-0", if name.is_empty() { "topic" } else { name })
+            ),
+        )
+    })
+}
+
 /// The directory behind a path, and the partition that its name says.
 pub(super) fn directory(
     path: &Path,
@@ -98,24 +138,24 @@ pub(super) fn directory(
 ) -> Result<(Arc<Directory>, String, i32)> {
     // Relative paths are made whole once: the process may change its directory while the log is open.
     let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or("");
-    let parsed = DirectoryName::parse(name).map_err(|error| {
-        Error::log_dir(
-            &path,
-            format!(
-                "directory name {name:?} is not topic-partition ({}); a name such as {:?} would do",
-                error.fault,
-                format!("{}-0", if name.is_empty() { "topic" } else { name })
-            ),
-        )
-    })?;
+    let parsed = partition_name(&path)?;
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
+    let parent = path.parent().unwrap_or(Path::new(""));
+    // What the log dir says of a partition is not about one that was set aside, or waits for its deletion, under a longer name.
+    let is_aside = matches!(parsed.state, DirectoryState::Delete | DirectoryState::Stray);
+    if writes {
+        refuse_link(options.disk.as_ref(), &path)?;
+        if is_aside && folder::has_log_dir_files(options.disk.as_ref(), parent)? {
+            let reason = format!(
+                "a directory found that was set aside or waits for its deletion: its marks would be those of {topic}-{partition} in this \
+                 log dir; move it out of the log dir, and name it {topic}-{partition}, to write"
+            );
+            return Err(Error::log_dir(&path, reason));
+        }
+    }
     let checkpoints = checkpoints.map_or_else(
         || {
-            let around = path.parent().unwrap_or(Path::new(""));
+            let around = if is_aside { path.as_path() } else { parent };
             let max_bytes = options.limits.max_state_file_bytes;
             Arc::new(Checkpoints::new(&options.disk, around, max_bytes))
         },
@@ -134,6 +174,32 @@ pub(super) fn directory(
     Ok((Arc::new(directory), topic, partition))
 }
 
+/// Refuses to write through a link from elsewhere into a log dir: its lock, marks and checkpoints are beside the directory, not
+/// beside the link, and a broker that runs on it would not be seen.
+fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let real = |path: &Path| match disk.real_path(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found
+            .map(Some)
+            .map_err(|error| Error::io("resolve", path, error)),
+    };
+    let (Some(target), Some(around)) = (real(path)?, path.parent()) else {
+        return Ok(());
+    };
+    let Some(log_dir) = target.parent() else {
+        return Ok(());
+    };
+    if real(around)?.as_deref() == Some(log_dir) || !folder::has_log_dir_files(disk, log_dir)? {
+        return Ok(());
+    }
+    let reason = format!(
+        "a symbolic link found, into the log dir {}: open {} to write",
+        log_dir.display(),
+        target.display()
+    );
+    Err(Error::log_dir(path, reason))
+}
+
 fn build(
     directory: &Arc<Directory>,
     topic: String,
@@ -145,6 +211,11 @@ fn build(
         .path
         .parent()
         .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
+    if let (Some(ends), true) = (&directory.ends, appender.is_some()) {
+        let identity = options.disk.stat(&directory.path);
+        let identity = identity.map_err(|error| Error::io("look at", &directory.path, error))?;
+        Slot::of(options.disk.as_ref(), Some(identity.id)).begin(ends);
+    }
     let view = View::take(directory, None)?;
     Ok(Log(Arc::new(Inner {
         topic,

@@ -4,22 +4,26 @@
 //! stepped over by their header: no checksum, no decompression.
 
 mod batch;
+mod damage;
+mod fate;
+mod later;
 mod options;
 mod report;
 
 use super::filter::{Filter, Selection};
 use super::transactions::{Fate, Fates, FatesDamage};
 use super::values::Isolation;
-use super::{Log, View};
+use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::segment::find::{self, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, Passed, SCAN_BYTES, Step, TornTail, Walk};
+use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
 use offsetlog_format::BatchHeader;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use batch::Batch;
+pub use later::LaterLog;
+use later::Ranges;
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
 pub(crate) use report::{BadBatch, BadBatches};
 pub use report::{Hole, OnCorrupt, ScanReport};
@@ -30,7 +34,7 @@ const CHECK_BYTES: u64 = 4 << 20;
 /// A scan in progress. See [`Log::scan`].
 #[derive(Debug)]
 pub struct Scan {
-    ranges: VecDeque<ScanRange>,
+    ranges: Ranges,
     filter: Arc<Filter>,
     limit: Option<u64>,
     cursor: Option<Cursor>,
@@ -63,8 +67,14 @@ struct Cursor {
     unchecked_bytes: u64,
     /// That the present segment is no older than the directory was seen when it was found damaged.
     is_current: bool,
+    /// Newer views that were taken since it last went on.
+    looks: u32,
     /// Behind what was noted as missing.
     noted: i64,
+    /// Behind what is in the statistics: a newer view of the same log begins with batches that were met before.
+    counted: i64,
+    /// Base offset of the last segment in the statistics.
+    counted_segment: Option<i64>,
 }
 
 /// What the cursor met.
@@ -98,13 +108,14 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` for an offset outside the log.
     pub fn take(&self, offsets: &[i64], options: &ScanOptions) -> Result<Scan> {
-        let view = self.fresh_view()?;
-        let end = view.end()?.log_end_offset;
-        for &offset in offsets {
-            if offset < view.log_start_offset || offset >= end {
-                return Err(self.out_of_range(&view, offset)?);
+        self.look(|view| {
+            let end = view.end()?.log_end_offset;
+            let outside = |&&offset: &&i64| offset < view.log_start_offset || offset >= end;
+            match offsets.iter().find(outside) {
+                Some(&offset) => Err(self.out_of_range(view, offset)?),
+                None => Ok(()),
             }
-        }
+        })?;
         let ranges = offsets.iter().map(|&offset| ScanRange {
             log: self.clone(),
             start: Some(offset),
@@ -120,6 +131,7 @@ impl Scan {
     /// # Errors
     /// As [`Log::scan`].
     pub fn over(ranges: Vec<ScanRange>, options: &ScanOptions) -> Result<Self> {
+        let mut looked_at: Option<&Log> = None;
         for range in &ranges {
             if let (Some(start), Some(stop)) = (range.start, range.stop)
                 && stop < start
@@ -129,16 +141,23 @@ impl Scan {
                     format!("{stop} found, at least the start {start} expected"),
                 ));
             }
-            let checked = range.log.checked_start(&range.log.view(), range.start);
-            if checked.is_err() {
-                // What lies outside this view may lie within a newer one.
-                let view = range.log.fresh_view()?;
-                match range.log.checked_start(&view, range.start) {
-                    // Where damage hides the end, any start may be before it.
-                    Err(error)
-                        if options.on_corrupt != OnCorrupt::Raise && error.is_corruption() => {}
-                    checked => drop(checked?),
+            // A range whose end is known needs no look, as look-ups do not; the others of one log begin with one.
+            let needs_look = range.stop.is_none()
+                && looked_at.is_none_or(|log| !Arc::ptr_eq(&log.0, &range.log.0));
+            if !needs_look {
+                let view = range.log.recent_view()?;
+                if range.log.checked_start(&view, range.start).is_ok() {
+                    continue;
                 }
+            }
+            looked_at = Some(&range.log);
+            match range
+                .log
+                .look(|view| range.log.checked_start(view, range.start))
+            {
+                // Where damage hides the end, any start may be before it.
+                Err(error) if options.on_corrupt != OnCorrupt::Raise && error.is_corruption() => {}
+                checked => drop(checked?),
             }
         }
         Ok(Self {
@@ -271,7 +290,7 @@ impl Scan {
                 self.end_log();
             }
             if self.cursor.is_none() {
-                let Some(range) = self.ranges.pop_front() else {
+                let Some(range) = self.ranges.next()? else {
                     return Ok(None);
                 };
                 self.cursor = Some(Cursor::new(range, &self.filter, &self.bad)?);
@@ -351,7 +370,7 @@ impl Scan {
         self.stopped = false;
         if let Some(cursor) = &self.cursor {
             let path = cursor.log.path();
-            self.ranges.retain(|range| range.log.path() != path);
+            self.ranges.leave_out(path);
         }
         self.end_range();
     }
@@ -360,28 +379,39 @@ impl Scan {
 impl Cursor {
     fn new(range: ScanRange, filter: &Filter, bad: &BadBatches) -> Result<Self> {
         let log = range.log;
-        // A range that was fixed before needs no newer view than the one that has it.
+        let is_committed = filter.isolation == Isolation::ReadCommitted;
+        // A range that was fixed before needs no newer view than the one that has it, all of it decided.
         let view = match range.stop {
-            Some(stop) if stop <= log.view().end().map_or(i64::MIN, |end| end.log_end_offset) => {
-                log.view()
+            Some(stop) => {
+                let recent = log.recent_view()?;
+                let has_it = recent.end().is_ok_and(|end| stop <= end.log_end_offset);
+                let stable = log.known_last_stable_offset(&recent);
+                if has_it && (!is_committed || stable.is_some_and(|stable| stop <= stable)) {
+                    recent
+                } else {
+                    log.fresh_view()?
+                }
             }
-            _ => log.fresh_view()?,
+            None => log.fresh_view()?,
+        };
+        let (view, stable) = if is_committed {
+            match log.in_view(Arc::clone(&view), |view| log.last_stable_offset_of(view)) {
+                Ok((view, last_stable_offset)) => (view, Ok(last_stable_offset)),
+                Err(error) if bad.notes() && error.is_corruption() => {
+                    (log.view(), Err(FatesDamage::of(&error, i64::MIN)))
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            (view, Ok(i64::MAX))
         };
         let start = range
             .start
             .unwrap_or(view.log_start_offset)
             .max(view.log_start_offset);
-        let mut stop = range.stop.unwrap_or(i64::MAX);
-        let mut unstable = None;
-        if filter.isolation == Isolation::ReadCommitted {
-            match log.last_stable_offset_of(&view) {
-                Ok(last_stable_offset) => stop = stop.min(last_stable_offset),
-                Err(error) if bad.notes() && error.is_corruption() => {
-                    unstable = Some(FatesDamage::of(&error, i64::MIN));
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let stop = range.stop.unwrap_or(i64::MAX);
+        let stop = stop.min(*stable.as_ref().unwrap_or(&i64::MAX));
+        let unstable = stable.err();
         Ok(Self {
             slot: view.floor_slot(start),
             log,
@@ -394,7 +424,10 @@ impl Cursor {
             unstable,
             unchecked_bytes: 0,
             is_current: false,
+            looks: 0,
             noted: i64::MIN,
+            counted: i64::MIN,
+            counted_segment: None,
         })
     }
 
@@ -407,6 +440,9 @@ impl Cursor {
         bad: &BadBatches,
     ) -> Result<Met> {
         loop {
+            if self.view.was_cut() {
+                self.go_on_in(self.log.fresh_view()?, buffer)?;
+            }
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
                 return Ok(Met::End);
             }
@@ -425,8 +461,15 @@ impl Cursor {
                 }
             };
             let behind = header.last_offset.saturating_add(1);
+            if behind > self.start {
+                self.looks = 0;
+            }
             let size = header.size_bytes as u64;
-            statistics.bytes += size;
+            let is_new = behind > self.counted;
+            if is_new {
+                self.counted = behind;
+                statistics.bytes += size;
+            }
             self.unchecked_bytes += size;
             if self.unchecked_bytes >= CHECK_BYTES {
                 self.unchecked_bytes = 0;
@@ -435,8 +478,11 @@ impl Cursor {
             if header.base_offset.is_some_and(|base| base >= self.stop) {
                 return Ok(Met::End);
             }
-            if header.last_offset < self.start || filter.excludes(&header) {
-                statistics.batches_skipped += 1;
+            let is_excluded = header.last_offset < self.start || filter.excludes(&header);
+            // Control batches are few and small. A flipped bit that makes one of a batch of records must not hide them.
+            let is_trusted = header.last_offset < self.start || !header.attributes.is_control();
+            if is_excluded && (is_trusted || !filter.verify_checksums) {
+                statistics.batches_skipped += u64::from(is_new);
                 self.next = behind;
                 continue;
             }
@@ -450,13 +496,18 @@ impl Cursor {
             } else {
                 walk.batch()?;
             }
+            if is_excluded {
+                statistics.batches_skipped += u64::from(is_new);
+                self.next = behind;
+                continue;
+            }
             let in_transaction =
                 header.attributes.is_transactional() && !header.attributes.is_control();
             if in_transaction && filter.isolation == Isolation::ReadCommitted {
                 match self.fate(&header, bad)? {
                     Fate::Committed => {}
                     Fate::Aborted => {
-                        statistics.batches_skipped += 1;
+                        statistics.batches_skipped += u64::from(is_new);
                         self.next = behind;
                         continue;
                     }
@@ -493,13 +544,24 @@ impl Cursor {
         self.walk = Some(walk);
         self.is_current = false;
         self.slot += 1;
-        statistics.segments += 1;
+        if self.counted_segment < Some(segment.base_offset) {
+            self.counted_segment = Some(segment.base_offset);
+            statistics.segments += 1;
+        }
         Ok(true)
     }
 
     /// Goes on in a newer view where segments were removed or replaced under this one.
     fn move_on(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
+        if self.looks >= LOOKS_MAX {
+            return Err(error);
+        }
+        self.looks += 1;
         let view = self.log.view_after(&self.view, error)?;
+        self.go_on_in(view, buffer)
+    }
+
+    fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
         let next = self.next.max(self.start);
         if next < view.log_start_offset {
             // What comes next went with retention.
@@ -516,83 +578,5 @@ impl Cursor {
         if let Some(walk) = self.walk.take() {
             *buffer = walk.into_buffer();
         }
-    }
-
-    /// The fate of a transactional batch below the last stable offset. One without a marker is committed: the cleaner removes
-    /// markers only after an aborted transaction's records, and an open one is not below the last stable offset. Where damage
-    /// hides either, and is only noted, the batch is noted too.
-    fn fate(&mut self, header: &BatchHeader, bad: &BadBatches) -> Result<Fate> {
-        let from = header.base_offset.unwrap_or(header.last_offset);
-        let known = self.fates.as_ref().filter(|fates| fates.knows(from));
-        let fates = if let Some(fates) = known {
-            Arc::clone(fates)
-        } else {
-            let fates = self.log.fates(&self.view, from)?;
-            self.fates = Some(Arc::clone(&fates));
-            fates
-        };
-        let fate = fates.of(header.producer_id, from);
-        if fate != Fate::Undecided {
-            return Ok(fate);
-        }
-        if fates.is_incomplete() && !bad.notes() {
-            self.log.fates_error(&self.view, from)?;
-        }
-        let damage = fates.damage().or(self.unstable.as_ref());
-        let (Some(damage), Some(walk), true) = (damage, &self.walk, bad.notes()) else {
-            return Ok(Fate::Committed);
-        };
-        let mut hole = Hole::of(&self.log, walk.segment().path.clone(), damage.kind);
-        hole.position = walk.batch_position();
-        hole.bytes = header.size_bytes as u64;
-        hole.start = from.max(self.start);
-        hole.stop = Some(header.last_offset.saturating_add(1).min(self.stop));
-        hole.reason = format!("damage hides how its transaction ended: {}", damage.words);
-        bad.note_behind(hole);
-        Ok(Fate::Undecided)
-    }
-
-    /// Goes on behind the damage that the last step met, and tells what is missing of what was asked for, if anything.
-    fn pass_damage(&mut self, error: Error) -> Result<Option<Hole>> {
-        let (path, first, passed) = if let Some(walk) = &mut self.walk {
-            let first = walk.next_offset();
-            (walk.segment().path.clone(), first, walk.pass_damage()?)
-        } else {
-            // Its file is too long to be one.
-            let (Some(segment), ErrorKind::SegmentTooLarge { size }) =
-                (self.view.segments.get(self.slot), error.kind())
-            else {
-                return Err(error);
-            };
-            self.slot += 1;
-            let passed = Passed {
-                position: 0,
-                bytes: *size,
-                next: segment.next_base_offset,
-                gave_up: false,
-            };
-            (segment.file_path(".log"), segment.base_offset, passed)
-        };
-        let start = first.max(self.start).max(self.noted);
-        let stop = passed
-            .next
-            .map(|next| next.clamp(start, self.stop.max(start)));
-        if let Some(next) = passed.next {
-            self.noted = self.noted.max(next);
-            if next <= self.start && first < self.start {
-                return Ok(None);
-            }
-        }
-        let mut hole = Hole::of(&self.log, path, error.kind().name());
-        hole.position = passed.position;
-        hole.bytes = passed.bytes;
-        (hole.start, hole.stop) = (start, stop);
-        hole.reason = error.words();
-        if passed.gave_up {
-            hole.reason.push_str(
-                "; too much behind it looks like a batch and is none: not searched to its end",
-            );
-        }
-        Ok(Some(hole))
     }
 }

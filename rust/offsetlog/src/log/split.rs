@@ -1,6 +1,6 @@
 //! Cutting a range of offsets into ranges of about equal bytes, for tasks that run apart.
 
-use super::Log;
+use super::{Log, View};
 use crate::error::Result;
 use crate::segment::OpenSegment;
 use crate::segment::find::{self, Trace};
@@ -39,9 +39,18 @@ impl Log {
                 "0 found, at least 1 expected",
             ));
         }
-        let view = self.fresh_view()?;
+        self.ask(|view| self.splits_in(view, start, stop, max_bytes))
+    }
+
+    fn splits_in(
+        &self,
+        view: &View,
+        start: Option<i64>,
+        stop: Option<i64>,
+        max_bytes: u64,
+    ) -> Result<Vec<Split>> {
         let end = view.end()?.log_end_offset;
-        let start = self.checked_start(&view, start)?;
+        let start = self.checked_start(view, start)?;
         let stop = stop.unwrap_or(end).min(end);
         let mut cutter = Cutter {
             splits: Vec::new(),

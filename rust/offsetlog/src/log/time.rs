@@ -10,6 +10,9 @@ use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Segment};
 use std::sync::{Arc, PoisonError};
 
+/// An answer, and the segment that it is from.
+type FoundIn = (OffsetAndTimestamp, Arc<OpenSegment>);
+
 impl Log {
     /// The first record, in offset order and control records included, whose timestamp is at or after `timestamp` and whose offset
     /// is at or after the log start offset; `None` if there is none. With `read_committed` also `None` from the last stable offset on.
@@ -28,32 +31,32 @@ impl Log {
         timestamp: i64,
         isolation: Isolation,
     ) -> Result<Option<OffsetAndTimestamp>> {
-        let mut view = self.view();
-        let mut answer = loop {
-            match self.first_at_or_after(&view, timestamp) {
-                Err(error) => view = self.view_after(&view, error)?,
-                answer => break answer?,
-            }
-        };
-        if answer.is_none() {
-            // Only the end can have changed what was there: a newer view matters where this one has no answer.
-            let fresh = self.fresh_view()?;
-            if !Arc::ptr_eq(&view, &fresh) {
-                answer = self.first_at_or_after(&fresh, timestamp)?;
-                view = fresh;
-            }
+        // What is found early is no less true where the end has grown; nothing found may be.
+        let view = self.recent_view()?;
+        if let Ok(Some((found, open))) = self.first_at_or_after(&view, timestamp)
+            && (isolation == Isolation::ReadUncommitted
+                || self
+                    .known_last_stable_offset(&view)
+                    .is_some_and(|last_stable_offset| found.offset < last_stable_offset))
+            && view.is_whole(&open)
+        {
+            return Ok(Some(found));
         }
-        match (answer, isolation) {
-            (Some(found), Isolation::ReadCommitted)
-                if found.offset >= self.last_stable_offset_of(&view)? =>
-            {
-                Ok(None)
+        self.ask(|view| {
+            let found = self.first_at_or_after(view, timestamp)?;
+            let found = found.map(|(found, _)| found);
+            match (found, isolation) {
+                (Some(found), Isolation::ReadCommitted)
+                    if found.offset >= self.last_stable_offset_of(view)? =>
+                {
+                    Ok(None)
+                }
+                (answer, _) => Ok(answer),
             }
-            (answer, _) => Ok(answer),
-        }
+        })
     }
 
-    fn first_at_or_after(&self, view: &View, timestamp: i64) -> Result<Option<OffsetAndTimestamp>> {
+    fn first_at_or_after(&self, view: &View, timestamp: i64) -> Result<Option<FoundIn>> {
         let first_slot = view.floor_slot(view.log_start_offset);
         let mut slot = first_slot;
         let mut scratch = self.scratch();
@@ -117,7 +120,7 @@ impl Log {
         slot: usize,
         timestamp: i64,
         scratch: &mut Scratch,
-    ) -> Result<Option<OffsetAndTimestamp>> {
+    ) -> Result<Option<FoundIn>> {
         let Some(segment) = view.segments.get(slot) else {
             return Ok(None);
         };
@@ -127,7 +130,7 @@ impl Log {
             self.start_at_time(segment, &open, timestamp, view.log_start_offset, buffer)?;
         let result = self.scan_for(&mut walk, timestamp, view.log_start_offset, scratch);
         scratch.buffer = walk.into_buffer();
-        result
+        Ok(result?.map(|found| (found, open)))
     }
 
     fn scan_for(

@@ -144,10 +144,15 @@ pub(super) fn marker_of(
     }))
 }
 
-/// Whether the batch that holds `offset` is one of this producer's.
-fn is_batch_of(view: &View, offset: i64, producer_id: i64, must_be_data: bool) -> Result<bool> {
+/// Whether the batch that holds `offset` is one of this producer's; `None` where damage hides it.
+fn is_batch_of(
+    view: &View,
+    offset: i64,
+    producer_id: i64,
+    must_be_data: bool,
+) -> Result<Option<bool>> {
     let Some(segment) = view.segments.get(view.floor_slot(offset)) else {
-        return Ok(false);
+        return Ok(Some(false));
     };
     let open = view.open(segment)?;
     let found = find::find(
@@ -157,25 +162,38 @@ fn is_batch_of(view: &View, offset: i64, producer_id: i64, must_be_data: bool) -
         Vec::new(),
         &mut Trace::default(),
     );
-    Ok(matches!(found, Ok((_, Found::Batch(header)))
+    if found.as_ref().is_err_and(Error::is_corruption) {
+        return Ok(None);
+    }
+    Ok(Some(matches!(found, Ok((_, Found::Batch(header)))
         if header.producer_id == producer_id
             && header.base_offset.is_some_and(|base| base <= offset)
-            && !(must_be_data && header.attributes.is_control())))
+            && !(must_be_data && header.attributes.is_control()))))
 }
 
 impl Log {
     /// As [`Log::last_stable_offset`], of a view.
     pub(crate) fn last_stable_offset_of(&self, view: &View) -> Result<i64> {
-        if let Some(ends) = &self.0.directory.ends {
-            return Ok(ends.last_stable());
+        if let Some(told) = view.told_last_stable() {
+            return Ok(told);
         }
-        let end = view.end()?.log_end_offset;
         let open = if let Some(open) = view.open_transactions.get() {
             open
         } else {
             let open = self.find_open_transactions(view)?;
             view.open_transactions.get_or_init(|| open)
         };
+        self.bound_of(view, open)
+    }
+
+    /// The same where it is known without reading.
+    pub(super) fn known_last_stable_offset(&self, view: &View) -> Option<i64> {
+        let told = view.told_last_stable();
+        told.or_else(|| self.bound_of(view, view.open_transactions.get()?).ok())
+    }
+
+    fn bound_of(&self, view: &View, open: &OpenTransactions) -> Result<i64> {
+        let end = view.end()?.log_end_offset;
         let bound = match view.high_watermark {
             Some(high_watermark) if self.0.owner => {
                 high_watermark.max(view.log_start_offset).min(end)
@@ -225,7 +243,8 @@ impl Log {
     }
 
     /// The entries of the producer snapshot at `offset` if it can be read and agrees with the log: each producer's last batch is
-    /// where the snapshot says, and open transactions begin with a batch of theirs.
+    /// where the snapshot says, and open transactions begin with a batch of theirs. Damage says nothing against it: it has a checksum of
+    /// its own, and knows what the damage hides.
     fn sound_snapshot(
         &self,
         view: &View,
@@ -245,9 +264,10 @@ impl Log {
         for entry in entries.iter().take(SNAPSHOT_CHECKS) {
             let open = entry.current_transaction_first_offset;
             for (at, must_be_data) in [(entry.last_offset, false), (open, true)] {
-                if at >= offset
-                    || at >= start && !is_batch_of(view, at, entry.producer_id, must_be_data)?
-                {
+                let is_wrong = at >= offset
+                    || at >= start
+                        && is_batch_of(view, at, entry.producer_id, must_be_data)? == Some(false);
+                if is_wrong {
                     return Ok(None);
                 }
             }

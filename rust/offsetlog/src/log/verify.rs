@@ -5,11 +5,11 @@ mod report;
 mod segment;
 
 use super::appender::Progress;
-use super::view::refuse_old;
+use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
-use crate::disk::EntryKind;
-use crate::error::{Error, Result};
+use crate::disk::{EntryKind, FileStat};
+use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
@@ -19,7 +19,7 @@ use offsetlog_format::{FileName, FileState, SegmentFile};
 use report::Effect;
 pub use report::{DamageReport, Finding, Severity};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes between two questions whether to go on.
@@ -69,11 +69,6 @@ impl Log {
     }
 }
 
-/// The bytes of a companion; `None` where there is none.
-fn read_file(directory: &Directory, path: &Path) -> Result<Option<Vec<u8>>> {
-    named_offsets::read_optional(directory, path)
-}
-
 /// A partition that is being checked.
 struct Partition<'a> {
     directory: Arc<Directory>,
@@ -87,17 +82,66 @@ struct Partition<'a> {
     /// The highest one met.
     leader_epoch: i32,
     epochs: Option<LeaderEpochs>,
+    /// Files that were told as not to be read.
+    unread: BTreeSet<PathBuf>,
 }
 
-/// Checks one partition directory.
+/// How often a partition is looked at that somebody changes meanwhile.
+const LOOKS_MAX: usize = 5;
+
+/// Checks one partition directory. What looks like damage while somebody changes the directory is looked at again: only what is met
+/// every time is told.
 fn partition(
     path: &Path,
     options: &OpenOptions,
     verify: &VerifyOptions,
     report: &mut DamageReport,
 ) -> Result<()> {
+    let mut earlier: Option<DamageReport> = None;
+    for look in 1..=LOOKS_MAX {
+        let before = files_of(options, path);
+        let mut found = DamageReport::default();
+        let checked = look_at(path, options, verify, &mut found);
+        let changed = || before != files_of(options, path);
+        match checked {
+            // A file went while it was looked at.
+            Err(error) if error.is_missing_file() && look < LOOKS_MAX && changed() => continue,
+            checked => checked?,
+        }
+        if let Some(earlier) = &earlier {
+            found.keep_common(earlier);
+        }
+        if look == LOOKS_MAX || !found.is_damaged() || !changed() {
+            report.take(found);
+            break;
+        }
+        earlier = Some(found);
+    }
+    Ok(())
+}
+
+/// Names, sizes and times of a directory's files: other ones tell that somebody changed it.
+fn files_of(options: &OpenOptions, path: &Path) -> Vec<(String, Option<FileStat>)> {
+    let disk = options.disk.as_ref();
+    let mut files: Vec<_> = disk
+        .list(path)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| (disk.stat(&path.join(&entry.name)).ok(), entry.name))
+        .map(|(stat, name)| (name, stat))
+        .collect();
+    files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    files
+}
+
+fn look_at(
+    path: &Path,
+    options: &OpenOptions,
+    verify: &VerifyOptions,
+    report: &mut DamageReport,
+) -> Result<()> {
     let (directory, _, _) = super::open::directory(path, options, false, None)?;
-    refuse_old(directory.disk.as_ref(), &directory.path)?;
+    refuse_other(directory.disk.as_ref(), &directory.path)?;
     report.partitions += 1;
     let (decompressor, buffer) = segment::tools();
     let mut partition = Partition {
@@ -110,6 +154,7 @@ fn partition(
         unsaid: 0,
         leader_epoch: -1,
         epochs: None,
+        unread: BTreeSet::new(),
     };
     partition.check()
 }
@@ -117,6 +162,32 @@ fn partition(
 impl Partition<'_> {
     fn add(&mut self, finding: Finding) {
         self.report.add(finding);
+    }
+
+    /// Tells that a file cannot be read. What ends all work is given back.
+    fn unreadable(&mut self, path: &Path, error: Error) -> Result<()> {
+        if matches!(error.kind(), ErrorKind::Interrupted) || error.is_missing_file() {
+            return Err(error);
+        }
+        if self.unread.insert(path.to_path_buf()) {
+            self.add(Effect::UNREADABLE.error(path, &error));
+        }
+        Ok(())
+    }
+
+    /// The bytes of a companion; `None` where there is none, and where it cannot be read, which is told.
+    fn read_file(&mut self, path: &Path) -> Option<Vec<u8>> {
+        if self.unread.contains(path) {
+            return None;
+        }
+        match named_offsets::read_optional(&self.directory, path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.unread.insert(path.to_path_buf());
+                self.add(Effect::UNREADABLE.error(path, &error));
+                None
+            }
+        }
     }
 
     fn went_on(&mut self, bytes: u64) -> Result<()> {
@@ -134,14 +205,14 @@ impl Partition<'_> {
             progress(bytes);
         }
         match &self.options.interrupt {
-            Some(interrupt) if interrupt() => Err(Error::new(crate::ErrorKind::Interrupted)),
+            Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
             _ => Ok(()),
         }
     }
 
     fn check(&mut self) -> Result<()> {
         let (bases, snapshots) = self.names()?;
-        self.companions()?;
+        self.companions();
         let (mut end, mut is_damaged) = (None, false);
         for (slot, &base) in bases.iter().enumerate() {
             if let Some(end) = end.filter(|&end| end < base) {
@@ -191,14 +262,25 @@ impl Partition<'_> {
         let entries = self.directory.disk.list(&folder);
         let entries = entries.map_err(|error| Error::io("list", &folder, error))?;
         let (mut bases, mut snapshots) = (Vec::new(), Vec::new());
-        let mut names: Vec<_> = entries
+        let mut entries: Vec<_> = entries
             .into_iter()
-            .filter(|entry| entry.kind == EntryKind::File)
-            .map(|entry| entry.name)
+            .map(|entry| (entry.name, entry.kind))
             .collect();
-        names.sort_unstable();
-        for name in names {
+        entries.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        for (name, kind) in entries {
             let path = folder.join(&name);
+            if kind != EntryKind::File {
+                if !matches!(FileName::classify(&name), FileName::Other) {
+                    let reason = match kind {
+                        EntryKind::Directory => "a folder where a file is expected",
+                        _ => "a link, a pipe or a device where a file is expected",
+                    };
+                    self.unread.insert(path.clone());
+                    let finding = Effect::NOT_A_FILE;
+                    self.add(finding.finding(Severity::Error, "LogDirError", &path, reason));
+                }
+                continue;
+            }
             match FileName::classify(&name) {
                 FileName::Segment(file) => match (file.state, file.file) {
                     (FileState::Live, SegmentFile::Log) => bases.push(file.offset),
@@ -223,7 +305,7 @@ impl Partition<'_> {
         }
         self.orphans(&folder, &bases)?;
         for &offset in &snapshots {
-            self.snapshot(offset)?;
+            self.snapshot(offset);
         }
         Ok((bases, snapshots))
     }
@@ -253,9 +335,9 @@ impl Partition<'_> {
         Ok(())
     }
 
-    fn snapshot(&mut self, offset: i64) -> Result<()> {
+    fn snapshot(&mut self, offset: i64) {
         let path = segment_path(&self.directory.path, offset, ".snapshot");
-        if let Some(bytes) = read_file(&self.directory, &path)?
+        if let Some(bytes) = self.read_file(&path)
             && let Err(error) = read_producer_snapshot(&bytes)
         {
             let at = error.at as u64;
@@ -264,13 +346,12 @@ impl Partition<'_> {
             finding.kind = "CorruptSnapshotError";
             self.add(finding);
         }
-        Ok(())
     }
 
     /// Leader epochs and the topic's id.
-    fn companions(&mut self) -> Result<()> {
+    fn companions(&mut self) {
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-        if let Some(bytes) = read_file(&self.directory, &path)? {
+        if let Some(bytes) = self.read_file(&path) {
             match LeaderEpochs::parse_strict(&bytes) {
                 Ok(epochs) => self.epochs = Some(epochs),
                 Err(error) => {
@@ -281,12 +362,11 @@ impl Partition<'_> {
             }
         }
         let path = self.directory.path.join(PARTITION_METADATA);
-        if let Some(bytes) = read_file(&self.directory, &path)?
+        if let Some(bytes) = self.read_file(&path)
             && let Err(error) = PartitionMetadata::parse(&bytes)
         {
             self.add(Effect::METADATA.error(&path, &Error::from(error)));
         }
-        Ok(())
     }
 
     /// The log start offset against the log's end, as a reader of the log judges it.

@@ -1,26 +1,44 @@
 //! The segments and bounds of a log at one moment, and what was worked out from them.
 
-use super::appender::next_offset;
+mod listing;
+
+use super::Ends;
+use super::appender::LOCK_FILE;
 use super::transactions::{Fates, OpenTransactions};
-use crate::disk::{Disk, EntryKind, FileStat};
+use super::writers::Slot;
+use crate::disk::FileStat;
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
-use crate::segment::{Directory, OpenSegment, Segment, segment_path, with_state};
-use offsetlog_format::name::{FileName, FileState, SegmentFile};
+use crate::segment::{Directory, OpenSegment, Segment, Source};
+use listing::{LISTINGS_MAX, Listing, settled_list};
+use offsetlog_format::name::FileState;
 use std::collections::{BTreeSet, VecDeque};
-use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(super) use listing::{not_a_file, refuse_other};
 
 /// What tells whether a directory is still as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Stamp {
+struct Stamp {
     directory: Option<FileStat>,
     active: Option<FileStat>,
     checkpoints: [Option<FileStat>; 2],
-    /// The writer's, where this process writes: log start offset, log end offset, how often closed segments were replaced.
-    writer: Option<(i64, i64, u64)>,
+    /// The writer's, where this process writes.
+    writer: Option<Told>,
+}
+
+/// What a writer of this process tells of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    last_stable: i64,
+    log_start: i64,
+    log_end: i64,
+    generation: u64,
+    cuts: u64,
 }
 
 /// Where a log ends.
@@ -35,6 +53,13 @@ pub(crate) struct End {
 /// A log at one moment.
 #[derive(Debug)]
 pub(crate) struct View {
+    /// With the offsets of the writer, where one of this process has it open.
+    directory: Arc<Directory>,
+    /// What this process does to the directory, and the version of that when the view was taken.
+    slot: Arc<Slot>,
+    version: u64,
+    /// When the directory was last seen to be as it is here, in [`moments`].
+    looked: AtomicU64,
     pub(crate) segments: Vec<Arc<Segment>>,
     base_offsets: Vec<i64>,
     /// Those of segments whose files wait under the suffix `.swap` for somebody who finishes an interrupted compaction.
@@ -51,6 +76,8 @@ pub(crate) struct View {
     stamp: Stamp,
     /// The directory changed so shortly before it was looked at that its time would not tell a further change.
     is_racy: bool,
+    /// A file was opened after another process had changed the directory.
+    is_mixed: AtomicBool,
     end: OnceLock<End>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) fates: Mutex<Option<(i64, Arc<Fates>)>>,
@@ -66,29 +93,78 @@ const CHECKPOINTS: [&str; 2] = [
     "replication-offset-checkpoint",
 ];
 
+/// A view within these of the last look at its directory answers point look-ups where another process may write: four looks at files cost
+/// more than such a look-up. A process that writes itself needs no look.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Nanoseconds since some moment.
+fn moments() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Where a view comes from.
+struct Origin {
+    directory: Arc<Directory>,
+    slot: Arc<Slot>,
+    version: u64,
+}
+
+impl Origin {
+    /// Finds out whether this process writes the directory that has this path now.
+    fn of(base: &Arc<Directory>, before: Option<&View>) -> Self {
+        let disk = base.disk.as_ref();
+        let identity = disk.stat(&base.path).ok().map(|stat| stat.id);
+        let known = before.map(|before| &before.slot).filter(|slot| {
+            // Of a directory that is not there nothing new is known.
+            identity.is_none_or(|identity| slot.is_of(disk, identity))
+        });
+        let slot = known.map_or_else(|| Slot::of(disk, identity), Arc::clone);
+        let version = slot.version();
+        let ends = slot.ends();
+        let is_of = |directory: &&Arc<Directory>| {
+            directory.ends.as_ref().map(Arc::as_ptr) == ends.as_ref().map(Arc::as_ptr)
+        };
+        let kept = before.map(|before| &before.directory);
+        let kept = kept.filter(is_of).or_else(|| Some(base).filter(is_of));
+        let directory = kept.map(Arc::clone);
+        Self {
+            directory: directory.unwrap_or_else(|| Arc::new(base.beside(ends))),
+            slot,
+            version,
+        }
+    }
+}
+
 impl View {
     /// Lists the directory and reads the checkpoints around it.
-    pub(super) fn take(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+    pub(super) fn take(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
         for _ in 0..LISTINGS_MAX {
-            match Self::take_once(directory, before) {
+            match Self::take_once(base, before) {
                 // What was listed has another name by now.
                 Err(error) if error.is_missing_file() => {}
                 done => return done,
             }
         }
-        Self::take_once(directory, before)
+        Self::take_once(base, before)
     }
 
-    fn take_once(directory: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
-        let _names = directory.ends.as_ref().map(|ends| ends.listing());
+    fn take_once(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+        let origin = Origin::of(base, before);
+        let directory = &origin.directory;
+        let _files = directory.ends.as_ref().map(|ends| ends.listing());
+        let looked = moments();
         let mut stamp = Stamp::of(directory, None);
         // A writer of this process counts its own changes.
         let is_racy = directory.ends.is_none() && stamp.is_racy();
         let is_same = |before: &&Self| {
-            let replaced = |stamp: &Stamp| stamp.writer.map(|(_, _, replaced)| replaced);
+            let generation = |stamp: &Stamp| stamp.writer.map(|told| told.generation);
             !before.is_racy
+                && before.version == origin.version
+                && Arc::ptr_eq(&before.directory, directory)
                 && before.stamp.directory == stamp.directory
-                && replaced(&before.stamp) == replaced(&stamp)
+                && generation(&before.stamp) == generation(&stamp)
         };
         if let Some(before) = before.filter(is_same) {
             // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
@@ -101,7 +177,7 @@ impl View {
                 warnings: before.warnings.clone(),
                 ..Listing::default()
             };
-            return Self::build(directory, stamp, is_racy, listing, kept);
+            return Self::build(&origin, stamp, (is_racy, looked), listing, kept);
         }
         let mut listing = settled_list(directory, stamp.directory)?;
         let checked = directory.limits.check_segments(listing.base_offsets.len());
@@ -110,16 +186,17 @@ impl View {
         listing.finish_swaps(directory)?;
         // What came between the first look and the listing is seen by the next look.
         stamp.active = None;
-        Self::build(directory, stamp, is_racy, listing, Vec::new())
+        Self::build(&origin, stamp, (is_racy, looked), listing, Vec::new())
     }
 
     fn build(
-        directory: &Arc<Directory>,
+        origin: &Origin,
         mut stamp: Stamp,
-        is_racy: bool,
+        (mut is_racy, looked): (bool, u64),
         listing: Listing,
         mut segments: Vec<Arc<Segment>>,
     ) -> Result<Self> {
+        let directory = &origin.directory;
         let Listing {
             base_offsets,
             swapped,
@@ -148,6 +225,8 @@ impl View {
             (Some(active), Some(_)) => directory.disk.stat(&active.path).ok(),
             (None, _) => None,
         };
+        // Bytes that were cut and written again within one tick have the same time and may have the same number.
+        is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
         let bounds = super::named_offsets::read_checkpoints(directory)?;
         warnings.extend(bounds.warnings);
         warnings.dedup();
@@ -160,6 +239,10 @@ impl View {
         };
         let log_start_offset = bounds.log_start.unwrap_or(0).max(lowest.unwrap_or(0));
         Ok(Self {
+            directory: Arc::clone(directory),
+            slot: Arc::clone(&origin.slot),
+            version: origin.version,
+            looked: AtomicU64::new(looked),
             segments,
             base_offsets,
             swapped,
@@ -170,6 +253,7 @@ impl View {
             warnings,
             active,
             is_racy,
+            is_mixed: AtomicBool::new(false),
             stamp,
             end: OnceLock::new(),
             open_transactions: OnceLock::new(),
@@ -180,13 +264,102 @@ impl View {
         })
     }
 
-    /// Whether nothing changed since this view was taken: three or four looks at files, none of them opened.
-    pub(super) fn is_current(&self, directory: &Directory) -> bool {
+    /// Whether nothing changed since this view was taken. Where this process writes that is known; otherwise it takes three or four looks at
+    /// files, none of them opened.
+    pub(super) fn is_current(&self) -> bool {
+        if self.is_racy || !self.is_told_current() {
+            return false;
+        }
+        let looked = moments();
+        let is_current = self.stamp_now() == self.stamp;
+        if is_current {
+            self.looked.store(looked, Ordering::Relaxed);
+        }
+        is_current
+    }
+
+    /// Whether what it holds can answer a point look-up: nothing but the end of the active segment has changed, as far as this process
+    /// writes the log; otherwise nothing had a moment ago.
+    pub(super) fn is_recent(&self) -> bool {
+        if self.directory.ends.is_some() {
+            return self.is_told_current();
+        }
+        let limit = LOOK_EVERY.as_nanos() as u64;
+        let passed = || moments().saturating_sub(self.looked.load(Ordering::Relaxed));
+        !self.is_racy && self.is_told_current() && passed() < limit
+    }
+
+    /// Whether nobody in this process has changed more than the end of the log.
+    pub(super) fn is_told_current(&self) -> bool {
+        let told = self.stamp.writer;
+        self.version == self.slot.version()
+            && self.directory.ends.as_ref().is_none_or(|ends| {
+                !ends.is_closed() && told.is_some_and(|told| told.generation == ends.generation())
+            })
+    }
+
+    /// Whether what was read by this view is all of one state: nothing but the end of the log has changed since it was taken.
+    pub(super) fn is_undisturbed(&self) -> bool {
+        if !self.is_told_current() {
+            return false;
+        }
+        if self.directory.ends.is_some() {
+            return true;
+        }
+        let now = self.stamp_now();
+        let grew = match (self.stamp.active, now.active) {
+            (Some(before), Some(now)) => before.id == now.id && before.size <= now.size,
+            (before, now) => before == now,
+        };
+        let rest = |stamp: &Stamp| (stamp.directory, stamp.checkpoints);
+        grew && rest(&self.stamp) == rest(&now)
+    }
+
+    /// Whether batches were cut from the end by a writer of this process since it was taken.
+    pub(super) fn was_cut(&self) -> bool {
+        let told = self.stamp.writer.map(|told| told.cuts);
+        let ends = self.directory.ends.as_ref();
+        ends.is_some_and(|ends| told != Some(ends.cut_count()))
+    }
+
+    /// Whether an open segment of this view is as it was: its file neither cut nor written again, and none of the others' names given to
+    /// another file. A look at an open file, where another process may write.
+    pub(super) fn is_whole(&self, open: &OpenSegment) -> bool {
+        if self.directory.ends.is_some() {
+            return self.is_told_current();
+        }
+        let is_same = match &open.source {
+            Source::File(file) => file.stat().is_ok_and(|stat| stat == open.stat),
+            // The caller said that nobody writes.
+            Source::Mapped(_) => true,
+        };
+        is_same && !self.is_mixed.load(Ordering::Relaxed)
+    }
+
+    /// The directory changed so shortly before it was looked at that its time would not tell a further change.
+    pub(super) const fn is_racy(&self) -> bool {
+        self.is_racy
+    }
+
+    /// The offsets of the writer, where one of this process has the log open.
+    pub(super) fn ends(&self) -> Option<&Arc<Ends>> {
+        self.directory.ends.as_ref().filter(|ends| {
+            // Another writer, and another process, may have come meanwhile.
+            !ends.is_closed() && self.version == self.slot.version()
+        })
+    }
+
+    /// The last stable offset that the writer told, not above the end.
+    pub(super) fn told_last_stable(&self) -> Option<i64> {
+        self.stamp.writer.map(|told| told.last_stable)
+    }
+
+    fn stamp_now(&self) -> Stamp {
         let active = self
             .segments
             .last()
             .map(|segment| segment.file_path(".log"));
-        !self.is_racy && Stamp::of(directory, active.as_deref()) == self.stamp
+        Stamp::of(&self.directory, active.as_deref())
     }
 
     /// Whether another view has the same segments, in the same files.
@@ -203,6 +376,12 @@ impl View {
         }
         let (open, newly) = segment.open()?;
         if newly {
+            // A name that another process has given to another file meanwhile is no part of this moment.
+            if self.directory.ends.is_none()
+                && self.directory.disk.stat(&self.directory.path).ok() != self.stamp.directory
+            {
+                self.is_mixed.store(true, Ordering::Relaxed);
+            }
             let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
             opened.push_back(Arc::clone(segment));
             if opened.len() > self.max_open_files
@@ -228,15 +407,37 @@ impl View {
         }
         let mut end = self.find_end()?;
         // A truncation inside a batch leaves a gap at the end that only the writer knows of.
-        if let Some((_, log_end, _)) = self.stamp.writer {
-            end.log_end_offset = log_end;
+        if let Some(told) = self.stamp.writer {
+            end.log_end_offset = told.log_end;
         }
         // What is left in front of it was deleted before: as Kafka loads it, the log is empty at its start.
         // Bytes that are no batch may have been one with records behind the start.
-        if self.start_is_ours && end.torn.is_none() {
-            end.log_end_offset = end.log_end_offset.max(self.log_start_offset);
+        // The same is true while a writer in another process goes on behind a truncation inside a batch.
+        if end.log_end_offset < self.log_start_offset
+            && end.torn.is_none()
+            && (self.start_is_ours || self.is_held())
+        {
+            end.log_end_offset = self.log_start_offset;
         }
         Ok(self.end.get_or_init(|| end))
+    }
+
+    /// Whether `offset` is within the log.
+    pub(crate) fn holds(&self, offset: i64) -> Result<bool> {
+        Ok(offset >= self.log_start_offset && offset < self.end()?.log_end_offset)
+    }
+
+    /// Exclusive end of what replication confirmed, within the log.
+    pub(crate) fn high_watermark(&self) -> Result<i64> {
+        let end = self.end()?.log_end_offset;
+        let stored = self.high_watermark.unwrap_or(end);
+        Ok(stored.max(self.log_start_offset).min(end))
+    }
+
+    /// Whether a writer of ours holds the partition.
+    fn is_held(&self) -> bool {
+        let Directory { disk, path, .. } = &*self.directory;
+        matches!(disk.lock_holder(&path.join(LOCK_FILE)), Ok(Some(_)))
     }
 
     /// Refuses a checkpointed log start offset above the log end offset: a broker would throw all segments away.
@@ -316,10 +517,14 @@ impl Stamp {
 
     fn of(directory: &Directory, active: Option<&Path>) -> Self {
         // Before the directory: what the writer told is in files that the directory has by now.
-        let writer = directory
-            .ends
-            .as_ref()
-            .map(|ends| (ends.log_start(), ends.log_end(), ends.replaced()));
+        // The last stable offset first: below it all transactions have ended in batches that are there by now.
+        let writer = directory.ends.as_ref().map(|ends| Told {
+            cuts: ends.cut_count(),
+            generation: ends.generation(),
+            last_stable: ends.last_stable(),
+            log_start: ends.log_start(),
+            log_end: ends.log_end(),
+        });
         let stat = |path: &Path| directory.disk.stat(path).ok();
         let parent = directory.path.parent();
         Self {
@@ -329,153 +534,4 @@ impl Stamp {
             writer,
         }
     }
-}
-
-/// What a partition directory holds.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Listing {
-    /// Base offsets of the segments, ascending.
-    base_offsets: Vec<i64>,
-    /// Those of finished output of a compaction that has not taken its place yet.
-    swapped: BTreeSet<i64>,
-    /// The lowest one of output that is not finished: of what is there from it on, nothing is.
-    unfinished: Option<i64>,
-    /// Offsets of the producer snapshots.
-    snapshots: Vec<i64>,
-    warnings: Vec<String>,
-}
-
-/// How often a directory is listed for two listings to agree.
-const LISTINGS_MAX: usize = 16;
-
-/// A listing in which no file is missing that was made before another one in it.
-///
-/// The system may leave out a file that is made while it lists and still give one made later. Every file that is older than one in
-/// the first listing was made before the second one began, so that has it; what came later belongs to the next look.
-fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listing> {
-    const SETTLED_MS: i64 = 2_000;
-    let disk = directory.disk.as_ref();
-    let first = list(disk, &directory.path)?;
-    let after = disk.stat(&directory.path).ok();
-    let is_settled = before == after
-        && before.is_some_and(|stat| {
-            crate::disk::wall_clock().saturating_sub(stat.modified_ms) > SETTLED_MS
-        });
-    if is_settled {
-        return Ok(first);
-    }
-    // Names that change while they are listed may be missed, the old one and the new one: until two listings agree.
-    let mut before = first;
-    for _ in 0..LISTINGS_MAX {
-        let again = list(disk, &directory.path)?;
-        // What was rolled meanwhile belongs to the next look.
-        if again.base_offsets.starts_with(&before.base_offsets) && again.swapped == before.swapped {
-            break;
-        }
-        before = again;
-    }
-    Ok(before)
-}
-
-impl Listing {
-    /// Finished output of an interrupted compaction counts in the place of what it was made from, as it will once a writer, or a broker,
-    /// opened the log. A reader changes no names.
-    fn finish_swaps(&mut self, directory: &Directory) -> Result<()> {
-        self.swapped
-            .retain(|&base| self.unfinished.is_none_or(|unfinished| base < unfinished));
-        let mut range: Option<(i64, i64)> = None;
-        for &base in &self.swapped {
-            let path = segment_path(&directory.path, base, ".log");
-            let path = with_state(&path, FileState::Swap);
-            let next = next_offset(directory.disk.as_ref(), &path, base)?;
-            let (low, high) = range.unwrap_or((base, next));
-            range = Some((low.min(base), high.max(next)));
-        }
-        if let Some((low, high)) = range {
-            self.base_offsets.retain(|base| !(low..high).contains(base));
-            self.base_offsets.extend(&self.swapped);
-            self.base_offsets.sort_unstable();
-            self.base_offsets.dedup();
-        }
-        Ok(())
-    }
-}
-
-fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
-    let entries = disk
-        .list(path)
-        .map_err(|error| Error::io("list", path, error))?;
-    let mut listing = Listing::default();
-    let mut old = 0;
-    for entry in entries {
-        let is_file = entry.kind == EntryKind::File;
-        match FileName::classify(&entry.name) {
-            FileName::Segment(name) if name.state == FileState::Cleaned => {
-                let lowest = listing.unfinished.unwrap_or(i64::MAX);
-                listing.unfinished = Some(lowest.min(name.offset));
-            }
-            FileName::Segment(name)
-                if name.state == FileState::Swap && name.file == SegmentFile::Log =>
-            {
-                listing.swapped.insert(name.offset);
-            }
-            FileName::Segment(name) if name.state == FileState::Live => match name.file {
-                SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
-                SegmentFile::Log => listing.warnings.push(format!(
-                    "left out: {:?} of {} is not a regular file",
-                    entry.name,
-                    path.display()
-                )),
-                SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(name.offset),
-                _ => {}
-            },
-            FileName::ByteOffsetSegment { .. } => old += 1,
-            FileName::BadSegmentName(error) if is_file => {
-                return Err(Error::log_dir(
-                    &path.join(&entry.name),
-                    format!(
-                        "file {:?} is named like a segment but {}; move it out of the directory to read the rest",
-                        entry.name, error.fault
-                    ),
-                ));
-            }
-            _ => {}
-        }
-    }
-    listing.base_offsets.sort_unstable();
-    match (old, listing.base_offsets.is_empty()) {
-        (0, _) => {}
-        (_, true) => return Err(old_layout(path)),
-        (_, false) => listing.warnings.push(format!(
-            "left out: {old} segments of Kafka 0.7 (.kafka) of {}, beside .log files",
-            path.display()
-        )),
-    }
-    Ok(listing)
-}
-
-/// Refuses the directory of a partition of Kafka 0.7, which is no log of today's kind: it must neither look empty nor be written to.
-/// That it is not there, others say.
-pub(super) fn refuse_old(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let entries = match disk.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        listed => listed.map_err(|error| Error::io("list", path, error))?,
-    };
-    let names: Vec<FileName> = entries
-        .iter()
-        .map(|entry| FileName::classify(&entry.name))
-        .collect();
-    let is_old = |name: &FileName| matches!(name, FileName::ByteOffsetSegment { .. });
-    let is_segment = |name: &FileName| matches!(name, FileName::Segment(_));
-    if names.iter().any(is_old) && !names.iter().any(is_segment) {
-        return Err(old_layout(path));
-    }
-    Ok(())
-}
-
-fn old_layout(path: &Path) -> Error {
-    Error::log_dir(
-        path,
-        "a partition of Kafka 0.7 (.kafka files); `offsetlog convert` makes a current directory of it, `OldLog` reads it as it is",
-    )
 }

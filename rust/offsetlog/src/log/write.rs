@@ -6,7 +6,7 @@ use super::appender::{
 };
 use super::{Log, OpenOptions};
 use crate::batch_builder::BatchBuilder;
-use crate::config::LogConfig;
+use crate::config::{EffectiveConfig, LogConfig};
 use crate::error::{Error, Result};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -42,10 +42,10 @@ impl Log {
     /// power loss after a flush.
     ///
     /// # Errors
-    /// `RecordTooLarge`, `RecordBatchTooLarge`, `InvalidTimestamp`, `RecordRefused`; with a producer id `OutOfOrderSequence`,
+    /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRefused`; with a producer id `OutOfOrderSequence`,
     /// `ProducerFenced`, `InvalidTxnState`; `Io`, `Closed`, `Poisoned`.
     pub fn append(&self, batch: &mut BatchBuilder, options: &AppendOptions) -> Result<AppendInfo> {
-        self.appending(options.flush, |appender| {
+        self.appending("append", options.flush, |appender| {
             let leader_epoch = appender.epoch_for(options.leader_epoch);
             appender.append_built(batch, leader_epoch)
         })
@@ -59,7 +59,7 @@ impl Log {
         base_offset: i64,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending(options.flush, |appender| {
+        self.appending("append", options.flush, |appender| {
             let leader_epoch = appender.epoch_for(options.leader_epoch);
             appender.append_built_at(batch, base_offset, leader_epoch)
         })
@@ -91,6 +91,14 @@ impl Log {
         Ok((appender.config().clone(), now))
     }
 
+    /// Whether a record of so many headers may be appended: for whoever gathers records and tells early.
+    ///
+    /// # Errors
+    /// `Unreadable`: more than `max_headers`, with which this log was opened.
+    pub fn check_headers(&self, count: usize) -> Result<()> {
+        self.0.options.limits.allow_headers(count)
+    }
+
     /// Appends an encoded batch as a leader does: gives offsets and epoch, corrects the greatest timestamp, encodes anew what the
     /// settings want compressed differently or what has magic 0 or 1.
     ///
@@ -102,7 +110,7 @@ impl Log {
         origin: AppendOrigin,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending(options.flush, |appender| {
+        self.appending("append", options.flush, |appender| {
             let leader_epoch = appender.epoch_for(options.leader_epoch);
             appender.append_as_leader(data, origin, leader_epoch, 0)
         })
@@ -119,7 +127,7 @@ impl Log {
         leader_epoch: i32,
         flush: bool,
     ) -> Result<AppendInfo> {
-        self.appending(flush, |appender| {
+        self.appending("append", flush, |appender| {
             appender.append_as_follower(data, leader_epoch)
         })
     }
@@ -133,7 +141,7 @@ impl Log {
         marker: &MarkerOptions,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending(options.flush, |appender| {
+        self.appending("append a marker", options.flush, |appender| {
             let leader_epoch = appender.epoch_for(options.leader_epoch);
             appender.append_marker(marker, leader_epoch)
         })
@@ -141,10 +149,12 @@ impl Log {
 
     fn appending(
         &self,
+        verb: &str,
         flush: bool,
         append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
     ) -> Result<AppendInfo> {
         let (info, end, due, interval) = self.changing(|appender| {
+            appender.guard().check_replicas(verb, self.path())?;
             let info = append(appender)?;
             let due = appender.take_flush_due() || flush;
             let interval = appender.config().flush_ms();
@@ -236,10 +246,13 @@ impl Log {
     /// goes, and the next append still gets `offset`.
     ///
     /// # Errors
-    /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`.
+    /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
         let _paused = self.pause_upkeep();
-        self.changing(|appender| appender.truncate_to(offset))
+        self.changing(|appender| {
+            self.check_removal(appender, "truncate")?;
+            appender.truncate_to(offset)
+        })
     }
 
     /// Takes all records away and goes on at `offset`.
@@ -248,15 +261,28 @@ impl Log {
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
         let _paused = self.pause_upkeep();
-        self.changing(|appender| appender.truncate_fully_and_start_at(offset, log_start))
+        self.changing(|appender| {
+            self.check_removal(appender, "truncate")?;
+            appender.truncate_fully_and_start_at(offset, log_start)
+        })
     }
 
     /// Makes `offset` the lowest offset that can be read; says whether that changed anything.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`.
+    /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
     pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
-        self.changing(|appender| appender.delete_records_before(offset))
+        self.changing(|appender| {
+            self.check_removal(appender, "delete records")?;
+            appender.delete_records_before(offset)
+        })
+    }
+
+    /// Refuses what a caller wants taken away against the cluster, or from a topic that brokers keep for themselves.
+    fn check_removal(&self, appender: &Appender, verb: &str) -> Result<()> {
+        let guard = appender.guard();
+        guard.check_internal(self.topic(), verb, self.path())?;
+        guard.check_replicas(verb, self.path())
     }
 
     /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
@@ -266,6 +292,14 @@ impl Log {
     /// `Argument` for a log that was opened for reading.
     pub fn recovery_point(&self) -> Result<i64> {
         Ok(self.appender()?.recovery_point())
+    }
+
+    /// The settings that hold, with where each one comes from. In a broker's log dir they are the cluster's.
+    ///
+    /// # Errors
+    /// `Argument` for a log that was opened for reading.
+    pub fn effective_config(&self) -> Result<EffectiveConfig> {
+        self.appender()?.effective(None)
     }
 
     /// The settings.

@@ -3,12 +3,14 @@
 //! A coordinator keeps what it knows as records of which the last one of a key holds. An offset that was committed within a transaction
 //! holds once the transaction is committed; which of two is newer says their place in the topic.
 
-use super::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
-use super::{LogDir, TopicPartition};
+use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
+use crate::log::{Log, MetadataImage};
 use offsetlog_format::control::ControlType;
-use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord, decode_assignment};
+use offsetlog_format::internal_topic::{
+    CoordinatorTopic, KnownRecord, METADATA_TOPIC, decode_assignment,
+};
 use offsetlog_format::message::{Struct, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -111,12 +113,15 @@ struct Commit {
 
 impl LogDir {
     /// The groups of consumers whose coordinators kept them in these log dirs, by name, with what they have committed and how far that
-    /// is behind the logs' ends, and warnings of what was left out. Reads `__consumer_offsets` from front to back; memory holds what its keys hold.
+    /// is behind the logs' ends; warnings of what was left out; and what could not be read: of a partition of the topic that is
+    /// damaged nothing is given, as what stands behind the damage may say otherwise, and where a log's end cannot be told there is no lag.
+    /// Reads `__consumer_offsets` from front to back; memory holds what its keys hold. Records of types that are not known, or without a
+    /// key, are left out with a warning: coordinators pass over the first.
     ///
     /// # Errors
-    /// As a scan; `Corrupt` kinds for a record that is no coordinator's. Records of types that are not known, or without a key, are
-    /// left out with a warning: coordinators pass over the first.
-    pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>)> {
+    /// `Interrupted`. With a partition, as a scan; `Corrupt` kinds for a record that is no coordinator's.
+    pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
+        let mut unread = Vec::new();
         let partitions = self.partitions();
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         let mut warnings = Vec::new();
@@ -124,7 +129,13 @@ impl LogDir {
         let mut ends: HashMap<(String, i32), Option<i64>> = HashMap::new();
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
             let mut replay = Replay::default();
-            replay.run(&self.log(&partition.topic, partition.partition)?)?;
+            let replayed = self
+                .log(&partition.topic, partition.partition)
+                .and_then(|log| replay.run(&log));
+            if let Err(error) = replayed {
+                pass_over(error, partition, &mut unread)?;
+                continue;
+            }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
             for (name, replayed) in replay.groups {
                 let mut group = replayed.group;
@@ -133,7 +144,7 @@ impl LogDir {
                 for (member, assignment) in replayed.by_id {
                     let ids = match &ids {
                         Some(ids) => ids,
-                        None => ids.insert(self.topics_by_id(&partitions)?),
+                        None => ids.insert(self.topics_by_id(&partitions, &mut unread)?),
                     };
                     let Some(member) = members.get_mut(&member) else {
                         continue;
@@ -155,9 +166,11 @@ impl LogDir {
                 let key = (topic, number);
                 let end = match ends.get(&key) {
                     Some(end) => *end,
-                    None => *ends
-                        .entry(key.clone())
-                        .or_insert(self.end_of(&partitions, &key)?),
+                    None => *ends.entry(key.clone()).or_insert(self.end_of(
+                        &partitions,
+                        &key,
+                        &mut unread,
+                    )?),
                 };
                 group.offsets.push(GroupOffset {
                     log_end_offset: end,
@@ -165,33 +178,62 @@ impl LogDir {
                 });
             }
         }
-        Ok((found.into_values().collect(), warnings))
+        Ok((found.into_values().collect(), warnings, unread))
     }
 
     fn end_of(
         &self,
         partitions: &[TopicPartition],
         (topic, number): &(String, i32),
+        unread: &mut Vec<Unread>,
     ) -> Result<Option<i64>> {
         let is_here = |found: &&TopicPartition| found.topic == *topic && found.partition == *number;
-        if partitions.iter().find(is_here).is_none() {
+        let Some(partition) = partitions.iter().find(is_here) else {
             return Ok(None);
+        };
+        match self
+            .log(topic, *number)
+            .and_then(|log| log.log_end_offset())
+        {
+            Ok(end) => Ok(Some(end)),
+            Err(error) => pass_over(error, partition, unread).map(|()| None),
         }
-        self.log(topic, *number)?.log_end_offset().map(Some)
     }
 
-    fn topics_by_id(&self, partitions: &[TopicPartition]) -> Result<HashMap<String, String>> {
+    fn topics_by_id(
+        &self,
+        partitions: &[TopicPartition],
+        unread: &mut Vec<Unread>,
+    ) -> Result<HashMap<String, String>> {
         let mut ids = HashMap::new();
         let mut last = None;
         for found in partitions {
             if last.replace(&found.topic) == Some(&found.topic) {
                 continue;
             }
-            if let Some(id) = self.log(&found.topic, found.partition)?.topic_id()? {
-                ids.insert(id.to_string(), found.topic.clone());
+            match self
+                .log(&found.topic, found.partition)
+                .and_then(|log| log.topic_id())
+            {
+                Ok(Some(id)) => {
+                    ids.insert(id.to_string(), found.topic.clone());
+                }
+                Ok(None) => {}
+                Err(error) => pass_over(error, found, unread)?,
             }
         }
-        for topic in self.metadata()?.unwrap_or_default().topics {
+        let metadata = match self.metadata() {
+            Ok(metadata) => metadata.unwrap_or_default(),
+            Err(error) => {
+                let partition = TopicPartition {
+                    topic: METADATA_TOPIC.to_owned(),
+                    partition: 0,
+                };
+                pass_over(error, &partition, unread)?;
+                MetadataImage::default()
+            }
+        };
+        for topic in metadata.topics {
             ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
         }
         Ok(ids)

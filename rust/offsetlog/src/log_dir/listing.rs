@@ -3,12 +3,11 @@
 use super::TopicPartition;
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Error, Result};
-use offsetlog_format::name::{DirectoryName, DirectoryState, FileName};
+use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::log::partition_name;
+use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Folder of a broker with tiered storage; no partition's.
-const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
 
 /// The directories found.
 #[derive(Debug, Default)]
@@ -21,31 +20,58 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Adds what stands in a log dir; a partition directory counts as itself.
+    /// Adds what stands in a log dir; a partition directory counts as itself. The folder around log dirs is refused: what stands in
+    /// them is not this one's, and would look like partitions where their names end in a number.
     pub(super) fn add(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
-        let entries = disk
+        let mut entries = disk
             .list(path)
             .map_err(|error| Error::io("list", path, error))?;
-        let own_name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .map(DirectoryName::parse);
-        let holds_segments = entries.iter().any(|entry| {
-            entry.kind == EntryKind::File
-                && matches!(
-                    FileName::classify(&entry.name),
-                    FileName::Segment(_) | FileName::ByteOffsetSegment { .. }
-                )
-        });
-        if let (Some(Ok(name)), true) = (own_name, holds_segments) {
-            self.insert(&name, path.to_path_buf());
-            return Ok(());
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let contents = Contents::from_entries(&entries);
+        match contents.kind(disk, path) {
+            FolderKind::Partition => {
+                let name = partition_name(path)?;
+                self.insert(&name, path.to_path_buf());
+                return Ok(());
+            }
+            FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
+            _ => {}
+        }
+        if contents.holds_segments() {
+            self.warnings.push(format!(
+                "left out: files named like segments stand in {}, which is a log dir; no broker reads them",
+                path.display()
+            ));
         }
         for entry in entries {
-            if entry.kind != EntryKind::Directory || entry.name == REMOTE_INDEX_CACHE {
+            let parsed = DirectoryName::parse(&entry.name);
+            if entry.kind != EntryKind::Directory {
+                // A broker follows such a link; what it leads to may be anything.
+                if entry.kind == EntryKind::Other && parsed.is_ok() {
+                    self.warnings.push(format!(
+                        "left out: {:?} of {} is no folder but a link or the like; give the path that it leads to",
+                        entry.name,
+                        path.display()
+                    ));
+                }
                 continue;
             }
-            match DirectoryName::parse(&entry.name) {
+            if entry.name == REMOTE_INDEX_CACHE {
+                continue;
+            }
+            match parsed {
+                // What only log dirs have tells apart already; in any other folder each one is looked at.
+                Ok(name)
+                    if name.state == DirectoryState::Live
+                        && !contents.is_marked()
+                        && folder::is_log_dir(disk, &path.join(&entry.name)) =>
+                {
+                    self.warnings.push(format!(
+                        "left out: {:?} of {} is a log dir itself; give its path to read it",
+                        entry.name,
+                        path.display()
+                    ));
+                }
                 Ok(name) if name.state == DirectoryState::Live => {
                     self.insert(&name, path.join(&entry.name));
                 }

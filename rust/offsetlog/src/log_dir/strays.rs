@@ -3,9 +3,9 @@
 //! Source: Kafka's `LogManager.isStrayKraftReplica`, which asks for topic id and partition.
 
 use super::LogDir;
-use super::metadata::{MetadataImage, TopicImage};
 use crate::disk::read_whole;
 use crate::error::{Error, Result};
+use crate::log::{MetadataImage, TopicImage};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::name::PARTITION_METADATA;
 use offsetlog_format::{PartitionMetadata, Uuid};

@@ -4,10 +4,12 @@
 
 use super::writer::{Doomed, guard};
 use super::{LogDir, TopicPartition};
-use crate::config::LogConfig;
+use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::{Access, Disk, EntryKind, Lock, read_whole, write_whole};
-use crate::error::{Error, ErrorKind, Result};
-use crate::log::{lock_idle, lock_partition, read_config, write_config};
+use crate::error::{Error, Result};
+use crate::log::{
+    Surroundings, check_internal, lock_idle, lock_partition, read_config, write_config,
+};
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
@@ -24,6 +26,9 @@ const DUE_FILE: &str = ".offsetlog.delete";
 /// Folders inside a partition directory that wait for their deletion: ours lie one deep.
 pub(crate) const DEPTH_MAX: usize = 8;
 
+/// A partition whose directory got another name, where that was before, and the lock that keeps others away from it.
+type Renamed = (TopicPartition, PathBuf, Lock);
+
 /// A topic to be made.
 #[derive(Debug, Clone)]
 pub struct NewTopic<'t> {
@@ -35,6 +40,17 @@ pub struct NewTopic<'t> {
     pub config: LogConfig,
     /// Its id; `None` draws one.
     pub topic_id: Option<Uuid>,
+}
+
+/// What holds for a topic.
+#[derive(Debug, Clone)]
+pub struct TopicSettings {
+    /// Its settings, each with its layer.
+    pub config: EffectiveConfig,
+    /// What says that the log dir is a broker's; `None` where the topic is ours to keep.
+    pub broker: Option<String>,
+    /// Timestamp of the newest record of the cluster's metadata, in ms since 1970.
+    pub metadata_timestamp: Option<i64>,
 }
 
 impl LogDir {
@@ -65,6 +81,8 @@ impl LogDir {
         let topic_id = topic
             .topic_id
             .unwrap_or_else(|| guard(&writer.router).topic_id());
+        // Before anything is said of it in the checkpoints: what another program has made meanwhile keeps its lines.
+        self.check_absent(topic)?;
         let places = self.places(topic.partitions);
         for (partition, parent) in (0..).zip(&places) {
             // Lines that were left of another topic of this name would be believed.
@@ -225,7 +243,7 @@ impl LogDir {
     /// [`maintain`](Self::maintain) when the log dir's `file.delete.delay.ms` has passed.
     ///
     /// # Errors
-    /// `LogDir` when there is no such topic; `Locked` when another process writes to one of its partitions, and nothing is changed;
+    /// `LogDir` when there is no such topic; `Cluster` for one of brokers' own that was not named; `Locked` when another process writes to one of its partitions, and nothing is changed;
     /// `Io`, and some of the partitions may be gone already.
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         let writer = self.writer()?;
@@ -234,23 +252,42 @@ impl LogDir {
         if numbers.is_empty() {
             return Err(self.unknown(topic, 0));
         }
+        self.check_named(topic, "delete")?;
+        let partitions = numbers.into_iter().map(|partition| TopicPartition {
+            topic: topic.to_owned(),
+            partition,
+        });
+        let partitions: Vec<TopicPartition> = partitions.collect();
+        // What was appended need not be durable any more, but must be known to be over.
+        let (held, parents) = writer
+            .logs
+            .take_away(&partitions, || self.rename_all(topic, &partitions))?;
+        guard(&writer.router).forget(topic);
+        self.sync_parents(&parents)?;
+        for (partition, path, lock) in held {
+            if let Some(shared) = self.0.shared_with(&path) {
+                shared.forget(&partition.topic, partition.partition, None)?;
+            }
+            lock.release();
+        }
+        // A topic of this name may be made again.
+        self.write_lines()
+    }
+
+    /// Gives the directories of a topic that nobody has open the names of deleted ones. Gives their locks, and the folders they are in.
+    fn rename_all(
+        &self,
+        topic: &str,
+        partitions: &[TopicPartition],
+    ) -> Result<(Vec<Renamed>, Vec<PathBuf>)> {
+        let writer = self.writer()?;
         let mut held = Vec::new();
-        for partition in numbers {
-            let partition = TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            };
-            let Some(path) = self.path_of(&partition) else {
+        for partition in partitions {
+            let Some(path) = self.path_of(partition) else {
                 continue;
             };
-            // What was appended need not be durable any more, but must be known to be over.
-            if let Err(error) = writer.logs.close(&partition)
-                && !matches!(error.kind(), ErrorKind::Poisoned { .. })
-            {
-                return Err(error);
-            }
             let lock = lock_partition(self.disk(), &path)?;
-            held.push((partition, path, lock));
+            held.push((partition.clone(), path, lock));
         }
         let due = self
             .0
@@ -273,16 +310,7 @@ impl LogDir {
             guard(&writer.doomed).push(Doomed { path: target, due });
             parents.push(parent.to_path_buf());
         }
-        guard(&writer.router).forget(topic);
-        self.sync_parents(&parents)?;
-        for (partition, path, lock) in held {
-            if let Some(shared) = self.0.shared_with(&path) {
-                shared.forget(&partition.topic, partition.partition, None)?;
-            }
-            lock.release();
-        }
-        // A topic of this name may be made again.
-        self.write_lines()
+        Ok((held, parents))
     }
 
     /// The settings of a topic that are stored with its first partition; defaults are not among them.
@@ -303,6 +331,78 @@ impl LogDir {
         }
     }
 
+    /// The settings that hold for a topic, by its first partition, each with the layer that it comes from. In a broker's log dir they
+    /// are the cluster's: of the metadata log in these folders or in `metadata`, and of `broker`'s `server.properties`.
+    ///
+    /// # Errors
+    /// As [`topic_config`](Self::topic_config); `LogDir` for a folder `metadata` without a metadata log.
+    pub fn topic_settings(
+        &self,
+        topic: &str,
+        broker: Option<&BrokerSettings>,
+        metadata: Option<&Path>,
+    ) -> Result<TopicSettings> {
+        let stored = self.topic_config(topic)?;
+        let first = self.0.listing().numbers(topic).first().copied();
+        let partition = first.unwrap_or_default();
+        let path = self.path_of(&TopicPartition {
+            topic: topic.to_owned(),
+            partition,
+        });
+        let named;
+        let surroundings = if broker.is_some() || metadata.is_some() {
+            named = Surroundings::new(&self.0.options, metadata, &self.0.paths, broker)?;
+            &named
+        } else {
+            self.0.surroundings.as_ref()
+        };
+        let found = surroundings.membership(&path.unwrap_or_default(), topic, partition)?;
+        let defaults = self
+            .0
+            .writer
+            .as_ref()
+            .map(|writer| &writer.options.defaults);
+        let none = LogConfig::default();
+        let config = found.effective(None, Some(&stored), defaults.unwrap_or(&none))?;
+        Ok(TopicSettings {
+            config,
+            metadata_timestamp: found.metadata_timestamp(),
+            broker: found.is_brokers().then(|| found.mark().to_owned()),
+        })
+    }
+
+    /// Whether [`delete_topic`](Self::delete_topic) would be refused; changes nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_delete(&self, topic: &str) -> Result<()> {
+        let aside = self.aside()?;
+        let numbers = self.0.listing().numbers(topic);
+        if numbers.is_empty() {
+            return Err(self.unknown(topic, 0));
+        }
+        self.check_named(topic, "delete")?;
+        for partition in numbers {
+            let partition = TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            };
+            if let Some(path) = self.path_of(&partition)
+                && self.opened(&partition).is_none()
+            {
+                lock_partition(aside.disk(), &path)?.release();
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to do that to a topic of brokers' own, unless it was named.
+    fn check_named(&self, topic: &str, verb: &str) -> Result<()> {
+        let named = &self.writer()?.options.internal_topics;
+        let place = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
+        check_internal(topic, named, verb, place)
+    }
+
     /// Changes the settings of a topic, of all its partitions.
     ///
     /// # Errors
@@ -316,7 +416,7 @@ impl LogDir {
             return Err(self.unknown(topic, 0));
         }
         for partition in numbers {
-            self.writable(topic, partition)?.set_config(config)?;
+            self.with_log(topic, partition, |log| log.set_config(config))?;
         }
         Ok(())
     }
@@ -329,6 +429,8 @@ impl LogDir {
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
         let writer = self.writer()?;
         let now = self.0.now();
+        // Another thread may be at it.
+        let _alone = guard(&writer.removing);
         let due: Vec<PathBuf> = guard(&writer.doomed)
             .iter()
             .filter(|doomed| doomed.due <= now)

@@ -1,9 +1,9 @@
 //! Transactional ids, out of `__transaction_state` (FORMAT.md «Internal topics»): the last record of each one holds.
 
-use super::LogDir;
-use super::replay::{LeftOut, each_record, int, long, numbers, structs, text};
+use super::{LogDir, Unread, pass_over};
 use crate::error::Result;
 use crate::log::Log;
+use crate::log::replay::{LeftOut, each_record, int, long, numbers, structs, text};
 use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord};
 use offsetlog_format::message::{Struct, Value};
 use std::collections::BTreeMap;
@@ -95,24 +95,31 @@ pub struct Transaction {
 }
 
 impl LogDir {
-    /// The transactional ids whose coordinators kept them in these log dirs, by name, and warnings of what was left out. Reads
-    /// `__transaction_state` from front to back; memory holds what its keys hold.
+    /// The transactional ids whose coordinators kept them in these log dirs, by name; warnings of what was left out; and the partitions
+    /// of the topic that could not be read whole, of which nothing is given: what stands behind damage may say otherwise. Reads
+    /// `__transaction_state` from front to back; memory holds what its keys hold. Records of types that are not known, or without a
+    /// key, are left out with a warning: coordinators pass over the first.
     ///
     /// # Errors
-    /// As a scan; `Corrupt` kinds for a record that is no coordinator's, `UnsupportedVersion` for one newer than Kafka 4.3's. Records of
-    /// types that are not known, or without a key, are left out with a warning: coordinators pass over the first.
-    pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>)> {
-        let (mut found, mut warnings) = (Vec::new(), Vec::new());
+    /// `Interrupted`. With a partition, as a scan; `Corrupt` kinds for a record that is no coordinator's, `UnsupportedVersion` for one
+    /// newer than Kafka 4.3's.
+    pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
+        let (mut found, mut warnings, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         let partitions = self.partitions();
         for place in partitions.iter().filter(|place| place.topic == TOPIC) {
             let mut left_out = LeftOut::default();
-            let log = self.log(&place.topic, place.partition)?;
-            found.extend(replay(&log, place.partition, &mut left_out)?.into_values());
+            let replayed = self
+                .log(&place.topic, place.partition)
+                .and_then(|log| replay(&log, place.partition, &mut left_out));
+            match replayed {
+                Ok(transactions) => found.extend(transactions.into_values()),
+                Err(error) => pass_over(error, place, &mut unread)?,
+            }
             warnings.extend(left_out.warnings(&place.to_string()));
         }
         // An id has one partition; a topic that was put together from two clusters may have it in two, and then both are told.
         found.sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
-        Ok((found, warnings))
+        Ok((found, warnings, unread))
     }
 }
 

@@ -4,10 +4,13 @@ use super::open_logs::OpenLogs;
 use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
 use crate::batch_builder::BatchBuilder;
-use crate::config::LogConfig;
+use crate::config::{BrokerSettings, LogConfig};
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::folder::refuse_unless_log_dir;
 use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions, open_for_append_in};
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,6 +24,14 @@ pub struct LogDirOptions {
     pub max_open_partitions: usize,
     /// Makes what is drawn at random the same in each run: partitions of records without a key, and ids.
     pub seed: Option<u64>,
+    /// In a broker's log dir: the folder with the cluster's metadata log, where that is none of the log dirs.
+    pub metadata: Option<PathBuf>,
+    /// A broker's `server.properties`. In its log dir the layer below the cluster's settings, elsewhere as `defaults`.
+    pub broker: Option<BrokerSettings>,
+    /// Topics of brokers' own, such as `__consumer_offsets`, that may be deleted, cut and maintained all the same.
+    pub internal_topics: BTreeSet<String>,
+    /// Whether records may be changed though other brokers have replicas of their partition.
+    pub single_replica: bool,
 }
 
 impl Default for LogDirOptions {
@@ -29,6 +40,10 @@ impl Default for LogDirOptions {
             defaults: LogConfig::default(),
             max_open_partitions: 100,
             seed: None,
+            metadata: None,
+            broker: None,
+            internal_topics: BTreeSet::new(),
+            single_replica: false,
         }
     }
 }
@@ -56,6 +71,8 @@ pub(super) struct Writer {
     pub(super) logs: OpenLogs,
     pub(super) router: Mutex<Router>,
     pub(super) doomed: Mutex<Vec<Doomed>>,
+    /// Held while directories of deleted topics are removed.
+    pub(super) removing: Mutex<()>,
     /// Held while topics are made or deleted.
     pub(super) topics: Mutex<()>,
     /// On each log dir's `.lock`, shared with other processes of ours; keeps brokers out.
@@ -72,6 +89,10 @@ impl Writer {
     ) -> Result<Self> {
         let disk = open.disk.as_ref();
         let mut locks = Vec::new();
+        // All of them, before anything is made in any.
+        for path in paths {
+            refuse_unless_log_dir(disk, path)?;
+        }
         for path in paths {
             if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
@@ -83,10 +104,27 @@ impl Writer {
             logs: OpenLogs::new(options.max_open_partitions),
             router: Mutex::new(Router::new(options.seed)),
             doomed: Mutex::default(),
+            removing: Mutex::default(),
             topics: Mutex::default(),
             locks: Mutex::new(locks),
             closed: AtomicBool::new(false),
         })
+    }
+}
+
+impl Writer {
+    /// For what works aside on a disk of its own: log dirs that are there, held by another writer of this process.
+    pub(super) fn aside(options: &LogDirOptions) -> Self {
+        Self {
+            options: options.clone(),
+            logs: OpenLogs::new(options.max_open_partitions),
+            router: Mutex::new(Router::new(options.seed)),
+            doomed: Mutex::default(),
+            topics: Mutex::default(),
+            locks: Mutex::default(),
+            removing: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 }
 
@@ -157,7 +195,7 @@ impl LogDir {
             Route::By(partitioner, key) => self.route(topic, partitioner, key)?,
         };
         let bytes = batch.payload_bytes() as u64;
-        let info = self.writable(topic, partition)?.append(batch, options)?;
+        let info = self.with_log(topic, partition, |log| log.append(batch, options))?;
         if let Route::By(Partitioner::Default, None) = route {
             guard(&writer.router).appended(topic, bytes);
         }
@@ -198,31 +236,85 @@ impl LogDir {
 
     /// A partition, open for appending. It stays open until the log dir is closed, as long as somebody holds it.
     pub(super) fn writable(&self, topic: &str, partition: i32) -> Result<Log> {
+        self.writable_if(topic, partition, |_| Ok(true))?
+            .ok_or_else(|| self.unknown(topic, partition))
+    }
+
+    /// The same, none where there is no such partition or, in a directory that is not open, `wanted` says no.
+    pub(super) fn writable_if(
+        &self,
+        topic: &str,
+        partition: i32,
+        wanted: impl Fn(&Path) -> Result<bool>,
+    ) -> Result<Option<Log>> {
         let writer = self.writer()?;
-        let wanted = TopicPartition {
+        let of = TopicPartition {
             topic: topic.to_owned(),
             partition,
         };
-        let Some(path) = self.path_of(&wanted) else {
-            return Err(self.unknown(topic, partition));
-        };
         let write = WriteOptions {
             defaults: writer.options.defaults.clone(),
+            internal_topics: writer.options.internal_topics.clone(),
+            single_replica: writer.options.single_replica,
             ..WriteOptions::default()
         };
-        writer.logs.get(&wanted, || {
+        let opened = writer.logs.get(&of, || {
+            // Asked here, where nobody deletes it.
+            let Some(path) = self.path_of(&of) else {
+                return Ok(None);
+            };
+            if let Err(error) = self.disk().stat(&path)
+                && error.kind() == io::ErrorKind::NotFound
+            {
+                let reason = "another program has deleted the topic, or moved the directory, since this one opened the log dir: open it again";
+                return Err(Error::log_dir(&path, reason));
+            }
+            if !wanted(&path)? {
+                return Ok(None);
+            }
             let shared = self.0.shared_with(&path);
-            open_for_append_in(&path, &self.0.options, &write, shared)
-        })
+            let surroundings = Some(&self.0.surroundings);
+            open_for_append_in(&path, &self.0.options, &write, shared, surroundings).map(Some)
+        });
+        opened.map_err(|error| self.at_first(error))
     }
 
-    /// Makes everything durable that was appended to any partition. Stops at the first one that fails.
+    /// Does `work` with a partition's log, and again with the log opened anew where another thread has closed it meanwhile. Work that
+    /// fails with `Closed` has changed nothing.
+    pub(super) fn with_log<T>(
+        &self,
+        topic: &str,
+        partition: i32,
+        mut work: impl FnMut(&Log) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let log = self.writable(topic, partition)?;
+            match work(&log) {
+                Err(error) if is_closed(&error) && log.is_closed() => {
+                    self.writer()?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes everything durable that was appended to any partition. Stops at the first one that fails. A partition that another thread
+    /// closes meanwhile is made durable by that.
     ///
     /// # Errors
     /// As [`Log::flush`].
     pub fn flush(&self) -> Result<()> {
         let logs = self.writer()?.logs.all();
-        logs.iter().try_for_each(Log::flush)
+        logs.iter().try_for_each(|log| match log.flush() {
+            Err(error) if is_closed(&error) => {
+                if log.is_durable() || !self.has(log.topic(), log.partition()) {
+                    return Ok(());
+                }
+                let first = "closing it in another thread failed".to_owned();
+                Err(Error::new(ErrorKind::Poisoned { first }).at_path(log.path()))
+            }
+            flushed => flushed,
+        })
     }
 
     /// Closes all partitions cleanly and lets go of the log dirs. Does nothing for readers and when it was done already.
@@ -236,10 +328,7 @@ impl LogDir {
         if writer.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let mut closed = Ok(());
-        for log in writer.logs.all() {
-            closed = closed.and(log.close());
-        }
+        let mut closed = writer.logs.close_all();
         let written = self.write_lines();
         if written.is_ok() {
             // Behind all the rest, as whoever finds the mark believes it. A log that could not be closed is told by its own file.
@@ -280,6 +369,19 @@ impl LogDir {
             Some(writer) => Ok(writer),
         }
     }
+
+    /// An error without a path is about the log dirs as a whole.
+    fn at_first(&self, error: Error) -> Error {
+        match self.0.paths.first() {
+            Some(path) if error.path().is_none() => error.at_path(path),
+            _ => error,
+        }
+    }
+}
+
+/// Whether a log was closed before the work on it began.
+pub(super) fn is_closed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Closed) && !error.is_appended()
 }
 
 impl Inner {

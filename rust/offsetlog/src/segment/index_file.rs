@@ -5,6 +5,7 @@
 
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{Error, Result};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,9 +93,14 @@ impl IndexFile {
             return Ok(());
         };
         let used = (self.entries * self.entry_bytes) as u64;
-        file.set_len(used)
-            .and_then(|()| file.set_len(self.full_size()))
-            .map_err(|error| Error::io("cut", &self.path, error))
+        let cut = file.set_len(used).and_then(|()| {
+            match file.set_len(self.full_size()) {
+                // The process may not make a file so large any more: entries make this one grow, and nothing of the log is in doubt.
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(()),
+                grown => grown,
+            }
+        });
+        cut.map_err(|error| Error::io("cut", &self.path, error))
     }
 
     /// Cuts the zeros behind the last entry off.

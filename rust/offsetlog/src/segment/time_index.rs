@@ -75,10 +75,32 @@ impl SegmentTimes {
         }))
     }
 
+    /// As [`load`](Self::load); where damage in a closed segment hides batches, their timestamps are at most that of the last entry of
+    /// its index, which a roll writes. What can be scanned ends at the damage.
+    pub(crate) fn load_past_damage(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
+        let error = match Self::load(segment, check) {
+            Err(error) if error.is_corruption() && !segment.is_active() => error,
+            loaded => return loaded,
+        };
+        let last = sound_entries(segment).and_then(|entries| entries.last().copied());
+        let Some((timestamp, _)) = last else {
+            return Err(error);
+        };
+        let (mut times, _) = Self::walk(segment, check);
+        times.max_timestamp = times.max_timestamp.max(timestamp);
+        Ok(times)
+    }
+
     pub(crate) fn from_headers(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
+        let (times, walked) = Self::walk(segment, check);
+        walked.map(|()| times)
+    }
+
+    /// What the headers say up to the first that cannot be read.
+    fn walk(segment: &Arc<OpenSegment>, check: &Check<'_>) -> (Self, Result<()>) {
         let mut max_timestamp = -1;
         let mut places: Vec<(i64, u64)> = Vec::new();
-        hop_headers(segment, 0, check, |header, walk| {
+        let walked = hop_headers(segment, 0, check, |header, walk| {
             let position = walk.batch_position();
             if places
                 .last()
@@ -88,11 +110,12 @@ impl SegmentTimes {
             }
             max_timestamp = max_timestamp.max(header.max_timestamp);
             Ok(())
-        })?;
-        Ok(Self {
+        });
+        let times = Self {
             max_timestamp,
             places: Arc::new(Places::Headers(places)),
-        })
+        };
+        (times, walked.map(drop))
     }
 
     /// Where to start scanning for `timestamp`: an offset or a position before which all records are older.

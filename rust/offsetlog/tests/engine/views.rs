@@ -303,3 +303,67 @@ fn what_a_fetch_gives() {
         );
     }
 }
+
+/// Every way to ask for a part: by offset, by time, up to an offset. All of them answer from the log as it is now.
+fn ask_for_parts(log: &Log, expected: &[(i64, String)], told: &str) {
+    let (start, end, _) = bounds(log);
+    for offset in 0..=101 {
+        let known = expected.iter().find(|record| record.0 == offset);
+        let found = log.get(offset).map(|record| {
+            let value = record.and_then(|record| record.value);
+            value.map(|value| String::from_utf8_lossy(&value).into_owned())
+        });
+        let place = log.locate(offset);
+        if (start..end).contains(&offset) {
+            assert_eq!(
+                found.unwrap().as_ref(),
+                known.map(|record| &record.1),
+                "{told}, {offset}"
+            );
+            // A marker has a place, and is no record.
+            assert!(
+                place.unwrap().has_record || known.is_none(),
+                "{told}, {offset}"
+            );
+        } else {
+            for kind in [found.map(drop), place.map(drop)] {
+                let error = kind.unwrap_err();
+                assert_eq!(
+                    error.kind().name(),
+                    "OffsetOutOfRangeError",
+                    "{told}, {offset}"
+                );
+            }
+        }
+        let options = ScanOptions {
+            stop: Some(offset),
+            ..ScanOptions::default()
+        };
+        let below: Vec<_> = expected
+            .iter()
+            .filter(|record| record.0 < offset)
+            .cloned()
+            .collect();
+        if offset >= start {
+            let found = crate::common::scanned(log, &options).unwrap();
+            assert_eq!(found, below, "{told}, up to {offset}");
+        }
+    }
+    let found = log.offset_for_timestamp(crate::common::NOW, Isolation::ReadCommitted);
+    let first = expected.first().map(|record| record.0);
+    assert_eq!(found.unwrap().map(|found| found.offset), first, "{told}");
+}
+
+/// Whoever opens the log after a change, and asks often.
+#[test]
+fn parts_are_answered_from_the_log_as_it_is() {
+    for (name, change, expected) in changes() {
+        let (place, log) = filled();
+        ask_for_parts(&log, &numbered(0, 12), "before");
+        change(&log);
+        let reader = place.reader();
+        for turn in 0..2 {
+            ask_for_parts(&reader, &expected, &format!("{name}, turn {turn}"));
+        }
+    }
+}

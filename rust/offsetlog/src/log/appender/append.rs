@@ -250,6 +250,9 @@ impl Appender {
         now: i64,
     ) -> Result<AppendInfo> {
         let codec = self.config.codec_for(batch.codec());
+        let limits = &self.directory.limits;
+        limits.allow_headers(batch.most_headers())?;
+        limits.allow_unpacked(codec, batch.payload_bytes())?;
         let compressor = self
             .workshop
             .compressor
@@ -306,7 +309,7 @@ impl Appender {
             now,
             leader_epoch,
             log_end_offset: self.log_end(),
-            max_decompressed_bytes: self.directory.limits.max_decompressed_bytes,
+            limits: self.directory.limits,
         }
     }
 
@@ -324,6 +327,9 @@ impl Appender {
             return Err(refused("the append holds no batch"));
         };
         self.check_width(storing, last)?;
+        for (_, header) in storing.batches {
+            self.directory.limits.allow_batch(header.size_bytes)?;
+        }
         let now = storing.now;
         self.expire_producers(now);
         let changes = if storing

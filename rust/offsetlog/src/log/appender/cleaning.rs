@@ -56,7 +56,7 @@ impl Appender {
             first_uncleanable,
             segments,
             producers,
-            config: self.config.clone(),
+            config: self.upkeep_config().clone(),
             now,
         })
     }
@@ -92,7 +92,7 @@ impl Appender {
     /// From where on nothing is cleaned: the active segment, open transactions, and what is younger than `min.compaction.lag.ms`.
     fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
         let mut uncleanable = self.ends.last_stable().min(self.active.base_offset);
-        let lag = self.config.min_compaction_lag_ms();
+        let lag = self.upkeep_config().min_compaction_lag_ms();
         if lag > 0 {
             for (base, next) in self.dirty_segments(first_dirty) {
                 let segment = rebuild::open(&self.directory, base, Some(next))?;
@@ -124,7 +124,7 @@ impl Appender {
 
     /// Whether a record has been waiting for a cleaning longer than `max.compaction.lag.ms`.
     pub(crate) fn must_be_cleaned(&self, first_dirty: i64, now: i64) -> Result<bool> {
-        let lag = self.config.max_compaction_lag_ms().max(0);
+        let lag = self.upkeep_config().max_compaction_lag_ms().max(0);
         let until = now.saturating_sub(lag);
         for (base, next) in self.dirty_segments(first_dirty) {
             let segment = rebuild::open(&self.directory, base, Some(next))?;
@@ -164,7 +164,7 @@ impl Appender {
         };
         self.mark_unclean()?;
         let ends = Arc::clone(&self.ends);
-        let _names = ends.renaming();
+        let _files = ends.changing_files();
         self.ready(first, suffixes)?;
         let swapped = self.take_places(group, first, suffixes, now);
         if let Err(error) = &swapped {

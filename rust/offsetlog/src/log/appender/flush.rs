@@ -61,6 +61,30 @@ impl Job {
     }
 }
 
+/// Whether a file that this program has open still has its name: whoever removes the directory, or puts another one in its place,
+/// leaves appends that nobody will ever find.
+///
+/// # Errors
+/// `LogDir`, which ends the appending.
+pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<()> {
+    let held = file
+        .stat()
+        .map_err(|error| Error::io("look at", path, error))?;
+    let reason = match disk.stat(path) {
+        Ok(named) if named.id == held.id => return Ok(()),
+        Ok(_) => "is another file by now: the directory was removed and made again",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            "is gone: the file or its directory was removed or renamed"
+        }
+        Err(error) => return Err(Error::io("look at", path, error)),
+    };
+    let reason = format!(
+        "the segment that this program appends to {reason} while it was open; what was appended since then has no name any more. \
+         Find out who did that, and open the log again"
+    );
+    Err(Error::log_dir(path, reason))
+}
+
 /// What a caller has to do whose records are to be durable.
 #[derive(Debug)]
 pub(crate) enum Commit {
@@ -265,6 +289,11 @@ impl Appender {
 
     /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
     pub(super) fn commit_job(&mut self) -> Result<Job> {
+        // Here and not when the job is done: by then retention may have taken the segment.
+        if let Err(error) = self.check_in_place() {
+            self.poison(&error);
+            return Err(error);
+        }
         self.mark_unclean()?;
         self.note_gap()?;
         Ok(self.job())
@@ -342,11 +371,18 @@ impl Appender {
         closed
     }
 
+    /// Before files are made by their names: they would come to stand among somebody else's.
+    pub(super) fn check_in_place(&self) -> Result<()> {
+        let (path, file) = self.active.log_file();
+        check_in_place(self.directory.disk.as_ref(), &path, file.as_ref())
+    }
+
     fn close_files(&mut self) -> Result<()> {
         let untouched = !self.place.is_marked_unclean() && self.started_clean;
         if untouched {
             return Ok(());
         }
+        self.check_in_place()?;
         self.mark_unclean()?;
         self.active.touch()?;
         let now = self.now();

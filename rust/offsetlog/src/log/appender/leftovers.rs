@@ -199,7 +199,7 @@ impl Appender {
         match self.directory.disk.rename(&path, &target) {
             Ok(()) => {
                 self.names_changed = true;
-                let due = now.saturating_add(self.config.file_delete_delay_ms());
+                let due = now.saturating_add(self.upkeep_config().file_delete_delay_ms());
                 self.doomed.push((due, target));
                 Ok(())
             }

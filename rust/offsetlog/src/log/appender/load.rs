@@ -10,12 +10,14 @@ use super::rebuild::{Carried, Contents, Rule};
 use super::recover::{Progress, RecoveryReport};
 use super::settle;
 use super::tail;
-use super::{Appender, WriteOptions, companions, settings};
+use super::{Appender, CloseAtEnd, WriteOptions, companions, settings};
 use crate::config::LogConfig;
 use crate::disk::{Disk, EntryKind, Lock, LockKind, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
-use crate::log::{Interrupt, LogDirFiles, OpenOptions};
+use crate::log::view::not_a_file;
+use crate::log::writers::{RaiseAtEnd, Slot};
+use crate::log::{Guard, Interrupt, LogDirFiles, OpenOptions, Surroundings};
 use crate::segment::active::{self, ActiveSegment};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::name::LOCK;
@@ -87,15 +89,31 @@ pub(in crate::log) fn open(
     options: &OpenOptions,
     write: &WriteOptions,
     shared: Option<&Arc<LogDirFiles>>,
+    surroundings: Option<&Arc<Surroundings>>,
 ) -> Result<Appender> {
     let mut place = Place::new(directory, topic, partition, shared)?;
     let stored = place::read_config(directory.disk.as_ref(), &directory.path)?;
-    let given = write
-        .config
-        .clone()
-        .or_else(|| stored.clone())
-        .unwrap_or_default();
-    let config = given.or_defaults(&write.defaults)?;
+    // Before anything is made: the directory is to be seen as it was found.
+    let mut membership = if let Some(known) = surroundings {
+        known.membership(&directory.path, topic, partition)?
+    } else {
+        let (metadata, broker) = (write.metadata.as_deref(), write.broker.as_ref());
+        let found = Surroundings::new(options, metadata, &[], broker)?;
+        found.membership(&directory.path, topic, partition)?
+    };
+    if write.config.is_some() {
+        membership.keep();
+    }
+    let guard = Guard {
+        membership: Arc::new(membership),
+        internal: write.internal_topics.clone(),
+        single_replica: write.single_replica,
+    };
+    let effective =
+        guard
+            .membership
+            .effective(write.config.as_ref(), stored.as_ref(), &write.defaults)?;
+    let config = effective.config().clone();
     let locks = lock(directory, &place)?;
     companions::keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
@@ -112,6 +130,7 @@ pub(in crate::log) fn open(
         start.log_start_offset = log_start;
     }
     if write.config.is_some() && stored != write.config {
+        let given = write.config.clone().unwrap_or_default();
         place::write_config(directory.disk.as_ref(), &directory.path, &given)?;
     }
     let terms = Terms {
@@ -122,7 +141,11 @@ pub(in crate::log) fn open(
         warnings,
         progress: None,
     };
-    assemble(directory, place, config, terms, options, write, locks)
+    let mut appender = assemble(directory, place, config, terms, options, write, locks)?;
+    appender.option.clone_from(&write.config);
+    appender.stored = stored;
+    appender.guard = guard;
+    Ok(appender)
 }
 
 /// Takes the locks of a writer: shared on the log dir, exclusive on the partition.
@@ -162,7 +185,9 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     };
     lock.sign(&format!("{}\n", std::process::id()))
         .map_err(|error| Error::io("write", &path, error))?;
-    Ok(lock)
+    // Who reads the partition in this process looks again when the lock is given back, whatever was done under it.
+    let identity = disk.stat(partition).ok().map(|stat| stat.id);
+    Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
 }
 
 /// Keeps others away from a directory that is about to be removed; `None` where somebody works in it. Makes no file: who works there
@@ -221,7 +246,11 @@ pub(super) fn assemble(
         directory: Arc::clone(directory),
         place,
         config,
+        option: None,
+        stored: None,
         defaults: write.defaults.clone(),
+        upkeep: None,
+        guard: Guard::default(),
         clock: super::ClockHolder(Arc::clone(&options.clock)),
         closed: bases,
         active,
@@ -249,6 +278,7 @@ pub(super) fn assemble(
         report: loaded.report,
         poisoned: None,
         locks,
+        closing: CloseAtEnd(Arc::clone(&ends)),
         ends,
     };
     let log_end = appender.report.log_end_offset;
@@ -352,19 +382,13 @@ impl Loading<'_> {
             .map_err(|error| Error::io("list", path, error))?;
         let mut files = Files::default();
         for entry in entries {
-            if is_ours(&entry.name) || entry.kind == EntryKind::Directory {
+            if is_ours(&entry.name) {
                 continue;
             }
             match FileName::classify(&entry.name) {
                 FileName::Segment(name) if name.state == FileState::Live => {
                     if entry.kind != EntryKind::File {
-                        return Err(Error::log_dir(
-                            &path.join(&entry.name),
-                            format!(
-                                "{:?} is not a regular file; move it out of the directory",
-                                entry.name
-                            ),
-                        ));
+                        return Err(not_a_file(path, &entry.name));
                     }
                     if name.file == SegmentFile::ProducerSnapshot {
                         files.snapshots.insert(name.offset);
@@ -376,7 +400,7 @@ impl Loading<'_> {
                             .insert(name.file);
                     }
                 }
-                FileName::BadSegmentName(error) => {
+                FileName::BadSegmentName(error) if entry.kind != EntryKind::Directory => {
                     return Err(Error::log_dir(
                         &path.join(&entry.name),
                         format!(

@@ -16,6 +16,13 @@ use std::sync::Arc;
 /// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
 pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
 
+/// Whole batches that are cut off.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lost {
+    records: u64,
+    offsets: Option<(i64, i64)>,
+}
+
 impl Loading<'_> {
     /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
     pub(super) fn read_segment(
@@ -56,6 +63,7 @@ impl Loading<'_> {
         if had_batches && !self.terms.cut_batches && !is_unsynced {
             return Err(damage.error.advise(RECOVER));
         }
+        let lost = self.lost(base, contents.valid_bytes, damage.batches_follow)?;
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
         let kept = self.keep_tail(&path, contents.valid_bytes, bytes)?;
@@ -71,12 +79,44 @@ impl Loading<'_> {
             bytes,
             reason,
             had_batches: damage.batches_follow,
+            records: lost.records,
+            offsets: lost.offsets,
             kept,
         });
         for &later in later {
             self.take_out(later, "it stands behind bytes that are no batch")?;
         }
         Ok(())
+    }
+
+    /// What goes with the bytes of a segment from a position on, if whole batches are among them.
+    fn lost(&self, base: i64, position: u64, had_batches: bool) -> Result<Lost> {
+        let mut lost = Lost::default();
+        if !had_batches {
+            return Ok(lost);
+        }
+        let segment = rebuild::open(self.directory, base, None)?;
+        let mut walk = Walk::new(segment, position, SCAN_BYTES, Vec::new());
+        loop {
+            let from = walk.position();
+            match walk.step(true) {
+                Ok(Step::Batch(header)) => {
+                    lost.records += u64::try_from(header.record_count).unwrap_or(0);
+                    let first = header.base_offset.unwrap_or(header.last_offset);
+                    let first = lost.offsets.map_or(first, |(first, _)| first);
+                    lost.offsets = Some((first, header.last_offset));
+                }
+                Ok(Step::End(_)) => return Ok(lost),
+                Err(error) if error.is_corruption() => {
+                    walk.pass_damage()?;
+                    if walk.position() == from {
+                        return Ok(lost);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            self.check()?;
+        }
     }
 
     /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
@@ -127,6 +167,7 @@ impl Loading<'_> {
             .map_err(|error| Error::io("look at", &path, error))?
             .size;
         let had_batches = self.holds_batches(base)?;
+        let lost = self.lost(base, 0, had_batches)?;
         let kept = self.kept_path(&path, 0);
         if !self.terms.dry_run {
             self.make_cut_folder()?;
@@ -144,6 +185,8 @@ impl Loading<'_> {
             bytes,
             reason: reason.to_owned(),
             had_batches,
+            records: lost.records,
+            offsets: lost.offsets,
             kept: (bytes > 0).then_some(kept),
         });
         Ok(())
@@ -213,6 +256,8 @@ impl Loading<'_> {
             bytes: bytes.len() as u64,
             reason: "it cannot be read".to_owned(),
             had_batches: false,
+            records: 0,
+            offsets: None,
             kept: Some(kept),
         });
         Ok(())

@@ -10,7 +10,8 @@ use super::state::{CleanMark, Lines, State};
 use crate::config::LogConfig;
 use crate::disk::{Disk, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::log::log_dir_files::{LogDirFiles, is_log_dir};
+use crate::folder::has_log_dir_files;
+use crate::log::log_dir_files::LogDirFiles;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::CLEAN_SHUTDOWN;
@@ -75,7 +76,7 @@ impl Place {
     ) -> Result<Self> {
         let shared = match (shared, directory.path.parent()) {
             (Some(shared), _) => Some(Arc::clone(shared)),
-            (None, Some(parent)) if is_log_dir(directory.disk.as_ref(), parent)? => {
+            (None, Some(parent)) if has_log_dir_files(directory.disk.as_ref(), parent)? => {
                 Some(Arc::new(LogDirFiles::new(&directory.checkpoints)))
             }
             _ => None,

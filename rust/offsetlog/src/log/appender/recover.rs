@@ -19,6 +19,10 @@ pub struct Cut {
     pub reason: String,
     /// Whether whole batches were among them.
     pub had_batches: bool,
+    /// Records in those whole batches, control records among them: they can be read from what is kept.
+    pub records: u64,
+    /// The first and the last offset of those batches.
+    pub offsets: Option<(i64, i64)>,
     /// Where they are kept; `None` for zeros, which are not worth keeping.
     pub kept: Option<PathBuf>,
 }
@@ -100,7 +104,7 @@ pub fn recover(
 ) -> Result<RecoveryReport> {
     let (directory, topic, partition) =
         open::directory(path.as_ref(), options, !recover.dry_run, None)?;
-    view::refuse_old(directory.disk.as_ref(), &directory.path)?;
+    view::refuse_other(directory.disk.as_ref(), &directory.path)?;
     let mut warnings = Vec::new();
     let mut place = super::place::Place::new(&directory, &topic, partition, None)?;
     let config =

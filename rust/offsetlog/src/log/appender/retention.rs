@@ -72,10 +72,10 @@ impl Appender {
         walk.go(RetentionReason::LogStartOffset, |candidate, _| {
             Ok(!candidate.is_last && candidate.end_offset <= log_start)
         })?;
-        if !self.config.is_deleting() {
+        if !self.upkeep_config().is_deleting() {
             return Ok(walk.removed);
         }
-        if let Ok(limit) = u64::try_from(self.config.retention_bytes()) {
+        if let Ok(limit) = u64::try_from(self.upkeep_config().retention_bytes()) {
             let mut total = 0;
             for candidate in walk.rest() {
                 total += self.size_of(candidate)?;
@@ -86,7 +86,7 @@ impl Appender {
                 Ok(excess.is_some())
             })?;
         }
-        let limit = self.config.retention_ms();
+        let limit = self.upkeep_config().retention_ms();
         if limit >= 0 {
             walk.go(RetentionReason::RetentionMs, |candidate, _| {
                 Ok(now.saturating_sub(self.newest_of(candidate)?) > limit)
@@ -160,7 +160,7 @@ impl Appender {
             self.save_point()?;
         }
         let ends = Arc::clone(&self.ends);
-        let _names = ends.renaming();
+        let _files = ends.changing_files();
         let done = removed
             .iter()
             .try_for_each(|segment| self.drop_oldest(segment.base_offset, now));

@@ -86,6 +86,7 @@ impl Appender {
         if base_offset == self.active.base_offset && self.active.size() == 0 {
             return Ok(());
         }
+        self.check_in_place()?;
         self.remove_leftovers_of(base_offset)?;
         self.note_gap()?;
         self.active.close()?;

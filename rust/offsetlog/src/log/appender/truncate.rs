@@ -19,6 +19,7 @@ use offsetlog_format::index_entry::{
 };
 use offsetlog_format::{AbortedTransaction, LeaderEpochs};
 use std::io;
+use std::sync::Arc;
 
 impl Appender {
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -64,6 +65,8 @@ impl Appender {
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
         self.unsynced = true;
+        let ends = Arc::clone(&self.ends);
+        let files = ends.changing_files();
         let kept = self.closed.partition_point(|&base| base <= offset);
         if self.active.base_offset > offset {
             self.made_with.split_off(&offset.saturating_add(1));
@@ -88,6 +91,8 @@ impl Appender {
         }
         self.rebuild_producers(offset, now)?;
         self.publish(offset);
+        ends.note_cut(self.data_end.min(offset));
+        drop(files);
         self.sync_truncation()?;
         self.save_point()
     }
@@ -270,6 +275,8 @@ impl Appender {
         let now = self.now();
         self.unsynced = true;
         self.names_changed = true;
+        let ends = Arc::clone(&self.ends);
+        let files = ends.changing_files();
         let mut bases = self.closed.clone();
         bases.push(self.active.base_offset);
         let settings = self.settings(now);
@@ -303,6 +310,8 @@ impl Appender {
         self.cut_inside = None;
         self.ends.set_log_start(log_start);
         self.publish(offset);
+        ends.note_cut(offset);
+        drop(files);
         self.sync_truncation()?;
         self.save_point()
     }

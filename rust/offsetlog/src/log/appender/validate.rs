@@ -7,6 +7,7 @@ use super::owned_records::OwnedRecords;
 use crate::codec::{Compressor, Decompressor};
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
 use crate::log::producers::Origin;
 use crate::records::Records;
 use offsetlog_format::batch::{
@@ -39,7 +40,7 @@ pub(super) struct Terms<'c> {
     pub(super) now: i64,
     pub(super) leader_epoch: i32,
     pub(super) log_end_offset: i64,
-    pub(super) max_decompressed_bytes: u64,
+    pub(super) limits: Limits,
 }
 
 /// A batch as a leader stores it: what it changed of the header, and the rest.
@@ -327,7 +328,7 @@ fn walk_records(
             .unwrap_or(&[]);
         let place = |error: Error| error.at_position(*at as u64);
         let decompressor = decompressor.get_or_insert_with(Decompressor::new);
-        let limit = terms.max_decompressed_bytes;
+        let limit = terms.limits.max_decompressed_bytes;
         let mut records = Records::open(header, bytes, decompressor, limit).map_err(place)?;
         let base = header.base_offset.unwrap_or(0);
         while let Some(record) = records
@@ -337,6 +338,10 @@ fn walk_records(
             if record.offset - base != walked.count {
                 walked.consecutive = false;
             }
+            terms
+                .limits
+                .allow_headers(record.headers.len())
+                .map_err(place)?;
             walked.max_timestamp = walked.max_timestamp.max(record.timestamp);
             checks.check(walked.count, &record, header.timestamp_type());
             walked.count += 1;
@@ -522,7 +527,8 @@ fn rebuild<'a>(
             .get(*at..*at + header.size_bytes)
             .unwrap_or(&[]);
         let decompressor = workshop.decompressor.get_or_insert_with(Decompressor::new);
-        let mut records = Records::open(header, bytes, decompressor, terms.max_decompressed_bytes)?;
+        let limit = terms.limits.max_decompressed_bytes;
+        let mut records = Records::open(header, bytes, decompressor, limit)?;
         while let Some(record) = records.next_record()? {
             if record.timestamp < -1 {
                 return Err(Error::new(ErrorKind::InvalidTimestamp {
@@ -550,6 +556,9 @@ fn rebuild<'a>(
         compressor,
         &mut workshop.scratch,
     )?;
+    terms
+        .limits
+        .allow_unpacked(target, workshop.scratch.len())?;
     if bytes.len() as i64 > i64::from(terms.config.max_message_bytes()) {
         return Err(too_large(bytes.len(), terms.config));
     }

@@ -3,18 +3,16 @@
 use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
 use crate::disk::{EntryKind, read_whole};
-use crate::error::{Error, Result};
-use crate::log::OpenOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::log::{OpenOptions, partition_name};
 use offsetlog_format::checkpoint::OffsetCheckpoint;
 use offsetlog_format::meta_properties::MetaProperties;
-use offsetlog_format::name::{DirectoryName, DirectoryState, FileName, META_PROPERTIES};
+use offsetlog_format::name::{DirectoryName, DirectoryState, META_PROPERTIES};
 use offsetlog_format::{FormatError, OffsetCheckpointFile};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-
-/// Folder of a broker with tiered storage; no partition's.
-const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
 
 /// Checks a partition directory, or a log dir with those in it.
 pub(super) fn check(
@@ -29,25 +27,22 @@ pub(super) fn check(
         .list(path)
         .map_err(|error| Error::io("list", path, error))?;
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or("");
-    let is_partition = DirectoryName::parse(name).is_ok();
-    let holds_files = entries.iter().any(|entry| {
-        entry.kind == EntryKind::File && !matches!(FileName::classify(&entry.name), FileName::Other)
-    });
-    let has_folders = entries.iter().any(|entry| {
-        entry.kind == EntryKind::Directory && DirectoryName::parse(&entry.name).is_ok()
-    });
-    if is_partition && (holds_files || !has_folders) {
-        return super::partition(path, options, verify, report);
+    let contents = Contents::from_entries(&entries);
+    match contents.kind(disk, path) {
+        FolderKind::Partition => return super::partition(path, options, verify, report),
+        FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
+        FolderKind::LogDir => {}
+        FolderKind::Other => {
+            // A partition that was only made may be empty.
+            if partition_name(path).is_ok() && entries.is_empty() {
+                return super::partition(path, options, verify, report);
+            }
+            let reason = "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir";
+            return Err(Error::log_dir(path, reason));
+        }
     }
-    let is_log_dir = own_files(path, options, report)?;
-    if !is_log_dir && !has_folders {
-        let reason = "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir";
-        return Err(Error::log_dir(path, reason));
-    }
+    own_files(path, options, report);
+    let is_log_dir = contents.is_marked();
     for entry in entries {
         if entry.kind != EntryKind::Directory || entry.name == REMOTE_INDEX_CACHE {
             continue;
@@ -64,7 +59,17 @@ pub(super) fn check(
                         reason,
                     ));
                 }
-                super::partition(&folder, options, verify, report)?;
+                // One that cannot be read does not keep the others from being checked.
+                match super::partition(&folder, options, verify, report) {
+                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        let at = error.path().unwrap_or(&folder).to_path_buf();
+                        report.add(Effect::UNREADABLE.error(&at, &error));
+                    }
+                    Ok(()) => {}
+                }
             }
             Ok(_) => {
                 let reason = "waits for its deletion or its place";
@@ -80,32 +85,31 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checkpoints and identity; says whether there are any.
-fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) -> Result<bool> {
-    let mut any = false;
+/// Checkpoints and identity.
+fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) {
     let mut look =
         |name: &str, effect: Effect, parse: &dyn Fn(&[u8]) -> Result<(), FormatError>| {
             let file = path.join(name);
             let limit = options.limits.max_state_file_bytes;
             match read_whole(options.disk.as_ref(), &file, limit) {
                 Ok(bytes) => {
-                    any = true;
                     if let Err(error) = parse(&bytes) {
                         report.add(effect.error(&file, &Error::from(error)));
                     }
-                    Ok(())
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(Error::state_file(&file, error)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let error = Error::state_file(&file, error);
+                    report.add(Effect::UNREADABLE.error(&file, &error));
+                }
             }
         };
     for file in OffsetCheckpointFile::ALL {
         look(file.name(), Effect::CHECKPOINT, &|bytes| {
             OffsetCheckpoint::parse(bytes).map(drop)
-        })?;
+        });
     }
     look(META_PROPERTIES, Effect::IDENTITY, &|bytes| {
         MetaProperties::parse(bytes).map(drop)
-    })?;
-    Ok(any)
+    });
 }

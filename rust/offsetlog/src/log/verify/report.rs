@@ -83,6 +83,40 @@ impl DamageReport {
         warnings + errors > 0
     }
 
+    /// Adds what one more partition gave.
+    pub(super) fn take(&mut self, other: Self) {
+        for (sum, more) in self.counts.iter_mut().zip(other.counts) {
+            *sum += more;
+        }
+        let room = FINDINGS_MAX.saturating_sub(self.findings.len());
+        self.findings.extend(other.findings.into_iter().take(room));
+        self.partitions += other.partitions;
+        self.segments += other.segments;
+        self.batches += other.batches;
+        self.records += other.records;
+        self.bytes += other.bytes;
+    }
+
+    /// Keeps the findings above notes that an earlier look had too: what only one of them met was a change under way.
+    pub(super) fn keep_common(&mut self, earlier: &Self) {
+        let known = |finding: &Finding| {
+            let same = |other: &Finding| {
+                (finding.kind, &finding.path, finding.position)
+                    == (other.kind, &other.path, other.position)
+            };
+            finding.severity == Severity::Note || earlier.findings.iter().any(same)
+        };
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.findings)
+            .into_iter()
+            .partition(known);
+        self.findings = kept;
+        for finding in gone {
+            if let Some(count) = self.counts.get_mut(finding.severity as usize) {
+                *count -= 1;
+            }
+        }
+    }
+
     pub(super) fn add(&mut self, finding: Finding) {
         if let Some(count) = self.counts.get_mut(finding.severity as usize) {
             *count += 1;
@@ -139,6 +173,27 @@ impl Effect {
     pub(super) const WIDE: Self = Self::of(ACCEPTED, "the segment is split in two", LEFT);
     pub(super) const TOO_LARGE: Self = Self::of(ABORTS, ABORTS, "refused");
     pub(super) const INDEX: Self = Self::of("believed: look-ups go astray", AGAIN, AGAIN);
+    pub(super) const ZERO_INDEX: Self = Self::of(
+        "believed: look-ups scan the segment from its start",
+        AGAIN,
+        AGAIN,
+    );
+    pub(super) const THIN_INDEX: Self = Self::of(
+        "believed: look-ups scan from the entry before",
+        AGAIN,
+        "left as it is: what it says is true",
+    );
+    pub(super) const SHORT_TIMES: Self = Self::of(
+        "believed: the segment counts as older than it is, and retention by time may delete it early",
+        AGAIN,
+        AGAIN,
+    );
+    pub(super) const UNREADABLE: Self = Self::of(
+        "the log dir goes offline when it is met",
+        "the log dir goes offline when it is met",
+        "refused",
+    );
+    pub(super) const NOT_A_FILE: Self = Self::of(ABORTS, ABORTS, "refused, or left as it is");
     pub(super) const TAIL: Self = Self::of("ignored", AGAIN, AGAIN);
     pub(super) const NO_INDEX: Self = Self::of("the segment is recovered", AGAIN, AGAIN);
     pub(super) const ABORTED: Self =

@@ -1,7 +1,7 @@
 //! One segment: its batches, their records, and its indexes held against them.
 
+use super::Partition;
 use super::report::{Effect, Finding, Severity};
-use super::{Partition, read_file};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::Records;
@@ -35,7 +35,10 @@ const fn ahead(next: Option<i64>) -> Severity {
 pub(super) struct Walked {
     /// Offset behind the last batch.
     pub(super) end: Option<i64>,
+    /// Greatest timestamp of all batches: one that compaction emptied keeps its own, and the time index names it.
     max_timestamp: Option<i64>,
+    /// The same of batches with records.
+    max_of_records: Option<i64>,
     bytes: u64,
     has_holes: bool,
     is_torn: bool,
@@ -54,8 +57,8 @@ impl Partition<'_> {
         let segment = Segment::new(Arc::clone(&self.directory), base, next);
         let path = segment.file_path(".log");
         // First, so that they say nothing of what a broker appends to the log from now on.
-        let index = self.read_beside(base, ".index")?;
-        let times = self.read_beside(base, ".timeindex")?;
+        let index = self.read_beside(base, ".index");
+        let times = self.read_beside(base, ".timeindex");
         let open = match segment.open() {
             Ok((open, _)) => open,
             Err(error) if error.is_corruption() => {
@@ -64,7 +67,13 @@ impl Partition<'_> {
             }
             // A broker removed or renamed it meanwhile.
             Err(error) if error.is_missing_file() => return Ok(Walked::default()),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.unreadable(&path, error)?;
+                return Ok(Walked {
+                    has_holes: true,
+                    ..Walked::default()
+                });
+            }
         };
         self.report.segments += 1;
         let mut walked = Walked {
@@ -99,6 +108,12 @@ impl Partition<'_> {
                     walked.has_holes = true;
                     offsets.pass(passed.position, passed.bytes);
                 }
+                Err(error) if matches!(error.kind(), ErrorKind::Io { .. }) => {
+                    self.unreadable(&path, error)?;
+                    walked.has_holes = true;
+                    offsets.told = true;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
             self.went_on(walk.position() - from)?;
@@ -106,7 +121,7 @@ impl Partition<'_> {
         offsets.finish(self, walk.position());
         self.buffer = walk.into_buffer();
         self.times(base, next, times, &walked);
-        self.aborted(base, &walked)?;
+        self.aborted(base, &walked);
         Ok(walked)
     }
 
@@ -143,8 +158,9 @@ impl Partition<'_> {
             finding
         };
         walked.end = Some(header.last_offset.saturating_add(1));
+        walked.max_timestamp = walked.max_timestamp.max(Some(header.max_timestamp));
         if header.record_count != 0 {
-            walked.max_timestamp = walked.max_timestamp.max(Some(header.max_timestamp));
+            walked.max_of_records = walked.max_of_records.max(Some(header.max_timestamp));
         }
         if header.last_offset - base > i64::from(i32::MAX) {
             let reason = format!(
@@ -247,15 +263,15 @@ impl Partition<'_> {
         Ok(())
     }
 
-    fn read_beside(&self, base: i64, suffix: &str) -> Result<Beside> {
+    fn read_beside(&mut self, base: i64, suffix: &str) -> Beside {
         let path = segment_path(&self.directory.path, base, suffix);
-        let bytes = read_file(&self.directory, &path)?;
-        Ok((path, bytes))
+        let bytes = self.read_file(&path);
+        (path, bytes)
     }
 
     /// Says that an index is missing where there is something to index.
     fn needed(&mut self, (path, bytes): Beside, size: u64) -> Option<(PathBuf, Vec<u8>)> {
-        if bytes.is_none() && size > 0 {
+        if bytes.is_none() && size > 0 && !self.unread.contains(&path) {
             let reason = format!("there is none beside {size} bytes of batches");
             self.add(Effect::NO_INDEX.finding(Severity::Warning, "MissingFile", &path, reason));
         }
@@ -309,14 +325,44 @@ impl Partition<'_> {
                 finding.position = Some((slot * TIME_INDEX_ENTRY_BYTES) as u64);
                 finding.offset = Some(entry.offset);
                 self.add(finding);
-                break;
+                return;
             }
+        }
+        if next.is_some() && !walked.is_damaged() {
+            self.short_times(&path, (&bytes, base, count), walked);
         }
     }
 
-    fn aborted(&mut self, base: i64, walked: &Walked) -> Result<()> {
-        let (path, Some(bytes)) = self.read_beside(base, ".txnindex")? else {
-            return Ok(());
+    /// A time index of a closed segment that says nothing false, and not all: its last entry has to be the segment's greatest timestamp.
+    fn short_times(
+        &mut self,
+        path: &Path,
+        (bytes, base, count): (&[u8], i64, usize),
+        walked: &Walked,
+    ) {
+        let zeros = bytes.len() / TIME_INDEX_ENTRY_BYTES - count;
+        let last = count
+            .checked_sub(1)
+            .and_then(|slot| TimeIndexEntry::read(bytes, slot, base).ok())
+            .map(|entry| entry.timestamp);
+        let most = walked.max_of_records.filter(|&most| most >= 0);
+        let reason = match (zeros, last, most) {
+            (1.., ..) => format!("{zeros} of its {} entries are zeros", zeros + count),
+            (_, Some(last), Some(most)) if last < most => {
+                format!("its last timestamp {last} is below the greatest of the segment, {most}")
+            }
+            (_, None, Some(most)) => {
+                format!("it has no entry, and the segment's greatest timestamp is {most}")
+            }
+            _ => return,
+        };
+        let finding = Effect::SHORT_TIMES.finding(Severity::Warning, CORRUPT_INDEX, path, reason);
+        self.add(finding);
+    }
+
+    fn aborted(&mut self, base: i64, walked: &Walked) {
+        let (path, Some(bytes)) = self.read_beside(base, ".txnindex") else {
+            return;
         };
         self.fragment(
             &path,
@@ -350,7 +396,6 @@ impl Partition<'_> {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -365,7 +410,21 @@ struct Offsets {
     /// The first entry that was not met yet.
     at: usize,
     told: bool,
+    /// Whether the segment is closed: then all entries that there will be are there.
+    is_closed: bool,
+    /// Entries of zeros behind the others.
+    zeros: usize,
+    /// Where the batch of the last entry stands, and the longest stretch without one: its position and bytes.
+    since: u64,
+    longest: (u64, u64),
+    /// What entries are apart at most, as far as is known: the interval that was set, the first entry, the largest batch.
+    interval: u64,
 }
+
+/// So many intervals without an entry are more than a broker ever leaves.
+const INTERVALS_MAX: u64 = 16;
+/// What counts as an interval at least, as another one than the default may have been set.
+const INTERVAL_MIN: u64 = 16 * 1024;
 
 impl Offsets {
     fn of(
@@ -382,21 +441,30 @@ impl Offsets {
             OFFSET_INDEX_ENTRY_BYTES,
             Severity::Error,
         );
-        let count = match check_offset_index(&bytes, base) {
-            Ok(count) => count,
+        let (count, told) = match check_offset_index(&bytes, base) {
+            Ok(count) => (count, false),
             Err(error) => {
                 partition.bad_index(&path, error);
-                0
+                (0, true)
             }
         };
+        let first = OffsetIndexEntry::read(&bytes, 0, base).ok();
+        let first = first.filter(|_| count > 0);
         Self {
+            zeros: bytes.len() / OFFSET_INDEX_ENTRY_BYTES - count,
             path,
             bytes,
             base,
             ahead: ahead(next),
             count,
             at: 0,
-            told: false,
+            told,
+            is_closed: next.is_some(),
+            since: 0,
+            longest: (0, 0),
+            interval: first
+                .map_or(0, |entry| u64::from(entry.position))
+                .max(INTERVAL_MIN),
         }
     }
 
@@ -424,6 +492,12 @@ impl Offsets {
     }
 
     fn meet(&mut self, partition: &mut Partition<'_>, position: u64, header: &BatchHeader) {
+        let size = header.size_bytes as u64;
+        self.interval = self.interval.max(size);
+        let stretch = (position + size).saturating_sub(self.since);
+        if stretch > self.longest.1 {
+            self.longest = (self.since, stretch);
+        }
         while let Some(entry) = self.entry() {
             let at = u64::from(entry.position);
             if at > position {
@@ -442,11 +516,13 @@ impl Offsets {
                 return;
             }
             self.at += 1;
+            self.since = position;
         }
     }
 
     /// Entries that point into damage say nothing.
     fn pass(&mut self, position: u64, bytes: u64) {
+        self.since = position + bytes;
         while self
             .entry()
             .is_some_and(|entry| u64::from(entry.position) < position + bytes)
@@ -464,6 +540,28 @@ impl Offsets {
             };
             self.wrong(partition, entry, why);
         }
+        if self.is_closed && !self.told && !self.path.as_os_str().is_empty() {
+            self.thin(partition);
+        }
+    }
+
+    /// An index of a closed segment that says nothing false, and much less than it should.
+    fn thin(&self, partition: &mut Partition<'_>) {
+        let (from, bytes) = self.longest;
+        let (effect, reason) = if self.zeros > 0 {
+            let all = self.zeros + self.count;
+            let reason = format!("{} of its {all} entries are zeros", self.zeros);
+            (Effect::ZERO_INDEX, reason)
+        } else if bytes > self.interval.saturating_mul(INTERVALS_MAX) {
+            let reason = format!(
+                "no entry for {bytes} bytes of batches from position {from} on; there are {}",
+                self.count
+            );
+            (Effect::THIN_INDEX, reason)
+        } else {
+            return;
+        };
+        partition.add(effect.finding(Severity::Warning, CORRUPT_INDEX, &self.path, reason));
     }
 }
 

@@ -8,7 +8,7 @@ use offsetlog_format::{BatchHeader, FormatError, RecordView};
 use std::collections::BTreeMap;
 
 /// Hands over each record from `start` on, control records too, in the order of the log; an error of `take` gains the record's place.
-pub(super) fn each_record(
+pub(crate) fn each_record(
     log: &Log,
     start: Option<i64>,
     mut take: impl FnMut(&BatchHeader, &RecordView<'_>) -> Result<(), FormatError>,
@@ -35,17 +35,17 @@ pub(super) fn each_record(
 
 /// Records that were passed over, counted by why.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut(BTreeMap<&'static str, (u64, i64, String)>);
+pub(crate) struct LeftOut(BTreeMap<&'static str, (u64, i64, String)>);
 
 impl LeftOut {
     /// Counts a record; of the first one, what is said about it.
-    pub(super) fn add(&mut self, why: &'static str, offset: i64, what: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, why: &'static str, offset: i64, what: impl FnOnce() -> String) {
         let (count, ..) = self.0.entry(why).or_insert_with(|| (0, offset, what()));
         *count += 1;
     }
 
     /// What a coordinator wrote, unless it is one of a newer type or nobody can say what it is about: that is counted.
-    pub(super) fn known<'r>(
+    pub(crate) fn known<'r>(
         &mut self,
         topic: CoordinatorTopic,
         record: &RecordView<'r>,
@@ -68,7 +68,7 @@ impl LeftOut {
     }
 
     /// One sentence a reason.
-    pub(super) fn warnings(&self, partition: &str) -> impl Iterator<Item = String> {
+    pub(crate) fn warnings(&self, partition: &str) -> impl Iterator<Item = String> {
         self.0.iter().map(move |(why, (count, offset, what))| {
             let records = if *count == 1 { "record" } else { "records" };
             format!("{partition}: {count} {records} left out, {why}; the first at offset {offset}: {what}")
@@ -76,7 +76,7 @@ impl LeftOut {
     }
 }
 
-pub(super) fn structs<'a, 'b>(
+pub(crate) fn structs<'a, 'b>(
     fields: &'a Struct<'b>,
     name: &str,
 ) -> impl Iterator<Item = &'a Struct<'b>> {
@@ -87,22 +87,22 @@ pub(super) fn structs<'a, 'b>(
     all.iter().filter_map(Value::as_struct)
 }
 
-pub(super) fn optional(fields: &Struct<'_>, name: &str) -> Option<String> {
+pub(crate) fn optional(fields: &Struct<'_>, name: &str) -> Option<String> {
     let bytes = fields.get(name)?.as_bytes()?;
     Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
-pub(super) fn text(fields: &Struct<'_>, name: &str) -> String {
+pub(crate) fn text(fields: &Struct<'_>, name: &str) -> String {
     optional(fields, name).unwrap_or_default()
 }
 
 /// An integer, if it is there.
-pub(super) fn long(fields: &Struct<'_>, name: &str) -> Option<i64> {
+pub(crate) fn long(fields: &Struct<'_>, name: &str) -> Option<i64> {
     fields.get(name).and_then(Value::as_int)
 }
 
 /// The elements of an array of integers of at most four bytes; `None` for null and where it is not there.
-pub(super) fn numbers(fields: &Struct<'_>, name: &str) -> Option<Vec<i32>> {
+pub(crate) fn numbers(fields: &Struct<'_>, name: &str) -> Option<Vec<i32>> {
     let numbers = fields.get(name)?.as_array()?.iter();
     let numbers = numbers.filter_map(Value::as_int);
     Some(
@@ -113,7 +113,7 @@ pub(super) fn numbers(fields: &Struct<'_>, name: &str) -> Option<Vec<i32>> {
 }
 
 /// An integer of at most four bytes, as its message has it; -1 where it is not there.
-pub(super) fn int(fields: &Struct<'_>, name: &str) -> i32 {
+pub(crate) fn int(fields: &Struct<'_>, name: &str) -> i32 {
     let number = fields.get(name).and_then(Value::as_int);
     number
         .and_then(|number| number.try_into().ok())

@@ -39,11 +39,11 @@ pub(super) fn newest_snapshot(disk: &dyn Disk, directory: &Path) -> Result<Optio
     }))
 }
 
-/// Hands over value and offset of each data record; offsets are the snapshot's own. One batch at a time is held.
+/// Hands over value, offset and greatest timestamp of the batch of each data record; offsets are the snapshot's own. One batch at a time is held.
 pub(super) fn each_record(
     path: &Path,
     options: &OpenOptions,
-    mut take: impl FnMut(&[u8], i64) -> Result<(), FormatError>,
+    mut take: impl FnMut(&[u8], i64, i64) -> Result<(), FormatError>,
 ) -> Result<()> {
     let limits = &options.limits;
     let io = |error| Error::io("read", path, error);
@@ -91,7 +91,11 @@ pub(super) fn each_record(
                 ControlType::parse_key(record.key)
                     .map(|found| is_whole = found == ControlType::SnapshotFooter)
             } else {
-                take(record.value.unwrap_or_default(), record.offset)
+                take(
+                    record.value.unwrap_or_default(),
+                    record.offset,
+                    header.max_timestamp,
+                )
             };
             taken.map_err(|error| placed(Error::new(error).at_offset(record.offset)))?;
         }

@@ -1,0 +1,55 @@
+"""What a caller says of the cluster that a log dir belongs to, and what holds there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from offsetlog._options import PathLike, path_text, refuse
+
+Terms: TypeAlias = tuple[str | None, str | None, list[str], bool]
+
+NO_TERMS: Terms = (None, None, [], False)
+
+
+class EffectiveSetting(NamedTuple):
+    """What holds for a setting of a topic, and which layer says so."""
+
+    value: str | None
+    """The value's text; ``None`` where it is not known."""
+    source: str
+    """``"topic"``, ``"dynamic broker"``, ``"dynamic default broker"``, ``"broker"`` (``server.properties``), ``"default"`` (Kafka's)
+    or ``"unknown"``."""
+    reason: str | None
+    """Why it is not known; ``None`` where it is."""
+
+
+class TopicSettings(NamedTuple):
+    """The settings of a topic, layer by layer."""
+
+    settings: dict[str, EffectiveSetting]
+    """Every topic setting, by Kafka's name."""
+    broker: str | None
+    """What says that the log dir is a broker's; ``None`` where offsetlog keeps the topic."""
+    metadata_timestamp: int | None
+    """When the newest record of the cluster's metadata was written, in ms since 1970; ``None`` without metadata."""
+
+
+def cluster_terms(
+    metadata: PathLike | None, broker: PathLike | None, internal_topics: str | Iterable[str], *, single_replica: bool
+) -> Terms:
+    """Return what was given as the engine takes it."""
+    named = [internal_topics] if isinstance(internal_topics, str) else list(internal_topics)
+    given: list[object] = [*named]
+    for name in given:
+        if not isinstance(name, str):
+            message = f"names in internal_topics must be str, found {type(name).__name__}"
+            raise TypeError(message)
+    if not isinstance(single_replica, bool):
+        refuse("single_replica", single_replica, f"must be True or False, found {single_replica!r}")
+    return (
+        None if metadata is None else path_text(metadata),
+        None if broker is None else path_text(broker),
+        named,
+        single_replica,
+    )

@@ -1,0 +1,63 @@
+//! Partitions that could not be read while others were: said, and in JSON a line of their own.
+
+use crate::console::Console;
+use crate::failure::{Failure, with_advice};
+use crate::json::write_json;
+use offsetlog::{ErrorKind, Unread};
+use serde::Serialize;
+use std::io::Write;
+
+/// A partition that could not be read, as a JSON line.
+#[derive(Debug, Serialize)]
+struct UnreadLine<'a> {
+    topic: &'a str,
+    partition: i32,
+    error: String,
+}
+
+/// Names what could not be read; says whether there was anything.
+pub(crate) fn tell(
+    unread: &[Unread],
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<bool, Failure> {
+    for one in unread {
+        tell_one(
+            (&one.partition.topic, one.partition.partition),
+            &one.error,
+            json,
+            console,
+        )?;
+    }
+    Ok(!unread.is_empty())
+}
+
+/// Names one partition that could not be read, behind what was printed before.
+pub(crate) fn tell_one(
+    (topic, partition): (&str, i32),
+    error: &offsetlog::Error,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    if json {
+        let line = UnreadLine {
+            topic,
+            partition,
+            error: error.to_string(),
+        };
+        write_json(&mut console.out, &line)?;
+        console.out.write_all(b"\n")?;
+    }
+    // On a terminal both streams are one.
+    console.out.flush()?;
+    console.error(&format!("{topic}-{partition}: {}", with_advice(error)));
+    Ok(())
+}
+
+/// The error of one partition among several, behind which the others go on; else what ends the command.
+pub(crate) fn of_one(failure: Failure) -> Result<offsetlog::Error, Failure> {
+    match failure {
+        Failure::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => Ok(error),
+        failure => Err(failure),
+    }
+}

@@ -1,0 +1,312 @@
+//! What a folder is: a partition's directory, a log dir, the folder around log dirs, or something else. Decided here and nowhere else,
+//! by what it holds. Its name does not tell: `log-dir-1` may be any of them.
+
+use crate::disk::{Disk, Entry, EntryKind, RealDisk};
+use crate::error::{Error, Result};
+use offsetlog_format::OffsetCheckpointFile;
+use offsetlog_format::name::{
+    CLEAN_SHUTDOWN, DirectoryName, DirectoryState, FileName, LOCK, META_PROPERTIES,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The partitions that writers of ours have not closed, and the marker to be restored when the last one is.
+pub(crate) const UNCLEAN_FILE: &str = "offsetlog-unclean";
+/// Folder of a broker with tiered storage; no partition's.
+pub(crate) const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
+
+/// What a folder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FolderKind {
+    /// A partition's directory: it holds segments, or other files that partitions have.
+    Partition,
+    /// A log dir: it holds `meta.properties`, a checkpoint of all partitions, another file that only log dirs have, or partitions.
+    LogDir,
+    /// None itself, and these folders in it are log dirs.
+    AroundLogDirs(Vec<PathBuf>),
+    /// None of these, an empty folder among them: whoever opens it says what it becomes.
+    Other,
+}
+
+/// What a folder is, from its own files and those one and two levels below. Reads names only.
+///
+/// # Errors
+/// `Io` when it cannot be listed. Folders in it that cannot be are taken for what their names say.
+///
+/// ```no_run
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// assert_eq!(offsetlog::folder_kind("kafka-logs")?, offsetlog::FolderKind::LogDir);
+/// # Ok(())
+/// # }
+/// ```
+pub fn folder_kind(path: impl AsRef<Path>) -> Result<FolderKind> {
+    let path = path.as_ref();
+    let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
+    kind_of(&RealDisk, &path)
+}
+
+/// As [`folder_kind`], on any disk; `path` is absolute.
+pub(crate) fn kind_of(disk: &dyn Disk, path: &Path) -> Result<FolderKind> {
+    let contents = Contents::of(disk, path).map_err(|error| Error::io("list", path, error))?;
+    Ok(contents.kind(disk, path))
+}
+
+/// A log dir by the files that only log dirs have: what a broker keeps logs in, or is prepared for it. Cheaper than [`kind_of`], which
+/// also knows a log dir by the partitions in it.
+pub(crate) fn has_log_dir_files(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    for name in strong_marks().chain(WEAK_MARKS) {
+        let mark = path.join(name);
+        match disk.stat(&mark) {
+            Ok(_) => return Ok(true),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(Error::io("look at", &mark, error)),
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an entry is none that a partition's directory has: then [`refuse_unless_partition`] says what the folder is.
+pub(crate) fn is_doubtful(entry: &Entry) -> bool {
+    match entry.kind {
+        EntryKind::Directory => !entry.name.starts_with("offsetlog-"),
+        _ => {
+            strong_marks().any(|mark| mark == entry.name)
+                || WEAK_MARKS.contains(&entry.name.as_str())
+        }
+    }
+}
+
+/// Refuses what is no partition's directory and not to be taken for one. What is not there is not refused: others say that.
+pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let contents = match Contents::of(disk, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| Error::io("list", path, error))?,
+    };
+    match contents.kind(disk, path) {
+        FolderKind::LogDir => Err(Error::log_dir(
+            path,
+            format!(
+                "a log dir, which is no partition's directory: it holds {}; give the directory of a partition in it, or open it as a log dir",
+                contents.shown()
+            ),
+        )),
+        FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to be a place for partitions: a partition's directory, and the folder around log dirs. What is not there yet is not refused,
+/// unless it would be made inside of a partition's directory.
+pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match Contents::of(disk, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            refuse_inside_partition(disk, path)
+        }
+        Err(error) => Err(Error::io("list", path, error)),
+        Ok(contents) => match contents.kind(disk, path) {
+            FolderKind::Partition => Err(Error::log_dir(
+                path,
+                "a partition's directory found, the folder around it expected",
+            )),
+            FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
+            _ => refuse_inside_partition(disk, path),
+        },
+    }
+}
+
+/// Refuses what stands, or would be made, inside of a partition's directory: no broker would ever see it, and it goes with the partition.
+pub(crate) fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    // What of it is there: the folder, and the one around it, since a partition has folders of its own. What stands in one of ours, as
+    // records that are staged, is no part of a log dir and goes with it.
+    let is_ours = |part: &Path| {
+        let name = part.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("offsetlog-"))
+    };
+    let ancestors = path.ancestors().take_while(|part| !is_ours(part));
+    let mut seen = 0;
+    for ancestor in ancestors.filter_map(Path::parent) {
+        if seen == 2 {
+            break;
+        }
+        let contents = match Contents::of(disk, ancestor) {
+            Ok(contents) => contents,
+            // Folders far above may be nobody's to list.
+            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
+                continue;
+            }
+            Err(error) => return Err(Error::io("list", ancestor, error)),
+        };
+        seen += 1;
+        // A folder in which a conversion builds holds a lock, and no segments.
+        if contents.holds_segments() && contents.kind(disk, ancestor) == FolderKind::Partition {
+            let reason = format!(
+                "inside of {}, which is a partition's directory; choose another place",
+                ancestor.display()
+            );
+            return Err(Error::log_dir(path, reason));
+        }
+    }
+    Ok(())
+}
+
+/// What to say of the folder around log dirs: the paths that work.
+pub(crate) fn around(path: &Path, log_dirs: &[PathBuf]) -> Error {
+    let names: Vec<String> = log_dirs
+        .iter()
+        .map(|log_dir| log_dir.display().to_string())
+        .collect();
+    let these = if names.len() == 1 { "it" } else { "them" };
+    let reason = format!(
+        "not a log dir itself, but the folder around {}: give {these} instead: {}",
+        match names.len() {
+            1 => "one".to_owned(),
+            count => format!("{count}"),
+        },
+        names.join(" ")
+    );
+    Error::log_dir(path, reason)
+}
+
+/// The names in a folder that tell what it is.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// A file that only log dirs have.
+    mark: Option<String>,
+    /// A file that a log dir has, and that may have been left in a partition's directory by mistake.
+    weak_mark: Option<String>,
+    /// A segment's file, an index, a snapshot.
+    segment: bool,
+    /// Another file that partitions have.
+    companion: bool,
+    /// Folders, by name.
+    folders: Vec<String>,
+}
+
+impl Contents {
+    fn of(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+        Ok(Self::from_entries(&disk.list(path)?))
+    }
+
+    pub(crate) fn from_entries(entries: &[Entry]) -> Self {
+        let mut contents = Self::default();
+        for entry in entries {
+            let name = || Some(entry.name.clone());
+            if entry.kind == EntryKind::Directory {
+                if entry.name != REMOTE_INDEX_CACHE {
+                    contents.folders.extend(name());
+                }
+            } else if strong_marks().any(|mark| mark == entry.name) {
+                // The last one by name, so that the same is said each time.
+                contents.mark = contents.mark.take().max(name());
+            } else if WEAK_MARKS.contains(&entry.name.as_str()) {
+                contents.weak_mark = contents.weak_mark.take().max(name());
+            } else {
+                match FileName::classify(&entry.name) {
+                    FileName::Segment(_) | FileName::ByteOffsetSegment { .. } => {
+                        contents.segment = true;
+                    }
+                    FileName::Other => contents.companion |= entry.name.starts_with(".offsetlog"),
+                    // The first controller of a cluster has such a snapshot in its log dir.
+                    FileName::MetadataSnapshot { .. } => {}
+                    _ => contents.companion = true,
+                }
+            }
+        }
+        contents.folders.sort_unstable();
+        contents
+    }
+
+    pub(crate) const fn holds_segments(&self) -> bool {
+        self.segment
+    }
+
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.is_some() || self.weak_mark.is_some() && !self.segment
+    }
+
+    const fn holds_partition_files(&self) -> bool {
+        self.segment || self.companion
+    }
+
+    pub(crate) fn kind(&self, disk: &dyn Disk, path: &Path) -> FolderKind {
+        if self.is_marked() {
+            return FolderKind::LogDir;
+        }
+        let (mut log_dirs, mut has_empty) = (Vec::new(), false);
+        for name in &self.folders {
+            let is_named = is_partition_name(name);
+            // A partition's own folders, of which it has few, are not looked into.
+            if self.segment && !is_named {
+                continue;
+            }
+            let folder = path.join(name);
+            let inner = Self::of(disk, &folder);
+            match inner {
+                Ok(inner) if inner.is_log_dir_inside(disk, &folder) => log_dirs.push(folder),
+                Ok(inner) if is_named && inner.holds_partition_files() => {
+                    return FolderKind::LogDir;
+                }
+                _ => has_empty |= is_named,
+            }
+        }
+        if self.segment {
+            FolderKind::Partition
+        } else if !log_dirs.is_empty() {
+            FolderKind::AroundLogDirs(log_dirs)
+        } else if has_empty {
+            FolderKind::LogDir
+        } else if self.companion {
+            FolderKind::Partition
+        } else {
+            FolderKind::Other
+        }
+    }
+
+    /// Whether a folder in another one is a log dir: by its own files, or because a partition with files stands in it.
+    fn is_log_dir_inside(&self, disk: &dyn Disk, path: &Path) -> bool {
+        self.is_marked()
+            || !self.holds_partition_files()
+                && self
+                    .folders
+                    .iter()
+                    .filter(|name| is_partition_name(name))
+                    .any(|name| {
+                        Self::of(disk, &path.join(name))
+                            .is_ok_and(|inner| !inner.is_marked() && inner.holds_partition_files())
+                    })
+    }
+
+    /// By what it is known as a log dir.
+    fn shown(&self) -> &str {
+        let mark = self.mark.as_deref().or(self.weak_mark.as_deref());
+        mark.unwrap_or("partitions")
+    }
+}
+
+/// Whether a folder that stands in a log dir, named like a partition, is a log dir itself.
+pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
+    Contents::of(disk, path).is_ok_and(|contents| contents.is_log_dir_inside(disk, path))
+}
+
+/// Files of a log dir that a mistake may have left in a partition's directory: where segments stand beside them they tell nothing.
+const WEAK_MARKS: [&str; 3] = [CLEAN_SHUTDOWN, LOCK, UNCLEAN_FILE];
+
+/// Files that make any folder a log dir.
+fn strong_marks() -> impl Iterator<Item = &'static str> {
+    [META_PROPERTIES]
+        .into_iter()
+        .chain(OffsetCheckpointFile::ALL.iter().map(|file| file.name()))
+}
+
+fn is_partition_name(name: &str) -> bool {
+    DirectoryName::parse(name).is_ok_and(|name| name.state == DirectoryState::Live)
+}
+
+/// Whether nothing is there, where a file may stand for a folder on the way.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

@@ -1,0 +1,463 @@
+//! What the cluster wants of a partition that stands in a broker's log dir: its settings, and who else has a replica.
+//!
+//! A broker's directory is never kept by settings that are only ours: what holds there the cluster says, in its metadata log, and the
+//! broker's own `server.properties`. What neither tells is unknown, and nothing is removed by it.
+
+mod guard;
+mod metadata;
+mod metadata_snapshot;
+pub(crate) mod replay;
+
+pub(crate) use guard::{Guard, Upkeep, check_internal, is_internal};
+pub(crate) use metadata::read_metadata;
+pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
+
+use super::appender::{CONFIG_FILE, read_small};
+use super::{Log, OpenOptions};
+use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
+use crate::disk::{Disk, EntryKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::folder::is_absent;
+use offsetlog_format::internal_topic::METADATA_TOPIC;
+use offsetlog_format::meta_properties::read_properties;
+use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
+use offsetlog_format::{FileName, PartitionMetadata, SegmentFile, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Written by the format tool beside `meta.properties`.
+const BOOTSTRAP: &str = "bootstrap.checkpoint";
+/// What begins the names of our own files in a partition directory.
+const OURS: &str = ".offsetlog";
+
+/// What is known around partitions: where the metadata log is, and the broker's static settings. One for all partitions of a program
+/// that has log dirs open.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    options: OpenOptions,
+    /// A folder that somebody named as the one with the metadata log.
+    named: Option<PathBuf>,
+    /// Further folders in which it may be.
+    around: Vec<PathBuf>,
+    broker: Option<BrokerSettings>,
+    /// What was read, by the metadata log's directory.
+    read: Mutex<BTreeMap<PathBuf, Arc<Metadata>>>,
+}
+
+/// A metadata log that was read.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub(crate) path: PathBuf,
+    cluster_id: Option<String>,
+    /// What it says, or why it cannot be read.
+    image: std::result::Result<MetadataImage, String>,
+}
+
+/// What a `meta.properties` says.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Node {
+    id: Option<i32>,
+    cluster_id: Option<String>,
+}
+
+/// Whose a partition is, and what its cluster says of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Membership {
+    /// What says that the partition is a broker's; `None` where it is ours to keep.
+    mark: Option<String>,
+    node_id: Option<i32>,
+    metadata: Option<Arc<Metadata>>,
+    topic: String,
+    topic_id: Option<Uuid>,
+    partition: i32,
+    /// Why the cluster's settings of the topic are not known.
+    missing: Option<String>,
+    broker: Option<BrokerSettings>,
+    /// No metadata at hand has the topic.
+    is_elsewhere: bool,
+}
+
+impl Surroundings {
+    /// `named` is the folder with the metadata log or that log's own directory; without it, the one is taken that stands beside a
+    /// partition, or in one of the folders `around`.
+    ///
+    /// # Errors
+    /// `LogDir` for a named folder without a metadata log.
+    pub(crate) fn new(
+        options: &OpenOptions,
+        named: Option<&Path>,
+        around: &[PathBuf],
+        broker: Option<&BrokerSettings>,
+    ) -> Result<Self> {
+        let named = named
+            .map(|named| {
+                let named = std::path::absolute(named)
+                    .map_err(|error| Error::io("resolve", named, error))?;
+                metadata_log(options.disk.as_ref(), &named)?.ok_or_else(|| {
+                    Error::log_dir(
+                        &named,
+                        format!("no {METADATA_TOPIC}-0 found in the folder that was named for the metadata"),
+                    )
+                })
+            })
+            .transpose()?;
+        Ok(Self {
+            options: options.clone(),
+            named,
+            around: around.to_vec(),
+            broker: broker.cloned(),
+            read: Mutex::default(),
+        })
+    }
+
+    /// Has the metadata be read again by the next who asks.
+    pub(crate) fn forget(&self) {
+        self.read().clear();
+    }
+
+    fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, Arc<Metadata>>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        self.options.disk.as_ref()
+    }
+
+    /// Whose the partition directory `path` is. Where none of the marks of a broker is found this costs a look at a few names.
+    ///
+    /// # Errors
+    /// `Io`, `Interrupted`, `MetadataFile` of a `partition.metadata`.
+    pub(crate) fn membership(
+        &self,
+        path: &Path,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Membership> {
+        let log_dir = path.parent().unwrap_or(Path::new(""));
+        let mut found = Membership {
+            topic: topic.to_owned(),
+            partition,
+            broker: self.broker.clone(),
+            ..Membership::default()
+        };
+        let is_kept = is_there(self.disk(), &path.join(CONFIG_FILE))?;
+        let (mark, node) = self.mark_of(log_dir)?;
+        let Some(mark) = mark.map_or_else(
+            || {
+                if is_kept {
+                    Ok(None)
+                } else {
+                    mark_of_partition(self.disk(), path)
+                }
+            },
+            |mark| Ok(Some(mark)),
+        )?
+        else {
+            return Ok(found);
+        };
+        found.mark = Some(mark);
+        found.node_id = node.id;
+        found.topic_id = self.topic_id(path)?;
+        found.metadata = self.metadata_beside(log_dir)?;
+        found.missing = found.missing_because(node.cluster_id.as_deref());
+        found.is_elsewhere = match &found.metadata {
+            None => true,
+            Some(metadata) => metadata
+                .image
+                .as_ref()
+                .is_ok_and(|image| image.is_complete && found.topic_in(image).is_none()),
+        };
+        if is_kept {
+            found.keep();
+        }
+        Ok(found)
+    }
+
+    /// The one rule for what is a broker's log dir: what only brokers and their tools write, or a metadata log among the folders.
+    fn mark_of(&self, log_dir: &Path) -> Result<(Option<String>, Node)> {
+        let path = log_dir.join(META_PROPERTIES);
+        if let Some(bytes) = read_small(self.disk(), &path)? {
+            let node = node_of(&bytes);
+            let mark = node.id.map_or_else(
+                || META_PROPERTIES.to_owned(),
+                |id| format!("{META_PROPERTIES} of node {id}"),
+            );
+            return Ok((Some(mark), node));
+        }
+        for name in [CLEAN_SHUTDOWN, BOOTSTRAP] {
+            if is_there(self.disk(), &log_dir.join(name))? {
+                return Ok((Some(name.to_owned()), Node::default()));
+            }
+        }
+        let mark = if self.named.is_some() {
+            Some("the metadata that was named".to_owned())
+        } else {
+            self.metadata_log_beside(log_dir)?
+                .map(|_| format!("{METADATA_TOPIC}-0"))
+        };
+        Ok((mark, Node::default()))
+    }
+
+    /// The first metadata log in the log dir or in those around it.
+    fn metadata_log_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
+        let folders = std::iter::once(log_dir).chain(self.around.iter().map(PathBuf::as_path));
+        for folder in folders {
+            if let Some(found) = metadata_log(self.disk(), folder)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn metadata_beside(&self, log_dir: &Path) -> Result<Option<Arc<Metadata>>> {
+        let path = match self.named.clone() {
+            None => self.metadata_log_beside(log_dir)?,
+            named => named,
+        };
+        let Some(path) = path else { return Ok(None) };
+        let mut read = self.read();
+        if let Some(known) = read.get(&path) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let image = Log::open(&path, &self.options).and_then(|log| read_metadata(&log));
+        let image = match image {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            image => image.map_err(|error| error.to_string()),
+        };
+        let beside = path.parent().unwrap_or(Path::new("")).join(META_PROPERTIES);
+        let node = read_small(self.disk(), &beside)?.map(|bytes| node_of(&bytes));
+        let metadata = Arc::new(Metadata {
+            path: path.clone(),
+            cluster_id: node.and_then(|node| node.cluster_id),
+            image,
+        });
+        read.insert(path, Arc::clone(&metadata));
+        Ok(Some(metadata))
+    }
+
+    fn topic_id(&self, directory: &Path) -> Result<Option<Uuid>> {
+        let path = directory.join(PARTITION_METADATA);
+        let Some(bytes) = read_small(self.disk(), &path)? else {
+            return Ok(None);
+        };
+        PartitionMetadata::parse(&bytes)
+            .map(|found| Some(found.topic_id))
+            .map_err(|error| Error::new(error).at_path(&path))
+    }
+}
+
+impl Membership {
+    /// Its settings stand beside it now: it was made, or taken over, by us, unless a cluster has it.
+    pub(crate) fn keep(&mut self) {
+        if self.is_elsewhere {
+            self.mark = None;
+        }
+    }
+
+    /// Whether the partition is a broker's, and not ours to keep.
+    pub(crate) const fn is_brokers(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// The newest record of the metadata, in ms since 1970.
+    pub(crate) fn metadata_timestamp(&self) -> Option<i64> {
+        self.metadata
+            .as_ref()?
+            .image
+            .as_ref()
+            .ok()?
+            .newest_timestamp
+    }
+
+    fn image(&self) -> Option<&MetadataImage> {
+        self.metadata.as_ref()?.image.as_ref().ok()
+    }
+
+    /// The topic, by its id or, where the directory has none, by its name.
+    fn topic_in<'i>(&self, image: &'i MetadataImage) -> Option<&'i TopicImage> {
+        let is_it = |topic: &&TopicImage| match self.topic_id {
+            Some(id) => topic.topic_id == id && topic.name == self.topic,
+            None => topic.name == self.topic,
+        };
+        image.topics.iter().find(is_it)
+    }
+
+    fn missing_because(&self, cluster_id: Option<&str>) -> Option<String> {
+        let Some(metadata) = &self.metadata else {
+            return Some(format!(
+                "the cluster may set it, and its metadata ({METADATA_TOPIC}-0) was not found"
+            ));
+        };
+        let place = metadata.path.display();
+        if let (Some(here), Some(there)) = (cluster_id, metadata.cluster_id.as_deref())
+            && here != there
+        {
+            return Some(format!(
+                "{place} is the metadata of cluster {there}, and the log dir is one of cluster {here}"
+            ));
+        }
+        match &metadata.image {
+            Err(error) => Some(format!("{place} cannot be read: {error}")),
+            Ok(image) if !image.is_complete => Some(format!(
+                "the cluster may set it, and a part of its metadata is missing in {place}"
+            )),
+            Ok(image) if self.topic_in(image).is_none() => Some(format!(
+                "the metadata in {place} does not have this topic{}",
+                self.topic_id
+                    .map_or_else(String::new, |id| format!(" with the id {id}"))
+            )),
+            Ok(_) => None,
+        }
+    }
+
+    /// Who else has a replica of the partition, as far as the metadata tells.
+    pub(crate) fn others(&self) -> Vec<i32> {
+        let registered = self
+            .image()
+            .and_then(|image| self.topic_in(image))
+            .and_then(|topic| topic.partitions.get(&self.partition));
+        let Some(registered) = registered.filter(|_| self.is_brokers()) else {
+            return Vec::new();
+        };
+        let all: BTreeSet<i32> = registered.replicas.iter().copied().collect();
+        match self.node_id {
+            Some(own) => all.into_iter().filter(|id| *id != own).collect(),
+            None if all.len() > 1 => all.into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether this node is the partition's leader, as far as that is known.
+    fn leads(&self) -> Option<bool> {
+        let image = self.image()?;
+        let registered = self.topic_in(image)?.partitions.get(&self.partition)?;
+        Some(registered.leader? == self.node_id?)
+    }
+
+    /// The settings that hold. `option` is what a caller gives, `stored` what stands beside the data, `defaults` what holds for topics
+    /// that set nothing.
+    ///
+    /// # Errors
+    /// `Argument`: settings that contradict each other.
+    pub(crate) fn effective(
+        &self,
+        option: Option<&LogConfig>,
+        stored: Option<&LogConfig>,
+        defaults: &LogConfig,
+    ) -> Result<EffectiveConfig> {
+        if !self.is_brokers() {
+            let topic = option.or(stored).cloned().unwrap_or_default();
+            let broker = self.broker.as_ref().map(|broker| &broker.topic_defaults);
+            let defaults = match broker {
+                Some(broker) => defaults.or_defaults(broker)?,
+                None => defaults.clone(),
+            };
+            let values = topic.or_defaults(&defaults)?;
+            return Ok(EffectiveConfig::own(&topic, &defaults, values));
+        }
+        let of = |kind: &str, name: &str| {
+            let configs = &self.image()?.configs;
+            configs.get(&(kind.to_owned(), name.to_owned()))
+        };
+        let node = self.node_id.map(|id| id.to_string());
+        // A topic of that name may be another one.
+        let is_known = self
+            .image()
+            .is_some_and(|image| self.topic_in(image).is_some());
+        let nameless = "which broker this is, and so what it sets, no meta.properties says";
+        let missing = self.missing.as_deref().or_else(|| {
+            // Without its number, a broker's own settings cannot be told from those of the others.
+            let image = self.image()?;
+            let any = |(kind, name): &(String, String)| kind == "broker" && !name.is_empty();
+            (node.is_none() && image.configs.keys().any(any)).then_some(nameless)
+        });
+        Ok(EffectiveConfig::of_cluster(&Layers {
+            option,
+            topic: of("topic", &self.topic).filter(|_| is_known),
+            dynamic_broker: node.as_deref().and_then(|node| of("broker", node)),
+            dynamic_default: of("broker", ""),
+            defaults: Some(defaults),
+            broker: self.broker.as_ref(),
+            missing,
+        }))
+    }
+
+    /// Whether the broker that has this partition compacts nothing at all.
+    pub(crate) fn cleaner_is_off(&self) -> bool {
+        let given = self.broker.as_ref().map(|broker| &broker.given);
+        let value = given.and_then(|given| given.get("log.cleaner.enable"));
+        self.is_brokers() && value.is_some_and(|value| value.trim().eq_ignore_ascii_case("false"))
+    }
+
+    pub(crate) fn mark(&self) -> &str {
+        self.mark.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn has_broker_settings(&self) -> bool {
+        self.broker.is_some()
+    }
+
+    pub(crate) fn has_metadata(&self) -> bool {
+        self.metadata.is_some()
+    }
+
+    /// Why the metadata that is there cannot be used.
+    fn unreadable(&self) -> Option<&str> {
+        let metadata = self.metadata.as_ref()?;
+        metadata.image.as_ref().err().map(String::as_str)
+    }
+}
+
+/// The metadata log's directory: `folder` itself, or in it. What cannot be looked at is not taken for absent: it guards the log dir.
+fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
+    let name = format!("{METADATA_TOPIC}-0");
+    if folder.file_name().is_some_and(|own| own == name.as_str()) {
+        return Ok(Some(folder.to_path_buf()));
+    }
+    let path = folder.join(name);
+    Ok(is_there(disk, &path)?.then_some(path))
+}
+
+/// A partition directory that was copied without what stood around it: it has a topic's id and segments, and no file that a writer of
+/// ours leaves.
+fn mark_of_partition(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
+    let entries = match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        listed => listed.map_err(|error| Error::io("list", path, error))?,
+    };
+    let files = || {
+        let files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
+        files.map(|entry| entry.name.as_str())
+    };
+    let is_log = |name| matches!(FileName::classify(name), FileName::Segment(name) if name.file == SegmentFile::Log);
+    let is_brokers = files().any(|name| name == PARTITION_METADATA)
+        && files().any(is_log)
+        && !files().any(|name| name.starts_with(OURS));
+    Ok(is_brokers.then(|| format!("{PARTITION_METADATA} and no settings of ours")))
+}
+
+fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match disk.stat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+/// Of a file that cannot be read nothing is known but that a broker has written it.
+fn node_of(bytes: &[u8]) -> Node {
+    let properties = read_properties(bytes).unwrap_or_default();
+    let value = |keys: [&str; 2]| {
+        let mut found = properties
+            .iter()
+            .rev()
+            .filter(|property| keys.contains(&property.key.as_str()));
+        found.next().map(|property| property.value.clone())
+    };
+    Node {
+        id: value(["node.id", "broker.id"]).and_then(|id| id.trim().parse().ok()),
+        cluster_id: value(["cluster.id", "cluster.id"]),
+    }
+}

@@ -1,0 +1,51 @@
+//! How a scan goes on behind damage that it met, and what it tells of it.
+
+use super::{Cursor, Hole};
+use crate::error::{Error, ErrorKind, Result};
+use crate::segment::walk::Passed;
+
+impl Cursor {
+    /// Goes on behind the damage that the last step met, and tells what is missing of what was asked for, if anything.
+    pub(super) fn pass_damage(&mut self, error: Error) -> Result<Option<Hole>> {
+        let (path, first, passed) = if let Some(walk) = &mut self.walk {
+            let first = walk.next_offset();
+            (walk.segment().path.clone(), first, walk.pass_damage()?)
+        } else {
+            // Its file is too long to be one.
+            let (Some(segment), ErrorKind::SegmentTooLarge { size }) =
+                (self.view.segments.get(self.slot), error.kind())
+            else {
+                return Err(error);
+            };
+            self.slot += 1;
+            let passed = Passed {
+                position: 0,
+                bytes: *size,
+                next: segment.next_base_offset,
+                gave_up: false,
+            };
+            (segment.file_path(".log"), segment.base_offset, passed)
+        };
+        let start = first.max(self.start).max(self.noted);
+        let stop = passed
+            .next
+            .map(|next| next.clamp(start, self.stop.max(start)));
+        if let Some(next) = passed.next {
+            self.noted = self.noted.max(next);
+            if next <= self.start && first < self.start {
+                return Ok(None);
+            }
+        }
+        let mut hole = Hole::of(&self.log, path, error.kind().name());
+        hole.position = passed.position;
+        hole.bytes = passed.bytes;
+        (hole.start, hole.stop) = (start, stop);
+        hole.reason = error.words();
+        if passed.gave_up {
+            hole.reason.push_str(
+                "; too much behind it looks like a batch and is none: not searched to its end",
+            );
+        }
+        Ok(Some(hole))
+    }
+}

@@ -1,0 +1,131 @@
+//! Which partitions this process writes, so that whoever reads one here is told of its changes instead of having to look for them.
+//!
+//! A partition is known by the identity of its directory, which all ways to it share. An entry says two things: the offsets and the
+//! generation of the writer, while there is one, and how often a writer or another holder of the partition's lock came or went.
+
+use crate::disk::Disk;
+use crate::segment::ends::Ends;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
+use std::time::Duration;
+
+/// A directory of a process: a forked child has its parent's table, and none of its writers. Disks that are not the system's are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    process: u32,
+    disk: usize,
+    directory: (u64, u64),
+}
+
+/// What this process does to one partition directory.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    key: Option<Key>,
+    /// How often a writer came, or a lock on the partition was given back.
+    version: AtomicU64,
+    ends: RwLock<Option<Arc<Ends>>>,
+}
+
+/// All of them that somebody holds; made with the first one.
+type Slots = Option<HashMap<Key, Weak<Slot>>>;
+
+static SLOTS: Mutex<Slots> = Mutex::new(None);
+
+impl Slot {
+    const fn new(key: Option<Key>) -> Self {
+        Self {
+            key,
+            version: AtomicU64::new(0),
+            ends: RwLock::new(None),
+        }
+    }
+
+    /// That of the directory with this identity; of one that is not there, one that nobody shares.
+    pub(super) fn of(disk: &dyn Disk, directory: Option<(u64, u64)>) -> Arc<Self> {
+        let Some(key) = directory.map(|directory| key_of(disk, directory)) else {
+            return Arc::new(Self::new(None));
+        };
+        let Some(mut slots) = lock_slots() else {
+            // As if the writer was in another process.
+            return Arc::new(Self::new(None));
+        };
+        let slots = slots.get_or_insert_default();
+        if let Some(slot) = slots.get(&key).and_then(Weak::upgrade) {
+            return slot;
+        }
+        if slots.len() == slots.capacity() {
+            slots.retain(|_, slot| slot.strong_count() > 0);
+        }
+        let slot = Arc::new(Self::new(Some(key)));
+        slots.insert(key, Arc::downgrade(&slot));
+        slot
+    }
+
+    /// Whether it is that of the directory with this identity.
+    pub(super) fn is_of(&self, disk: &dyn Disk, directory: (u64, u64)) -> bool {
+        self.key == Some(key_of(disk, directory))
+    }
+
+    /// A writer of this process has the directory from now on.
+    pub(super) fn begin(&self, ends: &Arc<Ends>) {
+        let mut slot = self.ends.write().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(Arc::clone(ends));
+        self.raise();
+    }
+
+    /// The writer's offsets, while it is open.
+    pub(super) fn ends(&self) -> Option<Arc<Ends>> {
+        let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
+        ends.as_ref().filter(|ends| !ends.is_closed()).cloned()
+    }
+
+    /// Files may have changed: whoever looked before has to look again.
+    pub(super) fn raise(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+}
+
+/// Raises the version of a partition when it is dropped: with the lock under which this process may have changed its files.
+#[derive(Debug)]
+pub(super) struct RaiseAtEnd(Arc<Slot>);
+
+impl RaiseAtEnd {
+    pub(super) const fn new(slot: Arc<Slot>) -> Self {
+        Self(slot)
+    }
+}
+
+impl Drop for RaiseAtEnd {
+    fn drop(&mut self) {
+        self.0.raise();
+    }
+}
+
+fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
+    Key {
+        process: std::process::id(),
+        disk: if disk.is_systems() {
+            0
+        } else {
+            std::ptr::from_ref(disk).cast::<()>() as usize
+        },
+        directory,
+    }
+}
+
+/// The table; `None` in a forked child whose parent had it locked at that moment, in a thread that is not here to unlock it.
+fn lock_slots() -> Option<MutexGuard<'static, Slots>> {
+    for _ in 0..1_000 {
+        match SLOTS.try_lock() {
+            Ok(slots) => return Some(slots),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}

@@ -1,0 +1,319 @@
+"""Handles of one process: a writer, readers of each kind, what they answer as plain values. A child process serves the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from offsetlog import Log, LogDir, OffsetLogError, open_cached, recover
+
+TOPIC, NAME = "t", "t-0"
+SOURCE = "s-0"
+NOW = 1_700_000_100_000
+KINDS = ("reader", "log_dir", "cached", "pickled")
+
+
+def plain(record: Any) -> tuple[Any, ...]:
+    """A record of the package as the model has it."""
+    fields = (record.offset, record.timestamp, record.key, record.value, record.headers)
+    return (*fields, record.leader_epoch, record.producer_id, record.is_transactional)
+
+
+class Site:
+    """What one process has open of one log dir with one partition."""
+
+    def __init__(self, root: str, kind: str, config: dict[str, Any]) -> None:
+        self.root, self.kind, self.config = Path(root), kind, config
+        self.now = NOW
+        self.writer: Log | None = None
+        self.log_dir: LogDir | None = None
+        self.handles: dict[str, Log] = {}
+        self.dirs: dict[str, LogDir] = {}
+        self.followers: dict[str, Iterator[Any]] = {}
+
+    def begin(self) -> None:
+        """Open the writer."""
+        if self.kind == "log":
+            self.writer = Log.open(self.root / NAME, "a", self.config, clock=lambda: self.now)
+            return
+        self.log_dir = LogDir.open(self.root, "a", clock=lambda: self.now)
+        if TOPIC not in self.log_dir.topics():
+            self.log_dir.create_topic(TOPIC, config=self.config)
+        self.writer = self.log_dir.log(TOPIC, 0)
+
+    def end(self) -> None:
+        """Close the writer."""
+        for closed in (self.log_dir, self.writer):
+            if closed is not None:
+                closed.close()
+        self.writer = self.log_dir = None
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.end()
+        self.followers.clear()
+        for handle in self.handles.values():
+            handle.close()
+        for log_dir in self.dirs.values():
+            log_dir.close()
+
+    def open(self, name: str, kind: str) -> None:
+        """Open a reader, in the place of one of that name."""
+        self.followers.pop(name, None)
+        if kind == "log_dir":
+            self.dirs[name] = LogDir.open(self.root)
+            self.handles[name] = self.dirs[name].log(TOPIC, 0)
+        elif kind == "cached":
+            self.handles[name] = open_cached(self.root / NAME)
+        elif kind == "pickled":
+            with Log.open(self.root / NAME) as log:
+                self.handles[name] = pickle.loads(pickle.dumps(log))
+        else:
+            self.handles[name] = Log.open(self.root / NAME)
+
+    def do(self, verb: str, options: dict[str, Any]) -> Any:
+        """Change the log."""
+        assert self.writer is not None
+        self.now = options.pop("now", self.now)
+        return getattr(self, f"_do_{verb}")(self.writer, **options)
+
+    def _do_append(self, log: Log, rows: list[Any], way: str, **options: Any) -> Any:
+        if way == "one" or (way == "log_dir" and self.log_dir is None):
+            for key, value, timestamp, headers in rows:
+                log.append(value, key=key, timestamp=timestamp, headers=headers)
+        elif way == "log_dir" and self.log_dir is not None:
+            for key, value, timestamp, headers in rows:
+                self.log_dir.append(TOPIC, value, key=key, timestamp=timestamp, headers=headers, partition=0)
+        elif way == "writer":
+            with log.writer(batch_bytes=200) as writer:
+                for key, value, timestamp, headers in rows:
+                    writer.append(value, key=key, timestamp=timestamp, headers=headers)
+        elif way == "arrow":
+            import pyarrow as pa  # only here
+
+            columns = {"key": [one[0] for one in rows], "value": [one[1] for one in rows]}
+            log.append_arrow(pa.table({name: pa.array(cells, pa.binary()) for name, cells in columns.items()}))
+        elif way == "log":
+            folder = self.root.parent / SOURCE
+            shutil.rmtree(folder, ignore_errors=True)
+            with Log.open(folder, "a") as source:
+                for key, value, timestamp, headers in rows:
+                    source.append(value, key=key, timestamp=timestamp, headers=headers)
+                log.append_log(source)
+        else:
+            log.append_records([(one[0], one[1]) for one in rows], **options)
+
+    def _do_bytes(self, log: Log, data: bytes, way: str) -> Any:
+        if way == "leader":
+            log.append_batches(data)
+        else:
+            log.append_as_follower(data, leader_epoch=1 << 20)
+
+    def _do_marker(self, log: Log, producer_id: int, commit: bool) -> Any:
+        log.append_marker(producer_id, 0, commit=commit)
+
+    def _do_roll(self, log: Log) -> Any:
+        log.roll()
+
+    def _do_flush(self, log: Log) -> Any:
+        log.flush()
+
+    def _do_truncate(self, log: Log, offset: int) -> Any:
+        log.truncate_to(offset)
+
+    def _do_restart(self, log: Log, offset: int) -> Any:
+        log.truncate_fully_and_start_at(offset)
+
+    def _do_delete(self, log: Log, offset: int) -> Any:
+        log.delete_records_before(offset)
+
+    def _do_retain(self, log: Log) -> Any:
+        log.config = {**self.config, "retention.ms": 1000, "file.delete.delay.ms": 0}
+        log.maintain(only=("retention", "deletes"))
+        log.config = self.config
+
+    def _do_compact(self, log: Log) -> Any:
+        log.compact()
+
+    def _do_settings(self, log: Log, change: dict[str, Any]) -> Any:
+        self.config = {**self.config, **change}
+        log.config = self.config
+
+    def _do_reopen(self, log: Log, recovers: bool) -> Any:
+        del log
+        self.end()
+        if recovers:
+            recover(self.root / NAME)
+        self.begin()
+
+    def refresh(self, name: str) -> None:
+        """Have a handle look."""
+        self.handles[name].refresh()
+
+    def ask(self, name: str, question: str, options: dict[str, Any]) -> Any:
+        """A handle's answer; an error of the package or the system as its name."""
+        log = self.writer if name == "writer" else self.handles[name]
+        try:
+            return getattr(self, f"_ask_{question}")(log, name, **options)
+        except (OffsetLogError, OSError) as error:
+            if type(error).__name__ == "OffsetOutOfRangeError":
+                return ("error", "OffsetOutOfRangeError")
+            return ("error", type(error).__name__, str(error))
+
+    def _ask_ends(self, log: Log, name: str) -> Any:
+        offsets = (log.log_start_offset, log.log_end_offset, log.high_watermark, log.last_stable_offset, log.leader_epoch)
+        if name in self.dirs:
+            log_dir = self.dirs[name]
+            ends, stable = log_dir.end_offsets(), log_dir.end_offsets(isolation_level="read_committed")
+            both = (*log_dir.beginning_offsets().values(), *ends.values(), *stable.values())
+            assert both == (offsets[0], offsets[1], offsets[3]), (both, offsets)
+        return offsets
+
+    def _ask_segments(self, log: Log, name: str) -> Any:
+        return [(segment.base_offset, segment.size_bytes) for segment in log.segments]
+
+    def _ask_get(self, log: Log, name: str, offset: int) -> Any:
+        found = log.get(offset)
+        return None if found is None else plain(found)
+
+    def _ask_locate(self, log: Log, name: str, offset: int) -> Any:
+        batch = log.locate(offset).batch
+        if batch is None or not batch.base_offset <= offset <= batch.last_offset:
+            return None
+        return (batch.base_offset, batch.last_offset)
+
+    def _ask_take(self, log: Log, name: str, offsets: list[int]) -> Any:
+        return [plain(record) for record in log.take(offsets)]
+
+    def _ask_scan(self, log: Log, name: str, **options: Any) -> Any:
+        return [plain(record) for record in log.scan(**options) if not record.is_control]
+
+    def _ask_count(self, log: Log, name: str, **options: Any) -> Any:
+        return log.scan(**options).count()
+
+    def _ask_arrow(self, log: Log, name: str, **options: Any) -> Any:
+        columns = log.scan(**options, columns=["offset", "timestamp", "key", "value"]).to_arrow().to_pydict()
+        stamps = [round(stamp.timestamp() * 1000) for stamp in columns["timestamp"]]
+        return list(zip(columns["offset"], stamps, columns["key"], columns["value"], strict=True))
+
+    def _ask_durable(self, log: Log, name: str, end: int) -> Any:
+        del end
+        return [plain(record) for record in log.scan(durable=True)]
+
+    def _ask_follow(self, log: Log, name: str, start: int | None, isolation_level: Any) -> Any:
+        scan = log.scan(start, isolation_level=isolation_level)
+        return [plain(record) for record in scan.follow(timeout_ms=0) if not record.is_control]
+
+    def _ask_batches(self, log: Log, name: str, start: int | None, stop: int | None) -> Any:
+        found = log.batches(start, stop)
+        return [(one.base_offset, one.last_offset, one.record_count, one.leader_epoch, one.is_control) for one in found]
+
+    def _ask_time(self, log: Log, name: str, when: int, isolation_level: Any) -> Any:
+        found = log.offset_for_timestamp(when, isolation_level=isolation_level)
+        return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
+
+    def _ask_splits(self, log: Log, name: str, max_bytes: int) -> Any:
+        pieces = log.splits(max_bytes=max_bytes)
+        assert all(one.stop == after.start for one, after in itertools.pairwise(pieces)), pieces
+        # An empty log has no piece.
+        return (pieces[0].start, pieces[-1].stop) if pieces else (log.log_start_offset, log.log_end_offset)
+
+    def _ask_fetch(self, log: Log, name: str, **options: Any) -> Any:
+        found = log.fetch(**options)
+        aborted = sorted((one.producer_id, one.first_offset) for one in found.aborted)
+        return (found.records, found.high_watermark, found.last_stable_offset, found.log_start_offset, aborted)
+
+    def _ask_pull(self, log: Log, name: str, start: int, count: int) -> Any:
+        if name not in self.followers:
+            self.followers[name] = log.scan(start).follow(timeout_ms=2000, poll_interval_ms=10)
+        try:
+            return [plain(record) for record in itertools.islice(self.followers[name], count)]
+        except OffsetLogError:
+            del self.followers[name]
+            raise
+
+    def drop(self, name: str) -> None:
+        """Follow with that handle no more."""
+        self.followers.pop(name, None)
+
+
+class Remote:
+    """A site in another process, which lives as long as this object: one question, one answer."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, __file__]
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            assert self.child.stdin is not None
+            assert self.child.stdout is not None
+            _send(self.child.stdin, (verb, arguments))
+            is_right, answer = _receive(self.child.stdout)
+            if not is_right:
+                message = f"in the child: {answer}"
+                raise AssertionError(message)
+            return answer
+
+        return call
+
+    def stop(self) -> None:
+        """End the child."""
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.close()
+        self.child.wait(20)
+        self.child.stdout.close()
+
+
+@contextmanager
+def remote() -> Iterator[Remote]:
+    """A site in another process."""
+    child = Remote()
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
+def _send(stream: IO[bytes], value: object) -> None:
+    data = pickle.dumps(value)
+    stream.write(struct.pack(">I", len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> Any:
+    size = stream.read(4)
+    return pickle.loads(stream.read(*struct.unpack(">I", size))) if len(size) == 4 else None
+
+
+def _serve() -> None:
+    into = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    site: Site | None = None
+    while (asked := _receive(sys.stdin.buffer)) is not None:
+        verb, arguments = asked
+        try:
+            if verb == "new":
+                site = Site(*arguments)
+                answer = None
+            else:
+                answer = getattr(site, verb)(*arguments)
+        except Exception as error:  # noqa: BLE001  # told to the parent
+            _send(into, (False, f"{type(error).__name__}: {error}"))
+        else:
+            _send(into, (True, answer))
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,235 @@
+"""In a broker's log dir: whose settings hold, what is refused, and what is passed to have it done."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, DATA
+from test_dry_runs import offsetlog, tree
+
+from offsetlog import ClusterError, ConfigError, Log, LogDir, LogDirError, TopicPartition
+
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
+NOW = 1_900_000_000_000
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[Path]:
+    """A copy of the log dirs of a 4.3.0 broker that stopped, with its metadata."""
+    shutil.copytree(CLEAN, tmp_path / "copy")
+    return [tmp_path / "copy" / name for name in ("log-dir-1", "log-dir-2", "metadata-dir")]
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text("log.retention.hours=1\nlog.cleanup.policy=delete\n")
+    return path
+
+
+def test_without_the_cluster_every_partition_is_refused_and_nothing_changes(dirs: list[Path]) -> None:
+    """The least safe default: a broker's directory, nothing else known."""
+    with LogDir.open(dirs[:2], "a") as log_dir:
+        before = [tree(path) for path in dirs[:2]]
+        report = log_dir.maintain(now=NOW)
+        assert [tree(path) for path in dirs[:2]] == before
+        assert report.partitions == {}
+        assert report.metadata_timestamp is None
+        assert len(report.failed) == report.looked_at > 20
+        assert {topic for topic, _ in report.internal} == {"__consumer_offsets", "__transaction_state"}
+        assert not {topic for topic, _ in report.failed} & set(INTERNAL)
+        text = report.failed[TopicPartition("g-plain", 0)]
+    for said in ("retention.ms", "meta.properties of node 1", "__cluster_metadata-0", "--metadata DIR", "--broker FILE"):
+        assert said in text
+
+
+def test_without_server_properties_what_no_upper_layer_gives_is_unknown(dirs: list[Path]) -> None:
+    with LogDir.open(dirs, "a") as log_dir:
+        report = log_dir.maintain(now=NOW)
+        assert report.partitions == {}
+        assert "pass the broker's server.properties" in report.failed[TopicPartition("g-plain", 0)]
+        # Known from the topic are its policy and horizon; the lags are a broker's.
+        assert "max.compaction.lag.ms" in report.failed[TopicPartition("g-compact", 0)]
+        assert "cleanup.policy" not in report.failed[TopicPartition("g-compact", 0)].split("are not known")[0]
+        assert report.metadata_timestamp == 1_795_233_931_492
+
+
+def test_with_all_layers_what_the_cluster_keeps_is_kept(dirs: list[Path], properties: Path) -> None:
+    with LogDir.open(dirs, "a", broker=properties) as log_dir:
+        report = log_dir.maintain(now=NOW, only=["retention"])
+    assert report.failed == {}
+    gone = {topic for topic, _ in report.partitions}
+    assert {"g-plain", "g-txn", "g-codec-lz4"} <= gone
+    # `retention.ms=-1`, `compact`, and brokers' own.
+    assert not gone & {"g-retained", "g-compact", "g-compact-txn", *INTERNAL}
+    assert {segment.reason for kept in report.partitions.values() for segment in kept.removed} == {"retention.ms"}
+
+
+def test_the_metadata_may_be_named(dirs: list[Path], properties: Path, tmp_path: Path) -> None:
+    for named in (dirs[2], dirs[2] / "__cluster_metadata-0"):
+        with LogDir.open(dirs[:2], "a", broker=properties, metadata=named) as log_dir:
+            assert log_dir.maintain(dry_run=True, now=NOW).failed == {}
+    with pytest.raises(LogDirError, match="no __cluster_metadata-0 found"):
+        LogDir.open(dirs[:2], "a", metadata=tmp_path)
+
+
+def test_options_stand_above_all_for_the_topics_named(dirs: list[Path]) -> None:
+    config: dict[str, str | int | float | bool] = {
+        "cleanup.policy": "delete",
+        "retention.ms": 1,
+        "retention.bytes": -1,
+        "file.delete.delay.ms": 0,
+        "remote.storage.enable": False,
+    }
+    with LogDir.open(dirs[:2], "a") as log_dir:
+        report = log_dir.maintain(topics="g-plain", config=config)
+        assert {topic for topic, _ in report.partitions} == {"g-plain"}
+        assert report.failed == {}
+        del config["retention.bytes"]
+        failed = log_dir.maintain(topics=["g-txn"], config=config).failed
+        assert failed
+        assert all("retention.bytes is not known" in text for text in failed.values())
+        with pytest.raises(ConfigError, match="give topics too"):
+            log_dir.maintain(config=config)
+
+
+def test_one_log_is_refused_as_well(dirs: list[Path], tmp_path: Path) -> None:
+    with Log.open(dirs[0] / "g-plain-0", "a") as log, pytest.raises(ClusterError, match="not known in this broker's log dir"):
+        log.maintain(now=NOW)
+    # Also where only the partition was copied.
+    copied = tmp_path / "g-plain-0"
+    shutil.copytree(CLEAN / "log-dir-1" / "g-plain-0", copied)
+    with Log.open(copied, "a") as log, pytest.raises(ClusterError, match="no settings of ours"):
+        log.maintain(now=NOW)
+
+
+def test_our_own_log_dirs_are_kept_as_before(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("orders")
+        log_dir.append("orders", b"old", timestamp=1)
+        assert len(log_dir.maintain().partitions[TopicPartition("orders", 0)].removed) == 1
+        settings = log_dir.topic_settings("orders")
+    assert settings.broker is None
+    assert settings.settings["retention.ms"] == ("604800000", "default", None)
+
+
+def test_topics_of_brokers_own_are_named_or_left(dirs: list[Path], properties: Path) -> None:
+    with LogDir.open(dirs, "a", broker=properties) as log_dir:
+        for topic in INTERNAL:
+            with pytest.raises(ClusterError, match=f"--internal {topic}"):
+                log_dir.delete_topic(topic)
+        log = log_dir.log("__consumer_offsets", 0)
+        for verb in (lambda: log.truncate_to(0), lambda: log.delete_records_before(1), log.compact, log.maintain):
+            with pytest.raises(ClusterError, match="internal topic"):
+                verb()
+        end = log.log_end_offset
+        with pytest.raises(ClusterError, match="metadata log"):
+            log_dir.log("__cluster_metadata", 0).truncate_to(0)
+    with LogDir.open(dirs, "a", broker=properties, internal_topics="__consumer_offsets") as log_dir:
+        log = log_dir.log("__consumer_offsets", 0)
+        assert log.log_end_offset == end
+        report = log_dir.maintain(now=NOW)
+        assert {topic for topic, _ in report.internal} == {"__cluster_metadata", "__transaction_state"}
+        # Compacted by the cluster's word for it, never removed.
+        assert all(not kept.removed for key, kept in report.partitions.items() if key[0] == "__consumer_offsets")
+        log.delete_records_before(1)
+        log_dir.delete_topic("__consumer_offsets")
+    run = offsetlog("delete", "__transaction_state", *dirs[:2])
+    assert run.returncode == 2
+    assert "--internal __transaction_state" in run.stderr
+    run = offsetlog("delete", "__transaction_state", *dirs[:2], "--internal", "__transaction_state")
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_partition_that_others_have_is_not_changed(dirs: list[Path]) -> None:
+    """To the metadata, partitions of `g-plain` are broker 1's: for broker 2 they are somebody else's."""
+    for path in dirs[:2]:
+        meta = path / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    with LogDir.open(dirs, "a") as log_dir:
+        log = log_dir.log("g-plain", 0)
+        end, start = log.log_end_offset, log.log_start_offset
+        verbs = (
+            lambda: log.append(b"x"),
+            lambda: log_dir.append("g-plain", b"x", partition=0),
+            lambda: log.append_marker(7, 0, commit=True),
+            lambda: log.truncate_to(3),
+            lambda: log.truncate_fully_and_start_at(3),
+            lambda: log.delete_records_before(3),
+        )
+        for verb in verbs:
+            with pytest.raises(
+                ClusterError, match=r"broker 1 of the cluster has a replica too: .*another broker leads it.*--single-replica"
+            ):
+                verb()
+        assert (log.log_end_offset, log.log_start_offset) == (end, start)
+    command = [sys.executable, "-m", "offsetlog", "append", str(dirs[0] / "g-plain-0"), "--metadata", str(dirs[2])]
+    run = subprocess.run(command, input="x\n", capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "broker 1 of the cluster has a replica too" in run.stderr
+    with Log.open(dirs[0] / "g-plain-0", "a", metadata=dirs[2], single_replica=True) as log:
+        assert log.append(b"x") == end
+    # Without metadata nobody knows.
+    with Log.open(dirs[0] / "g-plain-0", "a") as log:
+        assert log.append(b"x") == end + 1
+
+
+def test_the_only_replica_may_be_changed(dirs: list[Path]) -> None:
+    with LogDir.open(dirs, "a") as log_dir:
+        assert log_dir.append("g-plain", b"x", partition=0).partition == 0
+
+
+def test_metadata_that_cannot_be_read_or_is_anothers_tells_nothing(dirs: list[Path], properties: Path) -> None:
+    meta = dirs[0] / "meta.properties"
+    text = meta.read_text()
+    meta.write_text(text.replace("cluster.id=", "cluster.id=x"))
+    with LogDir.open(dirs, "a", broker=properties) as log_dir:
+        assert "is the metadata of cluster" in log_dir.maintain(now=NOW).failed[TopicPartition("g-plain", 0)]
+    meta.write_text(text)
+    newest = max(dirs[2].glob("__cluster_metadata-0/*.log"))
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    with LogDir.open(dirs, "a", broker=properties) as log_dir:
+        failed = log_dir.maintain(now=NOW).failed
+        assert "cannot be read" in failed[TopicPartition("g-plain", 0)]
+        with pytest.raises(ClusterError, match="who else has a replica is not known"):
+            log_dir.append("g-plain", b"x", partition=0)
+
+
+def test_layers_are_told(dirs: list[Path], properties: Path) -> None:
+    with LogDir.open(dirs) as log_dir:
+        found = log_dir.topic_settings("g-compact", broker=properties)
+        assert found.broker == "meta.properties of node 1"
+        settings = found.settings
+        assert settings["cleanup.policy"] == ("compact", "topic", None)
+        assert settings["min.insync.replicas"] == ("1", "dynamic default broker", None)
+        assert settings["retention.ms"] == ("3600000", "broker", None)
+        assert settings["segment.ms"] == ("604800000", "default", None)
+        assert settings["internal.segment.bytes"] == ("4096", "topic", None)
+        assert log_dir.topic_settings("g-plain").settings["retention.ms"][:2] == (None, "unknown")
+    run = offsetlog("settings", *dirs, "-t", "g-compact", "--broker", properties)
+    assert run.returncode == 0
+    assert "cleanup.policy             compact    topic" in run.stdout
+    assert "newest metadata record" in run.stderr
+    run = offsetlog("settings", dirs[0], "-t", "g-plain", "--json")
+    assert '"name":"retention.ms","value":null,"from":"unknown","reason":"the cluster may set it' in run.stdout
+
+
+def test_tiered_topics_are_refused(dirs: list[Path]) -> None:
+    config: dict[str, str | int] = {"remote.storage.enable": True, "cleanup.policy": "delete"}
+    with LogDir.open(dirs[:2], "a") as log_dir:
+        assert "leave it to the broker" in log_dir.maintain(topics="g-plain", config=config).failed[TopicPartition("g-plain", 0)]
+
+
+def test_the_directory_of_an_old_broker_is_one(tmp_path: Path) -> None:
+    """A ZooKeeper cluster keeps its settings where they are not read: what is not given is not known."""
+    shutil.copytree(DATA / "kafka-2.8.2" / "broker-1", tmp_path / "broker-1")
+    with LogDir.open(tmp_path / "broker-1", "a", defaults={"retention.ms": 1}) as log_dir:
+        report = log_dir.maintain(now=NOW)
+    assert report.partitions == {}
+    assert len(report.failed) == report.looked_at > 0

@@ -1,0 +1,181 @@
+"""Row 29. Many threads on one log dir, with every verb; and the same killed at random moments and opened again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from disks import MEMORY
+from log_dir_threads import OPEN_MAX, Account, Run, check, open_files, opened
+from rows import ROOT, row
+
+PARENT = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+WORKER = ROOT / "tests/reliability/log_dir_threads.py"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that goes away."""
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory(prefix="offsetlog-threads-", dir=PARENT) as folder:
+        yield Path(folder)
+    logging.disable(logging.NOTSET)
+
+
+def test_threads() -> None:
+    """No call fails but as documented, no record is lost or doubled, files stay bounded, and none is open in the end."""
+    with row(29, "threads", "histories", 12) as part, scratch() as folder:
+        for number in range(part.floor):
+            account, place = Account(), folder / f"dir{number}"
+            log_dir = opened(place)
+            run = Run(log_dir, account, part.seed + number, 1.0, f"r{number}")
+            run.all(place)
+            assert not account.wrong, f"seed {part.seed + number}: {len(account.wrong)} of {account.calls} calls\n{account.wrong[0]}"
+            assert run.files <= run.allowed_files
+            check(log_dir, account)
+            held = log_dir.log("s0", 0)
+            log_dir.close()
+            assert open_files(place) == 0
+            assert held.closed
+            with opened(place) as again:
+                check(again, account)
+            part.count()
+
+
+def test_threads_and_kills() -> None:
+    """Killed at any moment, and opened again and again: what was acknowledged is there once."""
+    with row(29, "threads and kills", "histories", 12) as part, scratch() as folder:
+        place = folder / "dir"
+        place.mkdir()
+        whole = Account()
+        for number in range(part.floor):
+            command = [sys.executable, str(WORKER), str(place), str(part.seed + number), f"k{number}"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                stream = process.stdout
+                assert stream is not None
+                assert stream.readline() == b"ready\n"
+                killer = threading.Timer(part.random.uniform(0.02, 0.8), process.send_signal, [signal.SIGKILL])
+                killer.start()
+                text = stream.read()
+            assert process.returncode == -signal.SIGKILL
+            told, _, cut = text.rpartition(b"\n")
+            assert not cut or b"record" not in cut or len(cut) < 200
+            account = Account.heard(told.decode().splitlines())
+            assert not account.wrong, f"seed {part.seed + number}: {account.wrong[0]}"
+            # A deletion that was cut off may have happened: from then on nothing is owed of what was in the topic before.
+            for topic in account.begun:
+                before = whole.over[topic]
+                whole.over[topic] = whole.begun[topic] = before + max(account.begun[topic], account.over[topic])
+            whole.records += [
+                record._replace(
+                    deletions=-1 if account.begun[record.topic] != account.over[record.topic] else record.deletions + offset
+                )
+                for record in account.records
+                for offset in [whole.over[record.topic] - account.over[record.topic]]
+            ]
+            with opened(place) as log_dir:
+                check(log_dir, whole)
+            part.count()
+
+
+def test_descriptors_are_bounded(tmp_path: Path) -> None:
+    """What looks at all partitions holds one at a time."""
+    count = 40
+    with opened(tmp_path) as log_dir:
+        log_dir.create_topic("many", count)
+        for number in range(count):
+            log_dir.append("many", b"x", partition=number)
+        most = 8 * (OPEN_MAX + 1)
+        times = {("many", number): 0 for number in range(count)}
+        scan = log_dir.scan()
+        for question in (
+            log_dir.end_offsets,
+            log_dir.beginning_offsets,
+            scan.count,
+            lambda: list(scan),
+            scan.to_arrow,
+            lambda: log_dir.offsets_for_times(times),
+            lambda: repr(scan),
+            scan.explain,
+            log_dir.maintain,
+        ):
+            question()
+            assert open_files(tmp_path) <= most, question
+        assert scan.count() == count
+    assert open_files(tmp_path) == 0
+
+
+def test_a_closed_log_dir_has_no_file_open(tmp_path: Path) -> None:
+    """Whoever still has it, or a log of it."""
+    log_dir = opened(tmp_path)
+    logs = [log_dir.log("s0", number) for number in range(2)]
+    for log in logs:
+        log.append(b"x")
+        assert len(list(log.scan())) == 1
+    log_dir.close()
+    assert open_files(tmp_path) == 0
+    assert all(log.closed for log in logs)
+    with opened(tmp_path) as log_dir:
+        log = log_dir.log("s1", 0)
+        log_dir.delete_topic("s1")
+        assert log.closed
+        log_dir.maintain()
+        assert not list(tmp_path.glob("s1-*"))
+
+
+def test_calls_while_it_is_closed_end_or_say_so() -> None:
+    """Nothing is opened behind the end of a log dir that is being closed."""
+    with scratch() as folder:
+        for number in range(20):
+            place, account = folder / f"dir{number}", Account()
+            log_dir = opened(place)
+            run = Run(log_dir, account, number, 0.2, "c")
+            closer = threading.Timer(0.02 + 0.004 * number, log_dir.close)
+            closer.start()
+            run.all(place)
+            closer.join()
+            others = [wrong for wrong in account.wrong if "LogClosedError" not in wrong]
+            assert not others, others[0]
+            assert open_files(place) == 0
+            with opened(place) as again:
+                check(again, account)
+
+
+@pytest.mark.parametrize("way", ["deleted", "closed"])
+def test_an_append_waits_for_who_deletes_or_closes(tmp_path: Path, way: str) -> None:
+    """Never a lock of this process."""
+    stop = time.monotonic() + 1
+    met: list[Exception] = []
+    with opened(tmp_path) as log_dir:
+
+        def others() -> None:
+            while time.monotonic() < stop:
+                if way == "deleted":
+                    log_dir.create_topic("x", 2)
+                    log_dir.delete_topic("x")
+                else:
+                    log_dir.log("s0", 0).close()
+
+        def appends() -> None:
+            while time.monotonic() < stop:
+                try:
+                    log_dir.append("x" if way == "deleted" else "s0", b"v", partition=0)
+                except Exception as error:  # noqa: BLE001  # looked at below
+                    met.append(error)
+
+        threads = [threading.Thread(target=others), threading.Thread(target=appends)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {type(error).__name__ for error in met} <= ({"LogDirError"} if way == "deleted" else set()), met[:3]

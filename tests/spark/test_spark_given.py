@@ -1,0 +1,165 @@
+"""What people give in other ways than options of a reader: views, tables, threads, commas; and what would be ignored in silence."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyspark.sql import SparkSession
+
+import offsetlog.spark
+from offsetlog import Log, LogDir
+from offsetlog.errors import ConfigError, InvalidRecordError
+from offsetlog.spark.options import folders, settings_from
+from offsetlog.spark.planning import check_paths
+from offsetlog.spark.sink import OffsetLogWriter, prepare
+from offsetlog.spark.sink_options import sink_settings_from
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    with LogDir.open(tmp_path / "logs", "a") as log_dir:
+        log_dir.create_topic("t", 3)
+        log_dir.append("t", b"one", partition=0)
+    return tmp_path / "logs"
+
+
+def test_views_are_read_and_inserted_into(spark: SparkSession, place: Path) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING offsetlog OPTIONS (path '{place}', subscribe 't', columns 'value,topic')")
+    spark.sql("INSERT INTO v SELECT cast('two' AS binary) value, 't' topic")
+    assert {bytes(row.value) for row in spark.table("v").collect()} == {b"one", b"two"}
+
+
+def test_tables_of_the_catalog_say_that_spark_keeps_no_options(spark: SparkSession, place: Path) -> None:
+    """When this fails, Spark is mended: say so in the documentation."""
+    spark.sql(f"CREATE TABLE kept USING offsetlog OPTIONS (path '{place}', subscribe 't')")
+    try:
+        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+            spark.table("kept").count()
+    finally:
+        spark.sql("DROP TABLE kept")
+
+
+@pytest.mark.parametrize("way", ["by one call", "by register"])
+def test_a_thread_of_ones_own_writes(spark: SparkSession, place: Path, way: str) -> None:
+    frame = spark.range(3).selectExpr("cast(id as string) value")
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            if way == "by one call":
+                offsetlog.spark.write(frame, place, topic="u")
+            else:
+                offsetlog.spark.register(spark)
+                frame.write.format("offsetlog").mode("append").option("topic", "u").save(str(place))
+        except BaseException as error:  # noqa: BLE001  # for the thread that asks
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failed
+    with Log.open(place / "u-0") as log:
+        assert log.log_end_offset == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"startingOffsets": "earliest"}, "option startingOffsets: is for reading"),
+        ({"retention_ms": "1"}, r"did you mean retention.ms"),
+        ({"compression": "lz4"}, r"compression.type"),
+        ({"kafka.compression.type": "lz4"}, r"the codec is compression.type"),
+        ({"partitions": '{"t":0}'}, "whole number from 1"),
+        ({"partitions": "{"}, "JSON object of topics and numbers"),
+    ],
+)
+def test_what_a_write_refuses(options: dict[str, str], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        sink_settings_from({"path": "x", "topic": "t", **options}, is_stream=False)
+
+
+def test_none_is_a_codec_too() -> None:
+    assert sink_settings_from({"path": "x", "compression.type": "none"}, is_stream=False).log_config.compression_type == "uncompressed"
+
+
+@pytest.mark.parametrize(
+    "options", [{"topic": "t", "partitions": "5"}, {"topic": "t", "partitions": '{"t":5}'}, {"partitions": '{"t":5}'}]
+)
+def test_a_topic_with_another_number_of_partitions_is_refused(place: Path, options: dict[str, str]) -> None:
+    settings = sink_settings_from({"path": str(place), **options}, is_stream=False)
+    writer = OffsetLogWriter(settings, ["topic", "value"])
+    with pytest.raises(ConfigError, match="option partitions: topic 't' is there and has 3"):
+        writer.write(iter([pyarrow.record_batch({"topic": ["t"], "value": ["a"]})]))
+    with pytest.raises(ConfigError, match="option partitions: topic 't' is there and has 3"):
+        prepare(settings)
+
+
+def test_a_number_alone_is_for_topics_that_are_made(place: Path) -> None:
+    settings = sink_settings_from({"path": str(place), "partitions": "2"}, is_stream=False)
+    prepare(settings)
+    writer = OffsetLogWriter(settings, ["topic", "value"])
+    writer.commit([writer.write(iter([pyarrow.record_batch({"topic": ["t", "u"], "value": ["1", "2"]})]))])
+    with LogDir.open(place) as log_dir:
+        assert {name: len(numbers) for name, numbers in log_dir.topics().items()} == {"t": 3, "u": 2}
+
+
+def test_each_topic_gets_its_own_number(place: Path) -> None:
+    settings = sink_settings_from({"path": str(place), "partitions": '{"a":2,"b":4}'}, is_stream=False)
+    prepare(settings)
+    writer = OffsetLogWriter(settings, ["topic", "value"])
+    writer.commit([writer.write(iter([pyarrow.record_batch({"topic": ["a", "b", "c"], "value": ["1", "2", "3"]})]))])
+    with LogDir.open(place) as log_dir:
+        assert {name: len(numbers) for name, numbers in log_dir.topics().items()} == {"a": 2, "b": 4, "c": 1, "t": 3}
+
+
+def test_a_time_before_1970_is_refused_by_the_name_of_its_record(place: Path) -> None:
+    settings = sink_settings_from({"path": str(place), "topic": "t", "preserveOffsets": "true"}, is_stream=False)
+    writer = OffsetLogWriter(settings, ["value", "partition", "offset", "timestamp"])
+    columns = {
+        "value": pyarrow.array(["a", "b"]),
+        "partition": pyarrow.array([1, 1], pyarrow.int32()),
+        "offset": pyarrow.array([5, 9]),
+        "timestamp": pyarrow.array([-1000, -86_400_000_000], pyarrow.timestamp("us", "UTC")),
+    }
+    with pytest.raises(InvalidRecordError, match=r"t-1, offset 9: timestamp -86400000 ms found"):
+        writer.write(iter([pyarrow.record_batch(columns)]))
+
+
+def test_headers_that_columns_leave_out_are_refused() -> None:
+    with pytest.raises(ConfigError, match="option includeHeaders: adds a column that columns=offset leaves out"):
+        settings_from({"path": "x", "columns": "offset", "includeHeaders": "true"})
+    assert settings_from({"path": "x", "columns": "offset,headers", "includeHeaders": "true"}).columns == ("offset", "headers")
+
+
+def test_a_folder_with_a_comma_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    assert folders(f"{tmp_path}/a,b") == (f"{tmp_path}/a,b",)
+    assert folders(f"{tmp_path}/a,{tmp_path}/b") == (f"{tmp_path}/a", f"{tmp_path}/b")
+
+
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [("{tmp}/kafka-*", "patterns are not expanded"), ("s3a://bucket/logs", "copy or mount them")],
+)
+def test_paths_that_are_none(tmp_path: Path, path: str, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        check_paths(settings_from({"path": path.format(tmp=tmp_path), "subscribe": "t"}))
+
+
+def test_what_spark_adds_for_a_table_is_passed_over(place: Path) -> None:
+    """As PySpark 4.3 hands it over when a table is made."""
+    given = {
+        "location": f"file:{place}",
+        "subscribe": "t",
+        "option.subscribe": "t",
+        "owner": "root",
+        "path": f"file:{place}",
+        "provider": "offsetlog",
+    }
+    assert settings_from(given).paths == (str(place),)
+    without = {name: text for name, text in given.items() if name != "path"}
+    assert settings_from(without).paths == (str(place),)
+    assert settings_from({"option.paths": f'["{place}"]', "location": "file:/elsewhere", "subscribe": "t"}).paths == (str(place),)
