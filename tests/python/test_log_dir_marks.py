@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from writing import SMALL, STATE, Clock, abandon, filled, times, tree, values
+from writing import SMALL, STATE, Clock, abandon, filled, python, times, tree, values
 
 from offsetlog import Log, LogDir, TopicPartition, recover
 
@@ -98,21 +98,44 @@ def test_what_counts_as_a_change(log_dir: Path, change: str) -> None:
 
 
 def test_a_kill_leaves_no_marker_until_all_are_clean_again(log_dir: Path) -> None:
-    first = Log.open(log_dir / "orders-0", "a")
-    second = Log.open(log_dir / "orders-1", "a", SMALL)
-    first.append(b"a")
-    second.append(b"b")
+    """While a writer of ours is there no broker can have been: what dies meanwhile is known to the rest."""
+    first, second, third = (Log.open(log_dir / f"orders-{partition}", "a", SMALL) for partition in range(3))
+    for log in (first, second, third):
+        log.append(b"a")
     abandon(first)
     second.close()
-    assert not (log_dir / MARKER).exists()
-    with Log.open(log_dir / "orders-1", "a") as log:
-        log.append(b"c")
     assert not (log_dir / MARKER).exists()
     with Log.open(log_dir / "orders-0", "a") as log:
         assert not log.recovery_report.clean
         assert values(log)[-1] == b"a"
-        assert not (log_dir / MARKER).exists()
+    assert not (log_dir / MARKER).exists()
+    third.close()
     assert (log_dir / MARKER).read_bytes() == MARKER_BYTES
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("then", ["append", "close", "delete", "another", "recover"])
+def test_writers_that_died_alone_take_the_marker_with_them(log_dir: Path, then: str, whole: bool) -> None:
+    """Our writer dies, a broker comes and is killed: none of ours knows what it left, and the marker is not to come back."""
+    opened = "LogDir.open(sys.argv[1], 'a').log('orders', 0)" if whole else "Log.open(sys.argv[1] + '/orders-0', 'a')"
+    python(f"import os, sys; from offsetlog import Log, LogDir; log = {opened}; log.append(b'a'); os._exit(0)", log_dir)
+    assert (log_dir / "offsetlog-unclean").exists()
+    if then == "delete":
+        with LogDir.open(log_dir, "a") as logs:
+            logs.delete_topic("orders")
+    elif then == "recover":
+        recover(log_dir / "orders-0")
+    else:
+        for _ in range(2):
+            with Log.open(log_dir / ("orders-1" if then == "another" else "orders-0"), "a") as log:
+                if then != "close":
+                    log.append(b"b")
+    assert not (log_dir / MARKER).exists()
+    assert not (log_dir / "offsetlog-unclean").exists()
+    # What we closed ourselves is known to be clean to us all the same.
+    if then not in {"delete", "another"}:
+        with Log.open(log_dir / "orders-0", "a") as log:
+            assert log.recovery_report.clean
 
 
 def test_two_writers_restore_the_marker_with_the_last_one(log_dir: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from writing import abandon, filled, running, tree, values
+from writing import filled, running, tree, values
 
 from offsetlog import ConfigError, Log, LogDir, LogDirError, LogLockedError, convert, recover
 
@@ -114,19 +114,6 @@ def test_a_partition_that_lies_elsewhere_is_written_through_its_log_dir(tmp_path
     with LogDir.open(log_dir) as together:
         assert together.topics() == {"other": [0]}
     assert 'left out: "orders-0"' in caplog.text
-
-
-def test_a_log_dir_is_marked_clean_again_where_only_ours_died(tmp_path: Path) -> None:
-    log_dir = brokers(tmp_path / "logs", "orders-0", "other-0")
-    log = Log.open(log_dir / "orders-0", "a")
-    log.append(b"4")
-    abandon(log)
-    with Log.open(log_dir / "other-0", "a") as log:
-        log.append(b"4")
-    assert not (log_dir / MARKER).exists()
-    with Log.open(log_dir / "orders-0", "a") as log:
-        assert values(log)[-1] == b"4"
-    assert (log_dir / MARKER).exists()
 
 
 def test_convert_does_not_take_the_place_of_what_was_made_meanwhile(tmp_path: Path) -> None:

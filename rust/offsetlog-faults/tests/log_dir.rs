@@ -211,14 +211,6 @@ fn is_allowed(found: &(usize, Vec<u64>), was: &Held, next: &Held) -> bool {
     })
 }
 
-/// Whether a partition's own file says that it was not closed.
-fn is_any_open(world: &World) -> bool {
-    let mut states = world
-        .files()
-        .filter(|(path, _)| path.ends_with(".offsetlog.state"));
-    states.any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("boot: "))
-}
-
 fn check(image: &World, clock: &Arc<AtomicI64>, was: &[Held], next: &[Held], told: &str) {
     let disk = SimDisk::new(image.clone());
     let marked = image.node(Path::new(MARKER)).is_some();
@@ -227,11 +219,10 @@ fn check(image: &World, clock: &Arc<AtomicI64>, was: &[Held], next: &[Held], tol
     log_dir.log("t", 0).unwrap();
     log_dir.close().unwrap();
     disk.look(|world| {
-        // A file that was left under the marker was left before anything was changed.
         let is_marked = world.node(Path::new(MARKER)).is_some();
         assert!(
-            marked || is_marked != is_any_open(world),
-            "{told}: one partition was opened and closed; marked: {is_marked}"
+            marked || !is_marked,
+            "{told}: one partition was opened and closed"
         );
     });
     let log_dir = open(&disk, clock);
@@ -261,9 +252,10 @@ fn check(image: &World, clock: &Arc<AtomicI64>, was: &[Held], next: &[Held], tol
     }
     log_dir.close().unwrap();
     disk.look(|world| {
+        // A broker may have been there between the crash and us, and have been killed: nobody but a broker marks that clean.
         assert!(
-            world.bytes(Path::new(MARKER)).is_some(),
-            "{told}: all is closed, and no marker"
+            marked || world.node(Path::new(MARKER)).is_none(),
+            "{told}: all is closed, and a marker is made"
         );
         let points = world.bytes(Path::new(POINTS)).unwrap();
         let points = String::from_utf8(points.to_vec()).unwrap();

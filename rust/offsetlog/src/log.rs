@@ -59,7 +59,7 @@ pub(crate) use appender::{lock_idle, lock_log_dir, lock_partition, read_config, 
 pub(crate) use cluster::{
     Guard, Membership, Surroundings, check_internal, is_internal, read_metadata, replay,
 };
-pub(crate) use log_dir_files::LogDirFiles;
+pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
 pub(crate) use open::{
     forget_partition, make_directory, open_for_append_in, open_in, partition_name,
 };

@@ -9,7 +9,7 @@ use crate::disk::{Disk, EntryKind, FileStat, Lock, LockKind, SYNC_NAMES, write_w
 use crate::error::{Error, Result};
 use crate::folder::UNCLEAN_FILE;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
-use offsetlog_format::name::{CLEAN_SHUTDOWN, DirectoryName, DirectoryState};
+use offsetlog_format::name::{CLEAN_SHUTDOWN, DirectoryName, DirectoryState, LOCK};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -359,36 +359,16 @@ impl LogDirFiles {
         Ok(false)
     }
 
-    /// Keeps our other processes away from what the partitions share, their names among it; held for a few small writes.
+    /// As [`share`], of this log dir.
     ///
     /// # Errors
-    /// `Io`, also where others hold it for more than a minute: each for a few small writes, which a busy disk may take seconds for.
+    /// As there.
     pub(crate) fn share(&self) -> Result<Lock> {
-        let path = self.log_dir().join(SHARED_LOCK_FILE);
-        let mut waited = 0;
-        loop {
-            let lock = self
-                .disk()
-                .lock(&path, LockKind::Exclusive)
-                .map_err(|error| Error::io("lock", &path, error))?;
-            if let Some(lock) = lock {
-                return Ok(lock);
-            }
-            if waited >= 60_000 {
-                let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 60 s");
-                return Err(Error::io("lock", &path, busy));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-            waited += 2;
-        }
+        share(self.disk(), self.log_dir())
     }
 
     fn look_at(&self, path: &Path) -> Result<Option<FileStat>> {
-        match self.disk().stat(path) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("look at", path, error)),
-        }
+        look_at(self.disk(), path)
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
@@ -396,16 +376,74 @@ impl LogDirFiles {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        match self.disk().unlink(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => removed.map_err(|error| Error::io("remove", path, error))?,
-        }
-        self.disk()
-            .sync_directory(self.log_dir())
-            .map_err(|error| Error::io(SYNC_NAMES, self.log_dir(), error))
+        remove(self.disk(), self.log_dir(), path)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Removes the list that writers of ours left which died: a broker may have used the log dir since and have been killed too, so closing
+/// our partitions says no longer that the log dir is clean. To be called before a writer takes its lock on the log dir.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()> {
+    let list = log_dir.join(UNCLEAN_FILE);
+    if look_at(disk, &list)?.is_none() {
+        return Ok(());
+    }
+    // One that comes at the same time waits here, and whoever notes itself in the list.
+    let _shared = share(disk, log_dir)?;
+    let path = log_dir.join(LOCK);
+    let alone = disk
+        .lock(&path, LockKind::Exclusive)
+        .map_err(|error| Error::io("lock", &path, error))?;
+    // Each writer in the list has a lock here for its life. The list goes behind this one: who finds none waits for nobody.
+    match alone {
+        Some(alone) => alone.release(),
+        None => return Ok(()),
+    }
+    remove(disk, log_dir, &list)
+}
+
+/// Keeps our other processes away from what the partitions share, their names among it; held for a few small writes.
+///
+/// # Errors
+/// `Io`, also where others hold it for more than a minute: each for a few small writes, which a busy disk may take seconds for.
+fn share(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
+    let path = log_dir.join(SHARED_LOCK_FILE);
+    let mut waited = 0;
+    loop {
+        let lock = disk
+            .lock(&path, LockKind::Exclusive)
+            .map_err(|error| Error::io("lock", &path, error))?;
+        if let Some(lock) = lock {
+            return Ok(lock);
+        }
+        if waited >= 60_000 {
+            let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 60 s");
+            return Err(Error::io("lock", &path, busy));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        waited += 2;
+    }
+}
+
+fn look_at(disk: &dyn Disk, path: &Path) -> Result<Option<FileStat>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+fn remove(disk: &dyn Disk, log_dir: &Path, path: &Path) -> Result<()> {
+    match disk.unlink(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        removed => removed.map_err(|error| Error::io("remove", path, error))?,
+    }
+    disk.sync_directory(log_dir)
+        .map_err(|error| Error::io(SYNC_NAMES, log_dir, error))
 }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
 use crate::log::view::not_a_file;
 use crate::log::writers::{RaiseAtEnd, Slot};
-use crate::log::{Guard, Interrupt, LogDirFiles, OpenOptions, Surroundings};
+use crate::log::{Guard, Interrupt, LogDirFiles, OpenOptions, Surroundings, forget_dead_writers};
 use crate::segment::active::{self, ActiveSegment};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::name::LOCK;
@@ -161,6 +161,7 @@ pub(super) fn lock(directory: &Directory, place: &Place) -> Result<Vec<Lock>> {
 
 /// Keeps brokers out of a log dir, and is kept out by one; other processes of ours may have it as well.
 pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
+    forget_dead_writers(disk, log_dir)?;
     let path = log_dir.join(LOCK);
     let lock = disk
         .lock(&path, LockKind::Shared)
