@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from promises import History, check_again, check_all, owe
 from rows import row
 from telling import Telling
 
-from offsetlog import Log
+from offsetlog import Log, LogDir, TopicPartition, verify
 from offsetlog.errors import LogPoisonedError
 
 RUNS = 20
@@ -142,3 +145,105 @@ def test_full(kind: str) -> None:
                 refused += one_run(mounted, part.random)
             part.count()
         assert refused >= 3 * part.cases
+
+
+# Settings by which records may go. A compaction needs room itself, and comes first.
+KEEPING: dict[str, dict[str, int | str]] = {
+    "by size": {"internal.segment.bytes": 1 << 16, "retention.bytes": 1 << 16},
+    "by age": {"internal.segment.bytes": 1 << 16, "retention.ms": 0},
+    "compacted too": {"internal.segment.bytes": 1 << 16, "retention.bytes": 1 << 16, "cleanup.policy": "compact,delete"},
+}
+
+
+def take_all(folder: Path, settings: dict[str, int | str]) -> tuple[LogDir, list[int]]:
+    """Append until nothing goes any more; how many records each partition took."""
+    logs = LogDir.open(folder, "a")
+    logs.create_topic("t", 2, config=settings)
+    counts = [0, 0]
+    for number in range(1 << 30):
+        try:
+            logs.append("t", (b"%d " % number).ljust(900, b"."), key=b"%d" % number, partition=number % 2)
+        except OSError as error:
+            owe(error.errno == errno.ENOSPC, repr(error))
+            break
+        counts[number % 2] += 1
+    return logs, counts
+
+
+def take_all_and_end(folder: str, end: str, settings: str) -> None:
+    """The same in a process of its own, which then closes the log dir or dies."""
+    logs, counts = take_all(Path(folder), json.loads(settings))
+    print(json.dumps(counts), flush=True)
+    if end == "closed":
+        with suppress(OSError):
+            logs.close()
+    os._exit(0)
+
+
+def taken_all(folder: Path, end: str, settings: dict[str, int | str]) -> tuple[LogDir, list[int]]:
+    """A log dir on a full disk, open for appending, whose last writer is this one, closed it or died."""
+    if end == "running":
+        return take_all(folder, settings)
+    program = "import sys, test_disk_full; test_disk_full.take_all_and_end(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder), end, json.dumps(settings)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    )
+    owe(done.returncode == 0, done.stderr[-2000:])
+    return LogDir.open(folder, "a"), json.loads(done.stdout)
+
+
+def expected_start(path: Path, settings: dict[str, int | str], end: int) -> int:
+    """Where the log is to begin, from the sizes of its segments alone."""
+    sizes = {int(file.stem): file.stat().st_size for file in sorted(path.glob("*.log"))}
+    if "retention.ms" in settings:
+        return end
+    excess = sum(sizes.values()) - int(settings["retention.bytes"])
+    starts = [*list(sizes)[1:], end]
+    start = min(sizes)
+    for size, following in zip(sizes.values(), starts, strict=True):
+        if excess < size:
+            break
+        excess, start = excess - size, following
+    return start
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", pytest.param("ext4", marks=pytest.mark.proof)])
+@pytest.mark.parametrize("end", ["running", "closed", "killed"])
+@pytest.mark.parametrize("keeping", list(KEEPING))
+def test_room_is_made_with_none_left(kind: str, end: str, keeping: str) -> None:
+    """Not a byte is free: opening and upkeep make room, what they take is what is due, and the rest is all there."""
+    own_mounts()
+    if kind != "tmpfs":
+        need_disk(kind)
+    with small_disk(kind) as mounted:
+        folder = mounted / "logs"
+        logs, counts = taken_all(folder, end, KEEPING[keeping])
+        fill(mounted / "ballast", 0)
+        owe(os.statvfs(mounted).f_bavail == 0, "the disk is not full")
+        with logs:
+            ends = logs.end_offsets()
+            assert [ends[TopicPartition("t", number)] for number in range(2)] == counts
+            expected = [expected_start(folder / f"t-{number}", KEEPING[keeping], counts[number]) for number in range(2)]
+            assert all(expected)
+            assert not logs.maintain().failed
+            starts = logs.beginning_offsets()
+            assert [starts[TopicPartition("t", number)] for number in range(2)] == expected
+            assert os.statvfs(mounted).f_bavail > 0
+            for number in range(2):
+                log = logs.log("t", number)
+                found = {record.offset: record.value for record in log.scan()}
+                assert list(found) == list(range(expected[number], counts[number]))
+                assert all(value and value.startswith(b"%d " % (offset * 2 + number)) for offset, value in found.items())
+                assert log.append(b"goes on", key=b"key") == counts[number]
+            assert not logs.maintain().failed
+        (mounted / "ballast").unlink()
+        assert not verify(folder).damaged
+        for number in range(2):
+            with Log.open(folder / f"t-{number}") as log:
+                assert log.log_start_offset >= expected[number]
+                assert log.log_end_offset == counts[number] + 1

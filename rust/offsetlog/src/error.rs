@@ -379,6 +379,15 @@ impl Error {
         *operation == SYNC || (*operation == SYNC_NAMES && !is_out_of_descriptors(source))
     }
 
+    /// Whether there was no room for what was to be written. What was only asked or read says nothing of room, nor does a sync, after
+    /// which it is not known what the disk holds.
+    pub(crate) fn is_out_of_room(&self) -> bool {
+        let ErrorKind::Io { operation, source } = &self.0.kind else {
+            return false;
+        };
+        is_out_of_room(source) && WRITING.contains(operation)
+    }
+
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::LogDir {
             reason: reason.into(),
@@ -495,6 +504,25 @@ impl Error {
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.0.kind, ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
+}
+
+/// What is done to files that may need room, in the words of [`Error::io`].
+const WRITING: [&str; 7] = [
+    "write",
+    "make",
+    "open",
+    "rename",
+    "cut",
+    "trim",
+    "preallocate",
+];
+
+/// Whether the disk is full, or what its user may have of it.
+pub(crate) fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {

@@ -22,6 +22,7 @@ mod rebuild;
 mod recover;
 mod retention;
 mod roll;
+mod room;
 mod settle;
 mod state;
 mod tail;

@@ -169,11 +169,41 @@ impl Log {
     /// `Cluster` in a broker's log dir where a setting that decides is not known, or for a topic that brokers keep for themselves;
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
+        let mut report = MaintainReport::default();
+        self.maintain_into(&mut report, options)?;
+        Ok(report)
+    }
+
+    /// As [`maintain`](Self::maintain). Where that fails, `report` has what was done until then.
+    pub(crate) fn maintain_into(
+        &self,
+        report: &mut MaintainReport,
+        options: &MaintainOptions,
+    ) -> Result<()> {
         let now = options.now.unwrap_or_else(|| (self.0.options.clock)());
-        let mut report = MaintainReport {
-            dry_run: options.dry_run,
-            ..MaintainReport::default()
-        };
+        report.dry_run = options.dry_run;
+        let mut done = self.maintain_at(now, report, options);
+        if !options.dry_run && options.retention && done.as_ref().is_err_and(Error::is_out_of_room)
+        {
+            let freed = self.in_turn(|| self.changing(|appender| appender.make_room(now)))?;
+            if !freed.is_empty() {
+                report.removed.extend(freed.removed);
+                report.deleted.extend(freed.deleted);
+                done = self.maintain_at(now, report, options);
+            }
+        }
+        done?;
+        (report.log_start_offset, report.log_end_offset) =
+            self.look(|view| Ok((view.log_start_offset, view.end()?.log_end_offset)))?;
+        Ok(())
+    }
+
+    fn maintain_at(
+        &self,
+        now: i64,
+        report: &mut MaintainReport,
+        options: &MaintainOptions,
+    ) -> Result<()> {
         let is_compacted = self.changing(|appender| {
             let guard = appender.guard();
             guard.check_internal(self.topic(), "maintain", self.path())?;
@@ -182,17 +212,24 @@ impl Log {
             appender.set_upkeep_config(effective.config().clone());
             Ok(effective.config().is_compacted())
         })?;
+        let mut compacted = Ok(());
         if options.compaction && is_compacted {
             if options.dry_run {
                 let plan = self.due_plan(now, true)?;
                 report.compactions.extend(plan.map(|plan| begun(&plan)));
             } else {
                 let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
-                report.compactions = self.in_turn(|| self.compact_due(now, map_bytes))?;
+                let passes = &mut report.compactions;
+                compacted = self.in_turn(|| self.compact_due(now, map_bytes, passes));
             }
         }
+        // What follows may make the room that it lacks.
+        let compacted = match compacted {
+            Err(error) if !error.is_out_of_room() => return Err(error),
+            compacted => compacted,
+        };
         if options.retention {
-            report.removed = self.in_turn(|| {
+            report.removed.extend(self.in_turn(|| {
                 self.changing(|appender| {
                     if options.dry_run {
                         appender.breached(now)
@@ -200,20 +237,18 @@ impl Log {
                         appender.retain(now)
                     }
                 })
-            })?;
+            })?);
         }
         if options.deletes {
-            report.deleted = self.changing(|appender| {
+            report.deleted.extend(self.changing(|appender| {
                 Ok(if options.dry_run {
                     appender.due(now)
                 } else {
                     appender.delete_due(now)
                 })
-            })?;
+            })?);
         }
-        (report.log_start_offset, report.log_end_offset) =
-            self.look(|view| Ok((view.log_start_offset, view.end()?.log_end_offset)))?;
-        Ok(report)
+        compacted
     }
 
     /// One pass of the cleaner, whatever the policy and however clean the log is: of the records below the active segment with the same
@@ -285,12 +320,11 @@ impl Log {
         })
     }
 
-    fn compact_due(&self, now: i64, map_bytes: usize) -> Result<Vec<Compaction>> {
-        let mut done = Vec::new();
+    fn compact_due(&self, now: i64, map_bytes: usize, done: &mut Vec<Compaction>) -> Result<()> {
         while let Some(plan) = self.due_plan(now, false)? {
             done.push(self.run_pass(&plan, map_bytes)?);
         }
-        Ok(done)
+        Ok(())
     }
 
     fn run_pass(&self, plan: &Plan, map_bytes: usize) -> Result<Compaction> {

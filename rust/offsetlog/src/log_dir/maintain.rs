@@ -53,7 +53,11 @@ impl LogDir {
             return Ok(report);
         }
         let mut report = self.keep_all(options, |partition| self.used(partition))?;
-        self.write_lines()?;
+        match self.write_lines() {
+            // They wait for the next time. Until then the older ones are as good, and what follows may make room.
+            Err(error) if error.is_out_of_room() => {}
+            written => written?,
+        }
         if options.deletes {
             report.removed = self.remove_deleted(false)?;
         }
@@ -71,6 +75,7 @@ impl LogDir {
         };
         // The cluster may have changed its settings since.
         self.0.surroundings.forget();
+        let mut waiting = Vec::new();
         for partition in self.partitions() {
             let named = &self.writer()?.options.internal_topics;
             if !(options.topics.is_empty() || options.topics.contains(&partition.topic)) {
@@ -80,39 +85,79 @@ impl LogDir {
                 report.internal.push(partition);
                 continue;
             }
-            let kept = self.keep(&partition, options, &open, &mut report);
-            report.looked_at += usize::from(!matches!(kept, Ok(None)));
-            match kept {
-                Ok(None) => {}
-                Ok(Some(kept)) if kept.is_empty() => {}
-                Ok(Some(kept)) => report.partitions.push((partition, kept)),
-                Err(error) => match error.kind() {
-                    ErrorKind::Interrupted => return Err(error),
-                    ErrorKind::Locked { .. } => report.busy.push(partition),
-                    _ => report.failed.push((partition, error)),
-                },
+            if let Some(error) = self.keep_one(&partition, options, &open, &mut report)? {
+                waiting.push((partition, error));
             }
         }
+        // What the others gave up may be the room that these lack.
+        let has_freed = !report.partitions.is_empty() && !options.dry_run;
+        for (partition, error) in waiting {
+            let again = if has_freed {
+                self.keep_one(&partition, options, &open, &mut report)?
+            } else {
+                Some(error)
+            };
+            report.failed.extend(again.map(|error| (partition, error)));
+        }
+        report
+            .partitions
+            .sort_by(|(one, _), (other, _)| one.cmp(other));
+        report.failed.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(report)
     }
 
-    /// Upkeep of one partition; none of one that was only made, and has nothing to be kept, or was deleted since the list was made.
-    fn keep(
+    /// Keeps a partition and says in the report what came of it, unless there was no room: then that error is given.
+    fn keep_one(
         &self,
         partition: &TopicPartition,
         options: &MaintainOptions,
         open: &impl Fn(&TopicPartition) -> Result<Option<Log>>,
         report: &mut LogDirMaintainReport,
-    ) -> Result<Option<MaintainReport>> {
+    ) -> Result<Option<Error>> {
+        let mut kept = MaintainReport::default();
+        let earlier = report.partitions.iter().position(|(of, _)| of == partition);
+        if let Some(earlier) = earlier {
+            (_, kept) = report.partitions.remove(earlier);
+        }
+        let looked_at = self.keep(partition, options, open, (report, &mut kept));
+        if !kept.is_empty() {
+            report.partitions.push((partition.clone(), kept));
+        }
+        match looked_at {
+            Ok(was_used) => {
+                report.looked_at += usize::from(was_used);
+                Ok(None)
+            }
+            Err(error) if error.is_out_of_room() => Ok(Some(error)),
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::Interrupted => return Err(error),
+                    ErrorKind::Locked { .. } => report.busy.push(partition.clone()),
+                    _ => report.failed.push((partition.clone(), error)),
+                }
+                report.looked_at += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Upkeep of one partition. `false` for one that was only made, and has nothing to be kept, or was deleted since the list was made.
+    fn keep(
+        &self,
+        partition: &TopicPartition,
+        options: &MaintainOptions,
+        open: &impl Fn(&TopicPartition) -> Result<Option<Log>>,
+        (report, kept): (&mut LogDirMaintainReport, &mut MaintainReport),
+    ) -> Result<bool> {
         loop {
             let Some(path) = self.path_of(partition) else {
-                return Ok(None);
+                return Ok(false);
             };
             match self.was_used(&path) {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
+                Ok(false) => return Ok(false),
                 // By another thread: deleted.
-                Err(_) if !self.has(&partition.topic, partition.partition) => return Ok(None),
+                Err(_) if !self.has(&partition.topic, partition.partition) => return Ok(false),
                 Err(error) => return Err(error),
             }
             let membership = self.membership_of(partition)?;
@@ -121,15 +166,17 @@ impl LogDir {
             // A partition that is refused is not even opened.
             self.check_upkeep(partition, &membership, options)?;
             let Some(log) = open(partition)? else {
-                return Ok(None);
+                return Ok(false);
             };
-            let kept = log.join(membership).and_then(|()| log.maintain(options));
-            match kept {
+            let done = log
+                .join(membership)
+                .and_then(|()| log.maintain_into(kept, options));
+            match done {
                 // By another thread: opened again.
                 Err(error) if is_closed(&error) && log.is_closed() => {
                     self.writer()?;
                 }
-                kept => return kept.map(Some),
+                done => return done.map(|()| true),
             }
         }
     }

@@ -13,7 +13,7 @@ use super::tail;
 use super::{Appender, CloseAtEnd, WriteOptions, companions, settings};
 use crate::config::LogConfig;
 use crate::disk::{Disk, EntryKind, Lock, LockKind, read_whole};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::producers::ProducerStates;
 use crate::log::view::not_a_file;
 use crate::log::writers::{RaiseAtEnd, Slot};
@@ -184,8 +184,11 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
             .and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
         return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
     };
-    lock.sign(&format!("{}\n", std::process::id()))
-        .map_err(|error| Error::io("write", &path, error))?;
+    match lock.sign(&format!("{}\n", std::process::id())) {
+        // It only helps who finds it locked.
+        Err(error) if is_out_of_room(&error) => {}
+        signed => signed.map_err(|error| Error::io("write", &path, error))?,
+    }
     // Who reads the partition in this process looks again when the lock is given back, whatever was done under it.
     let identity = disk.stat(partition).ok().map(|stat| stat.id);
     Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
@@ -215,6 +218,7 @@ pub(super) fn assemble(
     locks: Vec<Lock>,
 ) -> Result<Appender> {
     let (now, durable) = (terms.now, terms.start.durable);
+    let is_marked_clean = terms.start.clean || terms.start.own.is_some();
     let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
     let settings = settings(&config, now);
     let mut bases = loaded.bases;
@@ -292,7 +296,11 @@ pub(super) fn assemble(
     }
     if changed || is_new {
         // What was rebuilt counts as written by us: a broker must not believe an older mark.
-        appender.mark_unclean()?;
+        match appender.mark_unclean() {
+            // There is none. On a full disk it waits for the next change, so that room can be made.
+            Err(error) if error.is_out_of_room() && !is_new && !is_marked_clean => {}
+            marked => marked?,
+        }
     }
     if is_new {
         appender.active.touch()?;

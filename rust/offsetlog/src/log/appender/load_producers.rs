@@ -144,7 +144,11 @@ impl ProducerFiles<'_> {
             return Ok(());
         }
         if !self.dry_run {
-            write_snapshot(self.directory, &tracked.states)?;
+            match write_snapshot(self.directory, &tracked.states) {
+                // Without it the next opening reads more; a full disk is to be opened, so that room can be made.
+                Err(error) if error.is_out_of_room() => return Ok(()),
+                written => written?,
+            }
         }
         snapshots.insert(offset);
         tracked.last_snapshot = offset;

@@ -334,17 +334,20 @@ impl Loading<'_> {
                 }
                 None => None,
             };
+            let mut sound = None;
             match (agreed, before) {
-                (Some(entries), Some(mut before)) if self.terms.cut_batches || !is_whole => {
+                (Some(entries), Some(mut before)) => {
                     let has_zeros = before.len() > entries;
                     before.truncate(entries);
-                    *bytes = before;
-                    if !has_zeros {
-                        continue;
+                    if self.terms.cut_batches || !is_whole {
+                        bytes.clone_from(&before);
+                        if !has_zeros {
+                            continue;
+                        }
                     }
+                    sound = Some(before);
                 }
-                (Some(_), _) => {}
-                (None, before) => {
+                (_, before) => {
                     let why = if before.is_some() {
                         "it did not agree with the batches"
                     } else {
@@ -353,8 +356,21 @@ impl Loading<'_> {
                     self.report.rebuilt.push((path.clone(), why.to_owned()));
                 }
             }
-            if !self.terms.dry_run {
-                write(disk.as_ref(), &path, bytes)?;
+            if self.terms.dry_run {
+                continue;
+            }
+            match write(disk.as_ref(), &path, bytes) {
+                Err(error) if error.is_out_of_room() => {
+                    if let Some(entries) = sound {
+                        // What it holds is true: it stays, with zeros behind it.
+                        *bytes = entries;
+                    } else {
+                        // A wrong one is of no use, and what it took is room.
+                        leftovers::remove(disk.as_ref(), &path)?;
+                        write(disk.as_ref(), &path, bytes)?;
+                    }
+                }
+                written => written?,
             }
         }
         Ok(())

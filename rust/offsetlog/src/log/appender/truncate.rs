@@ -7,7 +7,7 @@ use super::rebuild::{self, Carried, Rule};
 use super::state::State;
 use super::{Appender, companions, tail};
 use crate::disk::{Access, read_whole, replace_file};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::producers::ProducerStates;
 use crate::segment::active::ActiveSegment;
 use crate::segment::find::{self, Found, Trace};
@@ -413,13 +413,6 @@ impl Appender {
         };
         State::new(point, self.ends.log_start())
     }
-}
-
-fn is_out_of_room(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
 }
 
 fn front(bytes: &[u8], count: usize) -> &[u8] {
