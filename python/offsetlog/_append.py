@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offsetlog._config import SettingValue
-    from offsetlog._offsetlog import Record
+    from offsetlog._offsetlog import Record, _Info
     from offsetlog._options import When
 
 __all__ = ["Writer"]
+
+logger = logging.getLogger("offsetlog")
+
+# Above any that a batch can have.
+_NEWEST_EPOCH = (1 << 31) - 1
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
@@ -193,7 +199,8 @@ class Appending(AppendingMany):
         Parameters
         ----------
         data
-            One batch of magic 2, base offset 0; or messages of magic 0 or 1. Bytes behind the last whole batch are left out.
+            One batch of magic 2, base offset 0; or messages of magic 0 or 1. An unfinished batch at the end is left out, as by a
+            broker; ``left_out_bytes`` and a warning in the logger ``offsetlog`` tell.
         origin
             ``"coordinator"`` may send control batches and any base offset, and its sequences are not checked.
 
@@ -205,14 +212,22 @@ class Appending(AppendingMany):
         if origin not in {"client", "coordinator"}:
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
         native = self._writing().append_batches(_encoded(data), checked_epoch(leader_epoch), origin, bool(flush))
-        return AppendInfo._make(native)
+        return self._told(native)
 
-    def append_as_follower(self, data: Buffer, *, leader_epoch: int = 0, flush: bool = False) -> AppendInfo:
+    def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
 
-        Gaps before and between batches are fine. Batches of an epoch above `leader_epoch` are left out with all behind them. They
-        are not unpacked: what is in a batch may be above ``max_decompressed_bytes`` and ``max_headers``, and is then read with
-        higher ones only.
+        Gaps before and between batches are fine. They are not unpacked: what is in a batch may be above ``max_decompressed_bytes``
+        and ``max_headers``, and is then read with higher ones only.
+
+        Parameters
+        ----------
+        data
+            Batches. An unfinished one at the end, as a fetch has it, is left out; ``left_out_bytes`` and a warning in the logger
+            ``offsetlog`` tell.
+        leader_epoch
+            The newest epoch that a replica has heard of, 0 or more: batches of a newer one are left out with all behind them, as a
+            follower does that is sent them again, and told in the same way. ``None`` takes all.
 
         Raises
         ------
@@ -225,8 +240,15 @@ class Appending(AppendingMany):
         LimitExceededError
             A batch of more than ``max_batch_bytes``.
         """
-        epoch = bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
-        return AppendInfo._make(self._writing().append_as_follower(_encoded(data), epoch, bool(flush)))
+        epoch = _NEWEST_EPOCH if leader_epoch is None else bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
+        return self._told(self._writing().append_as_follower(_encoded(data), epoch, bool(flush)))
+
+    def _told(self, native: _Info) -> AppendInfo:
+        info = AppendInfo._make(native)
+        if info.left_out_bytes:
+            words = "%d of the bytes to append were left out: an unfinished batch at the end, or a newer leader's; %s"
+            logger.warning(words, info.left_out_bytes, self.path)
+        return info
 
     def append_marker(  # noqa: PLR0913  # one parameter a field
         self,

@@ -213,7 +213,7 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, isolation_level: str) -> tuple[int, int, int | None] | None: ...
     def splits(self, start: int | None, stop: int | None, max_bytes: int) -> list[tuple[int, int, int]]: ...
 
-_Info: TypeAlias = tuple[int, int, int, int, bool]
+_Info: TypeAlias = tuple[int, int, int, int, bool, int]
 _Headers: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 @final

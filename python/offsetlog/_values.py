@@ -242,6 +242,8 @@ class AppendInfo(NamedTuple):
     """The append time under ``message.timestamp.type=LogAppendTime``, else -1; of a duplicate the first append's timestamp."""
     duplicate: bool
     """The producer had sent the batch before: nothing was appended, and the offsets are those of the first append."""
+    left_out_bytes: int = 0
+    """Bytes that were given and not appended: an unfinished batch at the end, or batches of a newer leader than the follower knows."""
 
 
 class Cut(NamedTuple):

@@ -251,6 +251,27 @@ def test_follower_keeps_bytes_offsets_and_gaps(log: Log) -> None:
     assert log.get(120) is None
 
 
+def test_nothing_that_was_given_is_left_out_in_silence(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = coded(b"a", base_offset=0, leader_epoch=2), coded(b"b", base_offset=1, leader_epoch=5)
+    assert log.append_as_follower(first + second).last_offset == 1
+    assert not caplog.records
+    third, fourth = coded(b"c", base_offset=2, leader_epoch=6), coded(b"d", base_offset=3, leader_epoch=7)
+    # Kafka's follower leaves a newer leader's batches out, and what is behind them: it is sent them again.
+    info = log.append_as_follower(third + fourth + third, leader_epoch=6)
+    assert (info.last_offset, info.left_out_bytes) == (2, len(fourth + third))
+    assert f"{info.left_out_bytes} of the bytes to append were left out" in caplog.text
+    info = log.append_as_follower(fourth, leader_epoch=0)
+    assert (info.base_offset, info.left_out_bytes) == (-1, len(fourth))
+    # A fetch may end in the middle of a batch.
+    info = log.append_as_follower(fourth + coded(b"e", base_offset=4)[:-1])
+    assert (info.last_offset, info.left_out_bytes) == (3, len(third) - 1)
+    caplog.clear()
+    info = log.append_batches(coded(b"f") + b"half")
+    assert (info.last_offset, info.left_out_bytes) == (4, 4)
+    assert "4 of the bytes to append were left out" in caplog.text
+    assert values(log) == [b"a", b"b", b"c", b"d", b"f"]
+
+
 def test_transactions_and_read_committed(log: Log) -> None:
     log.append(b"plain")
     log.append_records([b"lost"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)

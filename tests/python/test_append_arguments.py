@@ -125,7 +125,7 @@ CALLS: list[tuple[Callable[[Log], object], type[Exception], str]] = [
     (lambda log: log.append_as_follower(3), TypeError, "data must be bytes"),  # type: ignore[arg-type]
     (lambda log: log.append_as_follower(coded(b"x", base_offset=6), leader_epoch=-1), ConfigError, "leader_epoch: must be at least 0"),
     (lambda log: log.append_as_follower(coded(b"x", base_offset=6), leader_epoch=1 << 31), ConfigError, "leader_epoch"),
-    (lambda log: log.append_as_follower(coded(b"x", base_offset=6), leader_epoch=None), TypeError, "leader_epoch must be an int"),  # type: ignore[arg-type]
+    (lambda log: log.append_as_follower(coded(b"x", base_offset=6), leader_epoch="7"), TypeError, "leader_epoch must be an int"),  # type: ignore[arg-type]
     (lambda log: log.append_marker("one", 0, commit=True), TypeError, "producer_id"),  # type: ignore[arg-type]
     (lambda log: log.append_marker(-1, 0, commit=True), ConfigError, "producer_id"),
     (lambda log: log.append_marker(1, -1, commit=True), ConfigError, "producer_epoch"),

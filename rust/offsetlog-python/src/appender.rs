@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Base offset, last offset, greatest timestamp, append time, whether a duplicate.
-pub(crate) type InfoRow = (i64, i64, i64, i64, bool);
+pub(crate) type InfoRow = (i64, i64, i64, i64, bool, u64);
 /// Path, position, bytes, reason, whether batches were among them, where it is kept.
 type CutRow = (Py<PyString>, u64, u64, String, bool, Option<Py<PyString>>);
 
@@ -41,6 +41,7 @@ pub(crate) fn info_row(info: &AppendInfo) -> InfoRow {
         info.max_timestamp,
         info.log_append_time,
         info.duplicate,
+        info.left_out_bytes,
     )
 }
 

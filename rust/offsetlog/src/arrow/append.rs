@@ -276,6 +276,7 @@ impl ArrowRows {
             max_timestamp: -1,
             log_append_time: -1,
             duplicate: false,
+            left_out_bytes: 0,
         }))
     }
 

@@ -39,6 +39,7 @@ impl Log {
             max_timestamp: -1,
             log_append_time: -1,
             duplicate: false,
+            left_out_bytes: 0,
         };
         // What is appended at once has to fit into a segment.
         let segment_bytes = self.config()?.segment_bytes().max(1) as u64;

@@ -17,6 +17,7 @@ fn info(base_offset: i64, last_offset: i64, max_timestamp: i64) -> AppendInfo {
         max_timestamp,
         log_append_time: -1,
         duplicate: false,
+        left_out_bytes: 0,
     }
 }
 

@@ -28,6 +28,9 @@ pub struct AppendInfo {
     pub log_append_time: i64,
     /// The producer had sent this batch before; nothing was appended, and the offsets are those of the first append.
     pub duplicate: bool,
+    /// Bytes of what was given that were left out: an unfinished batch at the end, or what a leader sent whose epoch is above the one that
+    /// the follower knows, and all behind it.
+    pub left_out_bytes: u64,
 }
 
 /// Who sends batches to a leader.
@@ -110,7 +113,7 @@ impl Appender {
         let stored = stored?;
         let header = *stored.header();
         let marker = marker_of(&incoming, &header)?;
-        self.store(&Storing {
+        let mut info = self.store(&Storing {
             parts: &stored.parts(),
             batches: &[(0, header)],
             markers: &[marker],
@@ -119,7 +122,9 @@ impl Appender {
             max_timestamp: header.max_timestamp,
             append_time: self.append_time(now),
             now,
-        })
+        })?;
+        info.left_out_bytes = incoming.left_out_bytes;
+        Ok(info)
     }
 
     /// Appends what a leader stored, offsets and epochs kept.
@@ -142,7 +147,7 @@ impl Appender {
             let bytes = incoming.bytes.get(*at..).unwrap_or(&[]);
             markers.push(parse_marker(bytes, header)?);
         }
-        self.store(&Storing {
+        let mut info = self.store(&Storing {
             parts: &[incoming.bytes],
             batches: &incoming.batches,
             markers: &markers,
@@ -151,7 +156,9 @@ impl Appender {
             max_timestamp: incoming.max_timestamp,
             append_time: -1,
             now: self.now(),
-        })
+        })?;
+        info.left_out_bytes = incoming.left_out_bytes;
+        Ok(info)
     }
 
     /// What a leader refuses of records before it encodes them: by their least and greatest timestamp, and by the number of the first
@@ -349,6 +356,7 @@ impl Appender {
                         max_timestamp: storing.max_timestamp,
                         log_append_time: timestamp,
                         duplicate: true,
+                        left_out_bytes: 0,
                     });
                 }
                 Checked::Update(changes) => Some(changes),
@@ -416,6 +424,7 @@ impl Appender {
             max_timestamp: storing.max_timestamp,
             log_append_time: storing.append_time,
             duplicate: false,
+            left_out_bytes: 0,
         })
     }
 
@@ -533,6 +542,7 @@ fn nothing(incoming: &Incoming<'_>) -> AppendInfo {
         max_timestamp: incoming.max_timestamp,
         log_append_time: -1,
         duplicate: false,
+        left_out_bytes: incoming.left_out_bytes,
     }
 }
 

@@ -27,6 +27,8 @@ const MINIMUM_LENGTH: i32 = 14;
 pub(super) struct Incoming<'a> {
     /// The whole batches; an incomplete one behind them is left out, as in a broker.
     pub(super) bytes: &'a [u8],
+    /// As in [`AppendInfo`](super::AppendInfo).
+    pub(super) left_out_bytes: u64,
     /// Place and header of each.
     pub(super) batches: Vec<(usize, BatchHeader)>,
     pub(super) max_timestamp: i64,
@@ -91,6 +93,7 @@ pub(super) fn inspect<'a>(
 ) -> Result<Incoming<'a>> {
     let mut incoming = Incoming {
         bytes: &[],
+        left_out_bytes: 0,
         batches: Vec::new(),
         max_timestamp: -1,
         source: Codec::None,
@@ -138,6 +141,7 @@ pub(super) fn inspect<'a>(
         return Err(Error::new(ErrorKind::OffsetsOutOfOrder));
     }
     incoming.bytes = data.get(..at).unwrap_or(&[]);
+    incoming.left_out_bytes = data.len().saturating_sub(at) as u64;
     Ok(incoming)
 }
 
