@@ -10,6 +10,13 @@ use offsetlog::{
 };
 use offsetlog_faults::batch::encode;
 
+fn left_out(bytes: usize, info: AppendInfo) -> AppendInfo {
+    AppendInfo {
+        left_out_bytes: bytes as u64,
+        ..info
+    }
+}
+
 fn info(base_offset: i64, last_offset: i64, max_timestamp: i64) -> AppendInfo {
     AppendInfo {
         base_offset,
@@ -228,11 +235,17 @@ fn half_a_batch_behind_a_whole_one_is_left_out() {
     let log = place.open(&[]);
     let mut both = sent(&["a"]).0;
     both.extend_from_slice(&sent(&["b"]).0[..69]);
-    assert_eq!(lead(&log, &Sent(both)).unwrap(), info(0, 0, NOW));
+    assert_eq!(
+        lead(&log, &Sent(both)).unwrap(),
+        left_out(69, info(0, 0, NOW))
+    );
     assert_eq!(place.bytes(&log_file(0)), stored(0, &["a"]));
     // Nothing whole at all is nothing to append.
     let half = sent(&["b"]).base(1).0[..69].to_vec();
-    assert_eq!(follow(&log, &half, 0).unwrap(), info(-1, -1, -1));
+    assert_eq!(
+        follow(&log, &half, 0).unwrap(),
+        left_out(69, info(-1, -1, -1))
+    );
     assert_eq!(log.log_end_offset().unwrap(), 1);
 }
 
@@ -274,10 +287,17 @@ fn a_follower_leaves_newer_epochs_out() {
     let (old, new) = (sent(&["a"]).epoch(2), sent(&["b"]).base(1).epoch(3));
     let late = sent(&["c"]).base(2).epoch(2);
     let before = place.files();
-    assert_eq!(follow(&log, &new.0, 2).unwrap(), info(-1, -1, -1));
+    assert_eq!(
+        follow(&log, &new.0, 2).unwrap(),
+        left_out(new.0.len(), info(-1, -1, -1))
+    );
     assert_eq!(place.files(), before);
+    let behind = new.0.len() + late.0.len();
     let all = [old.0, new.0, late.0].concat();
-    assert_eq!(follow(&log, &all, 2).unwrap(), info(0, 0, NOW));
+    assert_eq!(
+        follow(&log, &all, 2).unwrap(),
+        left_out(behind, info(0, 0, NOW))
+    );
     assert_eq!(
         (values(&log), place.epochs()),
         (vec!["a".to_owned()], "0\n1\n2 0\n".to_owned())
