@@ -150,13 +150,14 @@ def test_a_partition_that_others_have_is_not_changed(dirs: list[Path]) -> None:
     for path in dirs[:2]:
         meta = path / "meta.properties"
         meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
-    with LogDir.open(dirs, "a") as log_dir:
+    with LogDir.open(dirs, "a") as log_dir, Log.open(CLEAN / "log-dir-1" / "g-plain-0") as other:
         log = log_dir.log("g-plain", 0)
         end, start = log.log_end_offset, log.log_start_offset
         verbs = (
             lambda: log.append(b"x"),
             lambda: log_dir.append("g-plain", b"x", partition=0),
             lambda: log.append_marker(7, 0, commit=True),
+            lambda: log.append_log(other),
             lambda: log.truncate_to(3),
             lambda: log.truncate_fully_and_start_at(3),
             lambda: log.delete_records_before(3),

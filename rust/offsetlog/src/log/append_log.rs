@@ -63,6 +63,7 @@ impl Log {
             };
             let gap = behind.map_or(0, |behind| first - behind);
             self.changing(|appender| {
+                appender.guard().check_replicas("append", self.path())?;
                 let leader_epoch = appender.epoch_for(options.append.leader_epoch);
                 if !options.keep_offsets {
                     let base_offset = appender.log_end().saturating_add(gap);
