@@ -82,6 +82,10 @@ class Commit(NamedTuple):
     """Whether what was published is being taken back, as the rest cannot be published."""
     has_failed: bool = False
     """Whether a job without a name was told that it failed, though what it published could not be taken back."""
+    single_replica: bool = False
+    """Whether partitions with other replicas are written all the same."""
+    metadata: str | None = None
+    """The log dir with the cluster's metadata, among those that the job was given; ``None`` where none of them has it."""
 
     @property
     def file_name(self) -> str:
@@ -233,6 +237,9 @@ def write(log_dir: str, note: Commit) -> None:
         "time": note.time,
         "contents": note.contents,
         "targets": [target._asdict() for target in note.targets],
+        # Of few: others keep their form.
+        **({"single_replica": True} if note.single_replica else {}),
+        **({} if note.metadata is None else {"metadata": note.metadata}),
     }
     path = Path(log_dir, note.file_name)
     aside = path.with_suffix(".tmp")
@@ -287,6 +294,8 @@ def _parsed(path: Path) -> Commit | None:
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
             has_failed=bool(fields.get("failed", False)),
+            single_replica=bool(fields.get("single_replica", False)),
+            metadata=None if fields.get("metadata") is None else str(fields["metadata"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         message = f"the note of a commit cannot be read ({error}); it says which staged records are published"

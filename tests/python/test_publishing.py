@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from golden import CLEAN
 from writing import Clock
 
 from offsetlog import Log, LogConfig, LogDir, _commits, commits
-from offsetlog.errors import LogLockedError, UnexpectedAppendOffsetError
+from offsetlog.errors import ClusterError, LogLockedError, UnexpectedAppendOffsetError
 from offsetlog.spark import publishing
+from offsetlog.spark.moving import metadata_among
 from offsetlog.spark.publishing import commit, finish
 from offsetlog.spark.staging import STAGING, Stage, Staged
 
@@ -187,3 +190,50 @@ def test_partitions_that_fail_are_all_told_and_finished_later(place: Path, caplo
         assert [value for _, value in found(place, 0)] == ["a"]
     assert finish(str(place)) == ["q"]
     assert [[value for _, value in found(place, partition)] for partition in range(3)] == [["a"], ["b"], ["c"]]
+
+
+def test_other_replicas_stop_a_commit_unless_it_is_to_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """To the metadata `g-plain` is broker 1's; the log dirs are broker 2's. The metadata lies in a folder of its own."""
+    folders = [tmp_path / name for name in ("log-dir-1", "log-dir-2", "metadata-dir")]
+    for folder in folders:
+        shutil.copytree(CLEAN / folder.name, folder)
+    for folder in folders[:2]:
+        meta = folder / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    place = next(folder for folder in folders if (folder / "g-plain-0").is_dir())
+    log_dir, metadata = str(place), metadata_among(map(str, folders))
+    assert metadata == str(folders[2])
+    with Log.open(place / "g-plain-0") as log:
+        end = log.log_end_offset
+
+    def staged(attempt: str) -> list[Staged]:
+        stage = Stage("job", attempt)
+        stage.append("g-plain", 0, str(place / "g-plain-0"), LogConfig(), rows(["a", "b"]), preserve_offsets=False)
+        return stage.close()
+
+    for keep in (True, False):
+        with pytest.raises(ClusterError, match=r"broker 1 .*the option singleReplica = true") as caught:
+            commit(log_dir, "job one", None, staged("refused"), keep=keep, metadata=metadata)
+        assert "nothing of it is published" in caught.value.__notes__[0]
+        assert "--single-replica" not in str(caught.value)
+        assert not commits(log_dir)
+        assert not left(place)
+    assert commit(log_dir, "job one", None, staged("let"), single_replica=True, metadata=metadata)
+    with Log.open(place / "g-plain-0") as log:
+        assert log.log_end_offset == end + 2
+    # A commit that died goes on as it was told to.
+    (note,) = commits(log_dir)
+    waiting = staged("waiting")
+    targets = publishing._targets(waiting, preserve_offsets=False)  # noqa: SLF001  # as a commit that dies does
+    _commits.write(log_dir, note._replace(name="job two", is_published=False, targets=targets, contents=None))
+    finish(log_dir)
+    with Log.open(place / "g-plain-0") as log:
+        assert log.log_end_offset == end + 4
+    # One that was not told goes on when its job comes again and says so.
+    targets = publishing._targets(staged("third"), preserve_offsets=False)  # noqa: SLF001  # as above
+    _commits.write(log_dir, note._replace(name="job three", is_published=False, targets=targets, contents=None, single_replica=False))
+    finish(log_dir)
+    assert "the option singleReplica" in caplog.text
+    assert not commit(log_dir, "job three", None, [], single_replica=True)
+    with Log.open(place / "g-plain-0") as log:
+        assert log.log_end_offset == end + 6

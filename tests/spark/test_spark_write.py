@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import inspect
 import logging
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS
+from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from offsetlog import Log, LogConfig, LogDir, commits, partition_for
@@ -120,3 +122,26 @@ def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
     names = {"write": write, "spark": spark, "folder": str(tmp_path / "new")}
     example = doctest.DocTestParser().get_doctest(inspect.getdoc(write) or "", names, "write", None, 0)
     assert doctest.DocTestRunner().run(example) == doctest.TestResults(failed=0, attempted=3)
+
+
+def test_a_partition_that_others_have_needs_the_option(spark: SparkSession, tmp_path: Path) -> None:
+    """To the metadata, partitions of `g-plain` are broker 1's; these log dirs are broker 2's."""
+    folders = [tmp_path / path.name for path in (*CLEAN_LOG_DIRS, CLEAN / "metadata-dir")]
+    for folder in folders:
+        shutil.copytree(CLEAN / folder.name, folder)
+    for folder in folders[:-1]:
+        meta = folder / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    frame = spark.range(3).selectExpr("cast(id as string) value", "0 partition")
+    for transaction in (None, "load"):
+        with pytest.raises(PySparkException, match=r"broker 1 of the cluster has a replica too: .*the option singleReplica = true"):
+            write(frame, folders, topic="g-plain", transaction_id=transaction)
+    with pytest.raises(PySparkException, match="singleReplica"):
+        frame.write.format("offsetlog").mode("append").option("topic", "g-plain").save(",".join(map(str, folders)))
+    assert not commits(folders[0])
+    done = write(frame, folders, topic="g-plain", transaction_id="load", single_replica=True)
+    assert [(each.topic, each.partition, each.records) for each in done.partitions] == [("g-plain", 0, 3)]
+    option = frame.write.format("offsetlog").mode("append").option("topic", "g-plain").option("singleReplica", "true")
+    option.save(",".join(map(str, folders)))
+    with LogDir.open(folders) as log_dir:
+        assert log_dir.log("g-plain", 0).log_end_offset == done.partitions[0].end_offset + 3

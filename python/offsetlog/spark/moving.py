@@ -17,13 +17,17 @@ from typing import NamedTuple
 
 from offsetlog import BatchInfo, Log
 from offsetlog._commits import Commit, CommitTarget
-from offsetlog.errors import LogDirError, LogLockedError, UnexpectedAppendOffsetError
+from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
 
-__all__ = ["Superseded", "mark", "move_to", "opened", "take_back", "topic_id_of"]
+__all__ = ["Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
 _FIRST_WAIT, _MOST_WAIT = 0.02, 0.5
+_METADATA = "__cluster_metadata-0"
+# How the engine names what lets a write go on that others' replicas hinder; a job of Spark has an option for it.
+_ANYWAY = "single_replica=True or --single-replica does it anyway"
+_OPTION = "the option singleReplica = true does it anyway (single_replica=True of offsetlog.spark.write)"
 
 
 class Superseded(Exception):  # noqa: N818  # no error: somebody else has gone on with the commit
@@ -50,6 +54,11 @@ def topic_id_of(directory: str) -> str | None:
         return log.topic_id
 
 
+def metadata_among(paths: Iterable[str]) -> str | None:
+    """Return the log dir that has the cluster's metadata, which says who else has a replica; ``None`` where none has."""
+    return next((path for path in paths if os.path.isdir(os.path.join(path, _METADATA))), None)  # texts are what is kept
+
+
 def move_to(
     commit: Commit, target: CommitTarget, *, still: Callable[[], None], lock_seconds: float, failed: threading.Event | None = None
 ) -> int:
@@ -58,7 +67,7 @@ def move_to(
     `still` is called when nobody else can work on the partition; it raises :class:`Superseded` where the commit is no longer wanted.
     """
     check(target)
-    with opened(target.directory, lock_seconds, failed) as log:
+    with opened(target.directory, lock_seconds, failed, commit) as log:
         still()
         before = log.log_end_offset
         # Where nobody has appended since, nothing of this is there.
@@ -86,7 +95,7 @@ def check(target: CommitTarget) -> None:
         raise LogDirError(message, path=target.directory)
 
 
-def take_back(target: CommitTarget, *, lock_seconds: float, preserve_offsets: bool, dry_run: bool) -> str | None:
+def take_back(commit: Commit, target: CommitTarget, *, lock_seconds: float, dry_run: bool) -> str | None:
     """Remove from the end of a partition what was published there; return why that is impossible, if it is."""
     try:
         check(target)
@@ -95,12 +104,12 @@ def take_back(target: CommitTarget, *, lock_seconds: float, preserve_offsets: bo
         return None
     with Log.open(target.directory) as log:
         if dry_run:
-            return _standing(log, target, preserve_offsets=preserve_offsets)[1]
+            return _standing(log, target, preserve_offsets=commit.preserve_offsets)[1]
         if log.log_end_offset <= target.start:
             # Nothing is there, and who is about to publish something looks at the note again.
             return None
-    with opened(target.directory, lock_seconds, None) as log:
-        is_own, reason = _standing(log, target, preserve_offsets=preserve_offsets)
+    with opened(target.directory, lock_seconds, None, commit) as log:
+        is_own, reason = _standing(log, target, preserve_offsets=commit.preserve_offsets)
         if is_own:
             _cut(log, target.start)
             log.flush()
@@ -115,13 +124,21 @@ def _cut(log: Log, end: int) -> None:
 
 
 @contextmanager
-def opened(directory: str, seconds: float, failed: threading.Event | None) -> Iterator[Log]:
-    """Open a log for appending, waiting for who else writes it unless all is in vain."""
+def opened(directory: str, seconds: float, failed: threading.Event | None, commit: Commit) -> Iterator[Log]:
+    """Open a log for appending, waiting for who else writes it unless all is in vain.
+
+    Raises
+    ------
+    ClusterError
+        Others have replicas of the partition, and the commit is not to go on in spite of them; the text names Spark's option.
+    """
+    # The disk with the metadata may be elsewhere by now.
+    metadata = commit.metadata if commit.metadata is not None and os.path.isdir(os.path.join(commit.metadata, _METADATA)) else None
     deadline = time.monotonic() + seconds
     wait = _FIRST_WAIT
     while True:
         try:
-            log = Log.open(directory, "a")
+            log = Log.open(directory, "a", metadata=metadata, single_replica=commit.single_replica)
             break
         except LogLockedError:
             left = deadline - time.monotonic()
@@ -132,8 +149,12 @@ def opened(directory: str, seconds: float, failed: threading.Event | None) -> It
             elif failed.wait(min(wait, left)):
                 raise
             wait = min(2 * wait, _MOST_WAIT)
-    with log:
-        yield log
+    try:
+        with log:
+            yield log
+    except ClusterError as error:
+        error.args = (str(error).replace(_ANYWAY, _OPTION),)
+        raise
 
 
 def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tuple[bool, str | None]:

@@ -25,6 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from offsetlog import Log
 from offsetlog._commits import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, write
 from offsetlog.errors import (
+    ClusterError,
     ConfigError,
     LogDirError,
     LogLockedError,
@@ -58,6 +59,8 @@ def commit(
     contents: Contents | None = None,
     preserve_offsets: bool = False,
     keep: bool = True,
+    single_replica: bool = False,
+    metadata: str | None = None,
     lock_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> bool:
@@ -78,6 +81,10 @@ def commit(
         Records keep the offsets that they are staged with.
     keep
         Whether the name may come again: its note stays.
+    single_replica
+        Whether partitions of which other brokers have replicas are written all the same.
+    metadata
+        The log dir with the cluster's metadata, which says whether there are any; one beside a partition is found without it.
     lock_seconds
         How long to wait for partitions that somebody else writes; a minute by default.
     progress
@@ -87,6 +94,8 @@ def commit(
     ------
     ConfigError
         A batch job of this name has published something else.
+    ClusterError
+        Other brokers have replicas of a partition, and `single_replica` is not set: what was published of others is taken back.
     UnexpectedAppendOffsetError
         With `preserve_offsets`, offsets that overlap, or lie below the end of their log: nothing is published.
     LogLockedError, OSError
@@ -97,7 +106,7 @@ def commit(
     given = _contents(contents)
     before = note_of(log_dir, name)
     if before is not None and not before.is_published:
-        before = _settle(log_dir, before, lock_seconds, progress)
+        before = _settle(log_dir, _let(log_dir, before) if single_replica else before, lock_seconds, progress)
     if before is not None and before.covers(sequence):
         if sequence is None:
             check_repeated(before, given)
@@ -117,7 +126,18 @@ def commit(
         return False
     _check_others(log_dir, name, staged)
     targets = _targets(staged, preserve_offsets)
-    made = Commit(name, sequence, False, preserve_offsets, keep, targets, now_ms(), given)
+    made = Commit(
+        name,
+        sequence,
+        is_published=False,
+        preserve_offsets=preserve_offsets,
+        keep=keep,
+        targets=targets,
+        time=now_ms(),
+        contents=given,
+        single_replica=single_replica,
+        metadata=metadata,
+    )
     is_noted = False
     try:
         with locked(log_dir):
@@ -177,8 +197,7 @@ def undo(log_dir: str, note: Commit, lock_seconds: float = LOCK_SECONDS) -> bool
     """
 
     def reasons(*, dry_run: bool) -> list[str]:
-        terms = {"lock_seconds": lock_seconds, "preserve_offsets": note.preserve_offsets, "dry_run": dry_run}
-        found = (take_back(target, **terms) for target in note.targets)  # type: ignore[arg-type]  # each has its own type
+        found = (take_back(note, target, lock_seconds=lock_seconds, dry_run=dry_run) for target in note.targets)
         return [reason for reason in found if reason is not None]
 
     impossible = reasons(dry_run=True)
@@ -413,7 +432,7 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
 
     Returns whether all is published in spite of it: somebody else has finished it.
     """
-    if note.keep:
+    if note.keep and not isinstance(error, ClusterError):
         text = "what is not published yet follows when the job runs again, or with the next write to this log dir; each record once"
     else:
         try:
@@ -429,6 +448,17 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
     error.add_note(f"the commit of {note.name!r}, {_summary(note)}, stopped: {text}")
     logger.warning("%s: %s: %s", note.name, text, error)
     return False
+
+
+def _let(log_dir: str, note: Commit) -> Commit:
+    """Let a commit that stopped half-way go on in spite of other replicas, as the job that comes again says so."""
+    with locked(log_dir):
+        now = note_of(log_dir, note.name)
+        if now != note or now.single_replica:
+            return note
+        note = note._replace(single_replica=True)
+        write(log_dir, note)
+    return note
 
 
 def _note_failed(log_dir: str, note: Commit) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
 from offsetlog._commits import note_of
 from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
+from offsetlog.spark.moving import metadata_among
 from offsetlog.spark.publishing import check_repeated, commit, finish, needed_jobs
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
 from offsetlog.spark.staging import (
@@ -173,6 +174,8 @@ class Writer:
             contents=contents,
             preserve_offsets=settings.preserve_offsets,
             keep=name is not None,
+            single_replica=settings.single_replica,
+            metadata=metadata_among(settings.paths),
         )
         if sequence is not None and name is not None:
             forget_old(log_dir, name, settings.checkpoint)

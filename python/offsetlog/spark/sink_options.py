@@ -36,6 +36,7 @@ class SinkSettings(NamedTuple):
     topic_ids: tuple[tuple[str, str], ...] = ()  # topicId: (topic, id)
     partitioner: Literal["default", "round_robin"] = "default"
     preserve_offsets: bool = False  # preserveOffsets
+    single_replica: bool = False  # singleReplica
     name: str | None = None  # transactionId, queryId; a stream without one has the id of its checkpoint
     checkpoint: str = ""  # checkpointLocation
     config: tuple[tuple[str, str], ...] = ()  # topic settings by Kafka's names
@@ -104,6 +105,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("topicId", "id or JSON", "drawn", _ids, 'Id of a topic that is made (22 characters of base64), as a cluster knows it: of the option `topic`, or of several as `{"orders":"…"}`. A topic that is there and has another id is refused.'),
     Option("partitioner", "default or round_robin", "default", word("default", "round_robin"), "Where rows without a `partition` go. `default`: by the key's murmur2 hash, as Java's producer does; without a key some partition for each batch of rows. A column `partition` wins."),
     Option("preserveOffsets", "boolean", "false", boolean, "A restore: rows keep the offsets of the column `offset`, gaps included, and the epochs of `leaderEpoch`. They come sorted by topic, partition and offset, and lie behind the end of their log."),
+    Option("singleReplica", "boolean", "false", boolean, "In a broker's log dir, write also into partitions of which other brokers of the cluster have replicas: they do not get what is written, and may have it cut off here. Without it such a write is refused, and nothing of it is published."),
     Option("transactionId", "text", "", _text, "Name of a batch job. Run again under the same name, also after a crash anywhere, it publishes nothing twice."),
     Option("queryId", "text", "the checkpoint's id", _text, "Name of a stream, under which its micro-batches are published once, in place of the id that Spark wrote into its checkpoint. A stream whose checkpoint is made anew needs a new one."),
     Option("checkpointLocation", "folder", "", _text, "Spark's own option."),
@@ -177,6 +179,7 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
         topic_ids=tuple(ids.items()),
         partitioner=values.get("partitioner", "default"),
         preserve_offsets=values.get("preserveOffsets", False),
+        single_replica=values.get("singleReplica", False),
         name=None if job is None else f"query {job}" if is_stream else job_name(job),
         checkpoint=values.get("checkpointLocation", ""),
         config=tuple(config.items()),

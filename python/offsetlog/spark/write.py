@@ -79,6 +79,7 @@ def write(
     topic_ids: Mapping[str, str] | None = None,
     order_by: Sequence[str] = (),
     preserve_offsets: bool = False,
+    single_replica: bool = False,
     transaction_id: str | None = None,
     settings: LogConfig | Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -107,6 +108,9 @@ def write(
         Columns by which the records of a partition are ordered. Rows with neither ``partition`` nor key go through one task then.
     preserve_offsets
         A restore: rows keep their ``offset``, and ``leaderEpoch`` where the column is there.
+    single_replica
+        In a broker's log dir, write also into partitions of which other brokers have replicas, who do not get what is written and
+        may have it cut off; without it such a write is refused, and nothing of it is published.
     transaction_id
         Name of this write. Called again under the same name, also after a crash anywhere, it publishes nothing twice.
     settings
@@ -134,7 +138,7 @@ def write(
     name = job_name(transaction)
     before = note_of(paths[0], name)
     options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
-    options.update(transactionId=transaction, preserveOffsets=preserve_offsets)
+    options.update(transactionId=transaction, preserveOffsets=preserve_offsets, singleReplica=single_replica)
     options.update({} if topic is None else {"topic": topic})
     options.update(
         {} if partitions is None else {"partitions": partitions if isinstance(partitions, int) else json.dumps(dict(partitions))}
