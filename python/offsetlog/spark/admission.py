@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.first_line import text_first
 from offsetlog.spark.options import LONG_MAX
 from offsetlog.spark.stream import StreamReader
 from offsetlog.spark.stream_offsets import OffsetJson, Offsets, from_json, to_json
@@ -28,11 +29,13 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
             return ReadAllAvailable()
         return ReadMaxRows(settings.max_offsets or LONG_MAX)
 
+    @text_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # PySpark's name
         """Fix where ``Trigger.AvailableNow`` ends. Called on the driver before its first micro-batch."""
         # Where this query is, or whether it is new, Spark does not say yet.
         self._all = self._following().latest({})
 
+    @text_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         """Return where the micro-batch that begins at `start` ends. Called on the driver for each trigger.
 
@@ -54,6 +57,7 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
         # What is left at the end of AvailableNow may be less than the least: held back, it would never be read.
         return to_json(self._limited(from_json(start), least=bounded and self._all is None, most=bounded))
 
+    @text_first
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # PySpark's name
         """Return where a new query starts. Called on the driver, and again after a crash in the first micro-batch.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from offsetlog import Split
 from offsetlog.spark.filters import Pushed, millis
+from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.options import LONG_MAX, Paths, Settings, folders, settings_from
 from offsetlog.spark.planning import plan
 from offsetlog.spark.refusal import refuse, refusing, shown
@@ -220,6 +221,7 @@ def map_splits(  # one parameter an option
 Told = dict[int, tuple[SplitRead, ...]]
 
 
+@text_first
 def _mapped(
     function: Callable[[Iterator[pyarrow.RecordBatch]], T],
     settings: Settings,
@@ -238,6 +240,7 @@ def _mapped(
     return TaskResult(ranges, result, tuple(reads), time.perf_counter() - began, socket.gethostname())
 
 
+@text_first_of_each
 def _read(
     tasks: list[tuple[tuple[Any, ...], ...]],
     settings: Settings,

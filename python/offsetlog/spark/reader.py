@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.filters import Pushed, push
+from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.options import Settings, settings_from
 from offsetlog.spark.planning import check_paths, plan
 from offsetlog.spark.refusal import refuse
@@ -78,6 +79,7 @@ class OffsetLogSource(DataSource):
         """Return the name of the format. Called on the driver, when the class is registered or found."""
         return FORMAT
 
+    @text_first
     def schema(self) -> StructType:
         """Check the options and return the schema they give. Called on the driver, once for each ``load()`` without ``.schema()``.
 
@@ -90,6 +92,7 @@ class OffsetLogSource(DataSource):
         """
         return spark_schema(self._checked().columns)
 
+    @text_first
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for this schema. Called on the driver, once for each query.
 
@@ -115,6 +118,7 @@ class OffsetLogSource(DataSource):
         kind = PushdownReader if settings.pushdown else OffsetLogReader
         return kind(settings._replace(columns=columns), not_null)
 
+    @text_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         """Return the reader of a stream with this schema. Called when the stream starts: on the driver, and for its tasks.
 
@@ -135,6 +139,7 @@ class OffsetLogSource(DataSource):
         columns, not_null = _columns(schema, settings.reading)
         return stream_reader(settings._replace(reading=settings.reading._replace(columns=columns)), not_null)
 
+    @text_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # PySpark's signature
         """Return the writer of a batch job. Called on the driver; makes what is missing of log dirs and topic.
 
@@ -159,6 +164,7 @@ class OffsetLogSource(DataSource):
         settings, columns = self._sink(schema, is_stream=False)
         return OffsetLogWriter(settings, columns)
 
+    @text_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # as above; all output modes append
         """Return the writer of a stream. Called on the driver when the stream starts.
 
@@ -213,6 +219,7 @@ class OffsetLogReader(DataSourceReader):
         self._not_null = tuple(not_null)
         self._pushed = Pushed(keys=settings.keys)
 
+    @text_first
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks as a list. Called on the driver, once for each query; the only place that lists folders.
 
@@ -222,6 +229,7 @@ class OffsetLogReader(DataSourceReader):
         logger.debug("%d tasks for %d ranges", len(tasks), sum(map(len, tasks)))
         return input_partitions(tasks)
 
+    @text_first_of_each
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         """Return the record batches of one task. Called on an executor, once for each task and retry.
 
@@ -244,6 +252,7 @@ class PushdownReader(OffsetLogReader):
     While the session's conf is off, PySpark refuses a reader with this method, and names the conf: the option would do nothing.
     """
 
+    @text_first
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # PySpark's name
         """Take the filters of the query. Called on the driver, before :meth:`partitions`."""
         self._pushed = push(filters, self._settings.keys)

@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
 from offsetlog._commits import note_of
 from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
+from offsetlog.spark.first_line import text_first
 from offsetlog.spark.moving import metadata_among
 from offsetlog.spark.publishing import check_repeated, commit, finish, needed_jobs
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
@@ -196,14 +197,17 @@ class Writer:
 class OffsetLogWriter(Writer, DataSourceArrowWriter):
     """The sink of one batch job."""
 
+    @text_first
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
         return self.stage_rows(iterator)
 
+    @text_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged. Called on the driver, once, when all are done."""
         self._publish(messages, None)
 
+    @text_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks staged. Called on the driver when the job failed, while other tasks of it may still be running.
 
@@ -218,10 +222,12 @@ class OffsetLogWriter(Writer, DataSourceArrowWriter):
 class StreamWriter(Writer):
     """The sink of a stream, whichever way Spark hands over the rows."""
 
+    @text_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
         """Publish a micro-batch. Called on the driver; a micro-batch that comes again is dropped."""
         self._publish(messages, batchId)
 
+    @text_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # as above
         """Remove what the tasks of a micro-batch staged; where none has told its stream, the next micro-batch does it."""
         self._discard(self._settings.name or _name_of([message for message in messages if isinstance(message, TaskMessage)]))
@@ -238,6 +244,7 @@ class RowStreamWriter(StreamWriter, DataSourceStreamWriter):
         super().__init__(settings, columns)
         self._schema = schema
 
+    @text_first
     def write(self, iterator: Iterator[Row]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
         return self.stage_named(_batches(iterator, self._schema))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
+from offsetlog.spark.first_line import text_first
 from offsetlog.spark.sink import StreamWriter, TaskMessage
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["ArrowStreamWriter"]
 class ArrowStreamWriter(StreamWriter, DataSourceStreamArrowWriter):
     """The sink of a stream."""
 
+    @text_first
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskMessage:
         """Stage the rows of one task. Called on an executor, once for each task and each time that it is tried again."""
         return self.stage_named(iterator)

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from offsetlog import TopicPartition
 from offsetlog.spark.filters import Pushed
+from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.planning import tasks
 from offsetlog.spark.stream_offsets import Behind, OffsetJson, Offsets, from_json, rate_limited, to_json, waiting
 from offsetlog.spark.stream_options import StreamSettings
@@ -62,6 +63,7 @@ class StreamReader(DataSourceStreamReader):
         self._latest: Offsets | None = None
         self._last_trigger_ms = 0
 
+    @text_first
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # PySpark's name
         """Return where a new query starts. Called on the driver, once; after a crash in the first micro-batch, once more.
 
@@ -73,6 +75,7 @@ class StreamReader(DataSourceStreamReader):
         """
         return to_json(self._start())
 
+    @text_first
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802  # PySpark's name, and its form before 4.2
         """Return where the next micro-batch ends. Called on the driver for each trigger, by PySpark 4.0 and 4.1.
 
@@ -84,6 +87,7 @@ class StreamReader(DataSourceStreamReader):
         self._last = self._limited(self._start() if self._last is None else self._last)
         return to_json(self._last)
 
+    @text_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch. Called on the driver, once for each; the ends in `end` are exclusive.
 
@@ -108,6 +112,7 @@ class StreamReader(DataSourceStreamReader):
         self._tell(stop, sum(span.stop - span.start for span in found), len(made))
         return input_partitions(made)
 
+    @text_first_of_each
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         """Return the record batches of one task. Called on an executor, once for each task and retry."""
         reading = self._settings.reading

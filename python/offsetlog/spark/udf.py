@@ -9,6 +9,7 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StructField, StructType
 
 from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
+from offsetlog.spark.first_line import text_first
 from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.planning import is_partition_directory
 from offsetlog.spark.refusal import refuse, shown
@@ -102,6 +103,7 @@ class _LookUp(_Fetch):
 
     __name__ = "lookup"
 
+    @text_first
     def __call__(self, topic: str | None, partition: int | None, offset: int | None) -> Any:  # noqa: ANN401
         if topic is None or partition is None or offset is None:
             return None
@@ -113,6 +115,7 @@ class _LookUpOffset(_Fetch):
 
     __name__ = "lookup"
 
+    @text_first
     def __call__(self, offset: int | None) -> Any:  # noqa: ANN401
         return None if offset is None else self._fetched(self._paths[0], offset)
 
