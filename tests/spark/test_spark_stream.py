@@ -5,6 +5,7 @@ What the engine asks, and that it asks so, is seen through Spark itself in ``tes
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import shutil
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import pytest
 from golden import CLEAN_LOG_DIRS, named
-from stream_engine import KINDS, Checkpoint, Engine, append, held
+from stream_engine import KINDS, Checkpoint, Crash, Engine, append, held
 
-from offsetlog import ConfigError, Log, OffsetOutOfRangeError, TopicPartition
+from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError, TopicPartition
 from offsetlog.spark import offsets_behind
 from offsetlog.spark.reader import OffsetLogSource
-from offsetlog.spark.stream_offsets import Behind, from_json, rate_limited, to_json, waiting
+from offsetlog.spark.stream_offsets import Behind, from_json, rate_limited, to_json, topic_ids, waiting
 from offsetlog.spark.stream_options import stream_settings_from
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -453,3 +454,90 @@ def test_a_last_stable_offset_that_goes_back_is_waited_for(kind: str, tmp_path: 
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 10\n")
     assert not engine.trigger()
     assert checkpoint.records() == {("t", 0): list(range(10))}
+
+
+# Topics that are made anew under a checkpoint.
+
+
+def topic(folder: Path, values: int, *, anew: bool = False) -> None:
+    with LogDir.open(folder, "a") as log_dir:
+        if anew:
+            log_dir.delete_topic("t")
+        if "t" not in log_dir.topics():
+            log_dir.create_topic("t", 2)
+        for number in range(values):
+            log_dir.append("t", b"%d" % number, partition=number % 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("values", [0, 20, 21, 400])
+def test_a_topic_made_anew_is_no_other_topics_rest(kind: str, values: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With fewer records, as many, or more than were read of the old one."""
+    topic(tmp_path, 20)
+    checkpoint = Checkpoint()
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    (old,) = topic_ids(json.loads(checkpoint.offsets[-1])).values()
+    assert from_json(json.loads(checkpoint.offsets[-1])) == {("t", 0): 10, ("t", 1): 10}
+    topic(tmp_path, values, anew=True)
+    for _ in range(2):
+        failed = Checkpoint()
+        failed.__dict__.update(copy.deepcopy(checkpoint.__dict__))
+        with pytest.raises(OffsetOutOfRangeError, match=f"topic 't' was made anew .* up to offset 10 with the id {old}") as caught:
+            Engine(query(tmp_path), failed, kind=kind).drain()
+        assert "new checkpoint" in str(caught.value)
+    # The micro-batch that failed may stand in the checkpoint.
+    for going_on in (checkpoint, failed):
+        engine = Engine(query(tmp_path, failOnDataLoss="false", maxOffsetsPerTrigger="100"), going_on, kind=kind)
+        engine.drain()
+        rows = going_on.records()
+        for number in range(2):
+            assert rows["t", number] == sorted([*range(10), *range((values + 1 - number) // 2)])
+        assert old not in topic_ids(json.loads(going_on.offsets[-1])).values()
+        assert not engine.trigger()
+    assert "from its start, as failOnDataLoss is false" in caplog.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_planned_micro_batch_of_the_old_topic_reads_nothing_of_the_new_one(kind: str, tmp_path: Path) -> None:
+    topic(tmp_path, 20)
+    checkpoint = Checkpoint()
+    engine = Engine(query(tmp_path), checkpoint, kind=kind)
+    engine.drain()
+    topic(tmp_path, 10)
+
+    def die(point: str) -> None:
+        if point == "written":
+            raise Crash
+
+    with pytest.raises(Crash):
+        Engine(query(tmp_path), checkpoint, kind=kind, point=die).drain()
+    assert len(checkpoint.offsets) == checkpoint.commits + 1
+    topic(tmp_path, 100, anew=True)
+    with pytest.raises(OffsetOutOfRangeError, match="was made anew"):
+        Engine(query(tmp_path), copy.deepcopy(checkpoint), kind=kind)
+    Engine(query(tmp_path, failOnDataLoss="false"), checkpoint, kind=kind).drain()
+    assert checkpoint.records() == {("t", number): sorted([*range(10), *range(50)]) for number in range(2)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_of_older_checkpoints_have_no_ids_and_hold(kind: str, tmp_path: Path) -> None:
+    topic(tmp_path, 20)
+    checkpoint = Checkpoint()
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    checkpoint.offsets = [json.dumps(to_json(from_json(json.loads(text)))) for text in checkpoint.offsets]
+    assert json.loads(checkpoint.offsets[-1]) == {"t": {"0": 10, "1": 10}}
+    batches = len(checkpoint.offsets)
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    if kind == "asks":
+        # Ids alone are no news.
+        assert len(checkpoint.offsets) == batches
+    topic(tmp_path, 10)
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    assert checkpoint.records() == {("t", number): list(range(15)) for number in range(2)}
+    assert topic_ids(json.loads(checkpoint.offsets[-1])).keys() == {"t"}
+    # What has no id that can be read is read as it is.
+    append(tmp_path, "t-0", 1)
+    for path in tmp_path.glob("t-*/partition.metadata"):
+        path.write_text("version: 0\ntopic_id: ?\n")
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    assert checkpoint.records()["t", 0] == list(range(16))

@@ -8,7 +8,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.options import LONG_MAX
 from offsetlog.spark.stream import StreamReader
-from offsetlog.spark.stream_offsets import OffsetJson, Offsets, from_json, to_json
+from offsetlog.spark.stream_offsets import OffsetJson, Offsets, from_json, to_json, topic_ids
 
 __all__ = ["AdmissionStreamReader"]
 
@@ -55,7 +55,13 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
             raise self._refused
         bounded = not isinstance(limit, ReadAllAvailable)
         # What is left at the end of AvailableNow may be less than the least: held back, it would never be read.
-        return to_json(self._limited(from_json(start), least=bounded and self._all is None, most=bounded))
+        begin = from_json(start)
+        end = self._limited(begin, least=bounded and self._all is None, most=bounded)
+        found = self._json(end)
+        # Ids alone are no news, where an older version wrote none.
+        ids = topic_ids(start)
+        is_same = end == begin and all(ids.get(topic, now) == now for topic, now in topic_ids(found).items())
+        return start if is_same else found
 
     @text_first
     def initialOffset(self) -> OffsetJson:  # noqa: N802  # PySpark's name

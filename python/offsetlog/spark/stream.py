@@ -23,7 +23,7 @@ from offsetlog import TopicPartition
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.planning import tasks
-from offsetlog.spark.stream_offsets import Behind, OffsetJson, Offsets, from_json, rate_limited, to_json, waiting
+from offsetlog.spark.stream_offsets import Behind, OffsetJson, Offsets, from_json, rate_limited, to_json, topic_ids, waiting
 from offsetlog.spark.stream_options import StreamSettings
 from offsetlog.spark.stream_planning import Follower
 from offsetlog.spark.tasks import input_partitions, read_task
@@ -73,7 +73,7 @@ class StreamReader(DataSourceStreamReader):
             A topic is not there; offsets or times do not name exactly the partitions that are read; no record is at or after a
             starting time.
         """
-        return to_json(self._start())
+        return self._json(self._start())
 
     @text_first
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802  # PySpark's name, and its form before 4.2
@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader):
             A topic is not there.
         """
         self._last = self._limited(self._start() if self._last is None else self._last)
-        return to_json(self._last)
+        return self._json(self._last)
 
     @text_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader):
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Records that were not read yet are gone, and ``failOnDataLoss`` is on.
+            Records that were not read yet are gone, or a topic was made anew, and ``failOnDataLoss`` is on.
         """
         begin, stop = from_json(start), from_json(end)
         if start == end:
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader):
             begin = self._initial = self._following().initial_again(stop)
             self._standing, self._last = None, stop
         reading = self._settings.reading
-        found = list(self._following().ranges(begin, stop))
+        found = list(self._following().ranges(begin, stop, topic_ids(start), topic_ids(end)))
         made = tasks(found, reading)
         self._tell(stop, sum(span.stop - span.start for span in found), len(made))
         return input_partitions(made)
@@ -127,6 +127,10 @@ class StreamReader(DataSourceStreamReader):
             for warning in (*self._settings.reading.warnings, *self._own_warnings()):
                 logger.warning("%s", warning)
         return self._follower
+
+    def _json(self, offsets: Offsets) -> OffsetJson:
+        """Return offsets with the ids that their topics have now."""
+        return to_json(offsets, self._following().ids)
 
     def _own_warnings(self) -> list[str]:
         """Return what this PySpark cannot do with the options."""

@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 from offsetlog import TopicPartition
 from offsetlog.spark.options import LONG_MAX
 
-__all__ = ["Behind", "OffsetJson", "Offsets", "from_json", "rate_limited", "to_json", "waiting"]
+__all__ = ["Behind", "OffsetJson", "Offsets", "TopicIds", "from_json", "rate_limited", "to_json", "topic_ids", "waiting"]
 
 Offsets = dict[TopicPartition, int]
 """For each partition the offset that is read next: exclusive as an end, inclusive as a start."""
-OffsetJson = dict[str, dict[str, int]]
-"""The same as Spark's Kafka source writes it into a checkpoint: ``{"topic":{"0":23,"1":42}}``."""
+TopicIds = dict[str, str]
+"""For each topic its id, where its directories have one."""
+OffsetJson = dict[str, dict[str, int | str]]
+"""Offsets as Spark's Kafka source writes them into a checkpoint, and the topic's id: ``{"topic":{"0":23,"1":42,"id":"..."}}``."""
+
+_ID = "id"
 
 
 class Behind(NamedTuple):
@@ -35,11 +39,17 @@ class Behind(NamedTuple):
         return cls(min(behind), max(behind), sum(behind) / len(behind))
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
-    """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news."""
+def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None) -> OffsetJson:
+    """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news.
+
+    Topics without an id have none there, and so has what older versions wrote.
+    """
     found: OffsetJson = {}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    for topic, partitions in found.items():
+        if ids is not None and topic in ids:
+            partitions[_ID] = ids[topic]
     return found
 
 
@@ -49,7 +59,13 @@ def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in found.items()
         for partition, offset in partitions.items()
+        if partition != _ID
     }
+
+
+def topic_ids(found: Mapping[str, Mapping[str, Any]]) -> TopicIds:
+    """Return the topic ids that stand in the JSON form."""
+    return {topic: str(partitions[_ID]) for topic, partitions in found.items() if _ID in partitions}
 
 
 def waiting(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:

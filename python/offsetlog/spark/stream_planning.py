@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from offsetlog import Log, TopicPartition
-from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.errors import MetadataFileError, OffsetOutOfRangeError
 from offsetlog.spark.options import EARLIEST, LATEST, Settings, partition_names
 from offsetlog.spark.planning import Listing, Range, check_names, check_paths, limit_offset, readable_range
-from offsetlog.spark.stream_offsets import Offsets
+from offsetlog.spark.stream_offsets import Offsets, TopicIds
 
 __all__ = ["Follower"]
 
@@ -31,6 +31,8 @@ class Follower:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._warned: set[str] = set()
+        self.ids: TopicIds = {}
+        """Ids of the topics that the last question was about, where their directories have one."""
 
     def initial(self) -> tuple[Offsets, frozenset[TopicPartition]]:
         """Return where a new query starts, and the partitions for which that is the latest of now.
@@ -44,6 +46,7 @@ class Follower:
         listing = self._listing()
         chosen = listing.chosen()
         check_names(self._settings.start, chosen)
+        self.ids = _ids(listing, chosen)
         offsets: Offsets = {}
         moving = set()
         for partition in chosen:
@@ -59,8 +62,10 @@ class Follower:
         what it was, and what does (the latest of then) is the end of the first micro-batch, which reads nothing of such a partition.
         """
         listing = self._listing()
+        chosen = listing.chosen()
+        self.ids = _ids(listing, chosen)
         offsets: Offsets = {}
-        for partition in listing.chosen():
+        for partition in chosen:
             if partition not in end:
                 continue
             start, moves = self._start(partition, listing.log(partition))
@@ -79,11 +84,16 @@ class Follower:
         for attempt in range(_LISTINGS):
             try:
                 listing = self._listing()
-                return {partition: self._end(listing.log(partition), start.get(partition, 0)) for partition in listing.chosen()}
+                chosen = listing.chosen()
+                ids = _ids(listing, chosen)
+                ends = {partition: self._end(listing.log(partition), start.get(partition, 0)) for partition in chosen}
             except FileNotFoundError:
                 # A topic was deleted between the listing and the look at it.
                 if attempt == _LISTINGS - 1:
                     raise
+            else:
+                self.ids = ids
+                return ends
         raise AssertionError
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -96,14 +106,24 @@ class Follower:
                 offsets[partition] = log.log_start_offset
         return offsets
 
-    def ranges(self, start: Offsets, end: Offsets) -> Iterator[Range]:
+    def ranges(
+        self, start: Offsets, end: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
+    ) -> Iterator[Range]:
         """Yield what a micro-batch reads of each partition, without the empty ones.
+
+        Parameters
+        ----------
+        start, end
+            Where it begins and ends; the ends are exclusive.
+        start_ids, end_ids
+            Ids that the topics had then, as far as they are known. Offsets of one topic say nothing of another of its name.
 
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Offsets or partitions are gone, and ``failOnDataLoss`` is on.
+            Offsets or partitions are gone, or a topic was made anew, and ``failOnDataLoss`` is on.
         """
+        start_ids, end_ids = start_ids or {}, end_ids or {}
         listing = self._listing()
         deleted = start.keys() - end.keys()
         if deleted:
@@ -114,7 +134,17 @@ class Follower:
                 if start.get(partition) != end[partition]:
                     self._gone([partition], "the partition directory is not there")
                 continue
-            begin, stop = self._checked(partition, log, start.get(partition), end[partition])
+            first, wanted = start.get(partition), end_ids.get(partition.topic)
+            known = start_ids.get(partition.topic, wanted)
+            found = None if known is None else _topic_id(log)
+            if found is not None and found not in (known, wanted):
+                # The end is the old topic's too: nothing here is what was planned, and the next micro-batch begins anew.
+                self._made_anew(partition, log, known, found, first)
+                continue
+            if found is not None and found != known:
+                self._made_anew(partition, log, known, found, first)
+                first = log.log_start_offset
+            begin, stop = self._checked(partition, log, first, end[partition])
             if begin < stop:
                 yield Range(log, begin, stop)
 
@@ -164,6 +194,17 @@ class Follower:
             )
         self._warn("%s; what is there is read, as failOnDataLoss is false", message)
 
+    def _made_anew(self, partition: TopicPartition, log: Log, known: str | None, found: str, begin: int | None) -> None:
+        topic, number = partition
+        message = (
+            f"topic {topic!r} was made anew since the last micro-batch: {topic}-{number} has the topic id {found} now, was read up "
+            f"to offset {begin or 0} with the id {known}; records may be lost"
+        )
+        if self._settings.fail_on_data_loss:
+            advice = "a query with a new checkpoint reads the new topic; failOnDataLoss = false goes on with it from its start"
+            _raise_lost(f"{message} ({advice})", log, begin or 0)
+        self._warn("%s; the new topic is read from its start, as failOnDataLoss is false; path %s", message, log.path)
+
     def _lost(self, partition: TopicPartition, log: Log, lost: tuple[int, int], reason: str) -> None:
         message = f"{partition.topic}-{partition.partition} {reason}: offsets {lost[0]} to {lost[1] - 1} are gone"
         if self._settings.fail_on_data_loss:
@@ -182,6 +223,23 @@ def _raise_lost(message: str, log: Log, offset: int) -> NoReturn:
     raise OffsetOutOfRangeError(
         message, requested=offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, path=log.path
     )
+
+
+def _topic_id(log: Log) -> str | None:
+    """Return the id of a log's topic, if it is known: reading does not depend on it."""
+    try:
+        return log.topic_id
+    except (MetadataFileError, FileNotFoundError):
+        return None
+
+
+def _ids(listing: Listing, chosen: Iterable[TopicPartition]) -> TopicIds:
+    """Return the ids of topics, each by the first of its partitions."""
+    ids: dict[str, str | None] = {}
+    for partition in chosen:
+        if partition.topic not in ids:
+            ids[partition.topic] = _topic_id(listing.log(partition))
+    return {topic: found for topic, found in ids.items() if found is not None}
 
 
 def _log(listing: Listing, partition: TopicPartition) -> Log | None:
