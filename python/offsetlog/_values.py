@@ -261,6 +261,10 @@ class Cut(NamedTuple):
     """Whether whole batches were among them."""
     kept: str | None
     """The file that keeps them; ``None`` for zeros, which are not kept."""
+    records: int = 0
+    """Records in the whole batches among them, control records too: they can be read from what is kept."""
+    offsets: tuple[int, int] | None = None
+    """The first and the last offset of those batches, both inclusive; ``None`` where there is none."""
 
 
 class RecoveryReport(NamedTuple):

@@ -24,7 +24,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Base offset, last offset, greatest timestamp, append time, whether a duplicate.
 pub(crate) type InfoRow = (i64, i64, i64, i64, bool, u64);
 /// Path, position, bytes, reason, whether batches were among them, where it is kept.
-type CutRow = (Py<PyString>, u64, u64, String, bool, Option<Py<PyString>>);
+type CutRow = (
+    Py<PyString>,
+    u64,
+    u64,
+    String,
+    bool,
+    Option<Py<PyString>>,
+    u64,
+    Option<(i64, i64)>,
+);
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Appender {
@@ -553,6 +562,8 @@ fn cut_row(py: Python<'_>, cut: &Cut) -> PyResult<CutRow> {
         cut.reason.clone(),
         cut.had_batches,
         kept.transpose()?.map(Bound::unbind),
+        cut.records,
+        cut.offsets,
     ))
 }
 
