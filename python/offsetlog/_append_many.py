@@ -79,7 +79,8 @@ class AppendingMany(Maintaining):
         preserve_offsets
             A restore: each row keeps the offset of its column ``offset`` (int64, ascending, from the log end offset on), and the
             epoch of ``leaderEpoch`` (int32, null or -1 for that of the row before), if there is one. Gaps stay gaps. As with
-            :meth:`append_as_follower`, timestamps and missing keys are not judged again.
+            :meth:`append_as_follower`, timestamps and missing keys are not judged again. A timestamp below -1, which a broker stores
+            where a producer sent one, stays; the batch's greatest one is then -1 or more, as in Kafka.
 
         Returns
         -------
@@ -92,7 +93,8 @@ class AppendingMany(Maintaining):
         ConfigError
             A column has a name or type that cannot be used, or is missing; the buffers are not what their type says.
         InvalidRecordError
-            A negative timestamp, a header without a key, no key in a compacted topic, a row that is null as a whole.
+            A negative timestamp without `preserve_offsets`, a header without a key, no key in a compacted topic, a row that is null as
+            a whole.
         InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError, LimitExceededError
             As for :meth:`append`.
         UnexpectedAppendOffsetError

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from golden import CLEAN
+from make_log import batch, record, segment
 from writing import NOW, Clock, state, tree
 
 import offsetlog
@@ -662,3 +663,35 @@ def test_times_are_what_scans_of_times_find(log: Log) -> None:
     found = log.offset_for_timestamp(datetime(2023, 1, 1, 12, tzinfo=UTC))
     assert found is not None
     assert found.offset == 1
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_times_before_1970_are_restored_as_a_broker_stored_them(tmp_path: Path, codec: str) -> None:
+    """A broker stores a producer's batch as it comes, and the greatest timestamp of such a one is -1; no writer of records makes one."""
+    mixed = b"".join(record(delta, (b"k", b"v"), step) for delta, step in enumerate([0, 86_400_000, 86_399_999, 86_400_007]))
+    segment(
+        tmp_path / "broker-0",
+        0,
+        batch(0, [(b"k", b"v")] * 2, base_timestamp=-86_400_000),
+        batch(2, [(b"k", b"v")] * 4, base_timestamp=-86_400_000, payload=mixed),
+        batch(6, [(b"k", b"v")], base_timestamp=-(1 << 53)),
+    )
+    with Log.open(tmp_path / "broker-0") as source:
+        table = pa.table(source.scan())
+        expected = [(each.offset, each.timestamp) for each in source.scan()]
+    assert expected[2:6] == [(2, -86_400_000), (3, 0), (4, -1), (5, 7)]
+    with Log.open(tmp_path / "restored-0", "a", {"compression.type": codec}, clock=Clock()) as log:
+        for rows in (table.slice(0, 2), table.slice(2, 4), table.slice(6)):
+            log.append_arrow(rows, preserve_offsets=True)
+        assert [(each.offset, each.timestamp) for each in log.scan()] == expected
+        assert [each.max_timestamp for each in log.batches()] == [-1, 7, -1]
+        assert log.scan().to_arrow().column("timestamp").equals(table.column("timestamp"))
+        with pytest.raises(offsetlog.InvalidRecordError, match="timestamp -86400000000 us found, 0 or more expected"):
+            log.append_arrow(table)
+        seconds = pa.table({"value": ["x"], "offset": [7], "timestamp": pa.array([-(1 << 62)], pa.timestamp("s"))})
+        with pytest.raises(offsetlog.InvalidRecordError, match="timestamp"):
+            log.append_arrow(seconds, preserve_offsets=True)
+    with Log.open(tmp_path / "restored-0", "a") as log:
+        assert log.recovery_report.cut == ()
+        assert log.log_end_offset == 7
+    assert not offsetlog.verify(tmp_path / "restored-0").damaged

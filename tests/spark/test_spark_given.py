@@ -116,7 +116,7 @@ def test_each_topic_gets_its_own_number(place: Path) -> None:
 
 
 def test_a_time_before_1970_is_refused_by_the_name_of_its_record(place: Path) -> None:
-    settings = sink_settings_from({"path": str(place), "topic": "t", "preserveOffsets": "true"}, is_stream=False)
+    settings = sink_settings_from({"path": str(place), "topic": "t"}, is_stream=False)
     writer = OffsetLogWriter(settings, ["value", "partition", "offset", "timestamp"])
     columns = {
         "value": pyarrow.array(["a", "b"]),
@@ -126,6 +126,12 @@ def test_a_time_before_1970_is_refused_by_the_name_of_its_record(place: Path) ->
     }
     with pytest.raises(InvalidRecordError, match=r"t-1, offset 9: timestamp -86400000 ms found"):
         writer.write(iter([pyarrow.record_batch(columns)]))
+    # A restore keeps it.
+    settings = sink_settings_from({"path": str(place), "topic": "t", "preserveOffsets": "true"}, is_stream=False)
+    writer = OffsetLogWriter(settings, ["value", "partition", "offset", "timestamp"])
+    writer.commit([writer.write(iter([pyarrow.record_batch(columns)]))])
+    with LogDir.open(place) as log_dir:
+        assert [(record.offset, record.timestamp) for record in log_dir.log("t", 1).scan()] == [(5, -1), (9, -86_400_000)]
 
 
 def test_headers_that_columns_leave_out_are_refused() -> None:

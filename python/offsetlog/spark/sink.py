@@ -270,7 +270,10 @@ def stream_writer(settings: SinkSettings, columns: Sequence[str], schema: Struct
 
 
 def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatch) -> None:
-    """Refuse times before 1970 by the name of the record: a broker's log may hold such, and no writer of Kafka's makes one."""
+    """Refuse times before 1970 by the name of the record: a broker's log may hold such, and no writer of Kafka's makes one.
+
+    A restore keeps them, as a follower does.
+    """
     if "timestamp" not in rows.schema.names:
         return
     # Finer parts are cut off, to the earlier millisecond; -1 is none.
@@ -282,7 +285,8 @@ def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatc
         when = times[at].as_py() // 1000
         message = (
             f"{topic}-{partitions[at].as_py()}{offset}: timestamp {when} ms found, 0 or more, or -1 for none, "
-            "expected: Kafka's writers refuse such a time; replace it in a select before the write"
+            "expected: Kafka's writers refuse such a time; replace it in a select before the write, or restore the record as it was "
+            "with its offset (preserveOffsets = true)"
         )
         raise InvalidRecordError(message)
 
@@ -324,7 +328,8 @@ class _Router:
         for topic, rows in self._by_topic(batch):
             partitions = self._partitions(topic, rows)
             data = rows.select([name for name in rows.schema.names if name not in {"topic", "partition"}])
-            _check_times(topic.name, partitions, data)
+            if not self._settings.preserve_offsets:
+                _check_times(topic.name, partitions, data)
             self._count(topic, rows, data)
             for partition in pyarrow.compute.unique(partitions).to_pylist():
                 mask = pyarrow.compute.equal(partitions, partition)

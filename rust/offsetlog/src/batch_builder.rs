@@ -106,6 +106,9 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<()> {
+        if timestamp < -1 {
+            return Err(negative_timestamp(timestamp));
+        }
         self.push_at(
             i64::from(self.last_delta) + 1,
             timestamp,
@@ -116,9 +119,11 @@ impl BatchBuilder {
     }
 
     /// As [`push`](Self::push), `delta` offsets behind the batch's first one: what a log keeps that is restored, or that was compacted.
+    /// Takes any timestamp: a broker stores what is below -1 where it stores a producer's batch as it came, and counts it as none
+    /// in the batch's greatest one.
     ///
     /// # Errors
-    /// Also `RecordRefused` for a delta that is not above the one before, or has more than 31 bits.
+    /// As there but for timestamps, and `RecordRefused` for a delta that is not above the one before, or has more than 31 bits.
     #[inline]
     pub(crate) fn push_at(
         &mut self,
@@ -132,9 +137,6 @@ impl BatchBuilder {
             Ok(delta) if delta > self.last_delta => delta,
             _ => return Err(unfit_delta(delta, self.last_delta)),
         };
-        if timestamp < -1 {
-            return Err(negative_timestamp(timestamp));
-        }
         let bytes: usize = key.map_or(0, <[u8]>::len)
             + value.map_or(0, <[u8]>::len)
             + headers
@@ -154,7 +156,7 @@ impl BatchBuilder {
         if self.count == 0 {
             self.encoded.resize(BATCH_HEADER_V2_BYTES, 0);
             self.base_timestamp = timestamp;
-            self.max_timestamp = timestamp;
+            self.max_timestamp = timestamp.max(-1);
         }
         write_record(
             &mut self.encoded,

@@ -171,11 +171,11 @@ impl ArrowRows {
     /// Adds the rows of `batch`, which has the schema that was given to [`new`](Self::new). Its buffers are held, not copied.
     ///
     /// # Errors
-    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, for
-    /// a header without a key, and for offsets and epochs that are not in their order.
+    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, unless rows
+    /// keep their offsets, for a header without a key, and for offsets and epochs that are not in their order.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.rows;
-        let rows = Rows::take(batch, self.places, first)?;
+        let rows = Rows::take(batch, self.places, first, self.kept.is_some())?;
         let mut last = self.last;
         let kept = self
             .kept
@@ -513,7 +513,9 @@ impl Alone {
     ) -> Result<()> {
         self.batch.clear();
         let timestamp = row.timestamp.unwrap_or(now);
-        self.batch.push(timestamp, row.key, row.value, headers)?;
+        // What a record may be was looked at before.
+        self.batch
+            .push_at(0, timestamp, row.key, row.value, headers)?;
         let stored = self
             .batch
             .finish(0, 0, None, self.codec, &mut self.compressor)?;

@@ -243,8 +243,14 @@ pub(super) struct Row<'a> {
 }
 
 impl Rows {
-    /// Takes the columns of `batch`, whose first row is row `first` of the data.
-    pub(super) fn take(batch: &RecordBatch, places: Places, first: u64) -> Result<Self> {
+    /// Takes the columns of `batch`, whose first row is row `first` of the data. Those of a replica, who keep their offsets, may have
+    /// any timestamp, as a broker's log may.
+    pub(super) fn take(
+        batch: &RecordBatch,
+        places: Places,
+        first: u64,
+        is_replica: bool,
+    ) -> Result<Self> {
         let column = |place: Option<usize>| -> Result<Option<ArrayRef>> {
             let Some(array) = place.and_then(|place| batch.columns().get(place)) else {
                 return Ok(None);
@@ -268,7 +274,7 @@ impl Rows {
             len: batch.num_rows(),
             value: Bytes::of(column(Some(places.value))?.as_ref())?,
             key: Bytes::of(column(places.key)?.as_ref())?,
-            timestamp: Timestamps::of(column(places.timestamp)?.as_ref())?,
+            timestamp: Timestamps::of(column(places.timestamp)?.as_ref(), is_replica)?,
             headers: Headers::of(column(places.headers)?.as_ref())?,
         };
         rows.headers.check(first)?;
@@ -392,11 +398,13 @@ enum Timestamps {
         values: ScalarBuffer<i64>,
         nulls: Option<NullBuffer>,
         unit: TimeUnit,
+        /// Also those before 1970.
+        takes_any: bool,
     },
 }
 
 impl Timestamps {
-    fn of(array: Option<&ArrayRef>) -> Result<Self> {
+    fn of(array: Option<&ArrayRef>, takes_any: bool) -> Result<Self> {
         let Some(array) = array else {
             return Ok(Self::Absent);
         };
@@ -427,6 +435,7 @@ impl Timestamps {
             values: values.clone(),
             nulls: array.nulls().cloned(),
             unit,
+            takes_any,
         })
     }
 
@@ -443,6 +452,7 @@ impl Timestamps {
             values,
             nulls,
             unit,
+            takes_any,
         } = self
         else {
             return Ok(None);
@@ -460,7 +470,7 @@ impl Timestamps {
             TimeUnit::Nanosecond => (Some(value.div_euclid(1_000_000)), value == -1_000_000),
         };
         match milliseconds {
-            Some(milliseconds) if value >= 0 || is_none => Ok(Some(milliseconds)),
+            Some(milliseconds) if value >= 0 || is_none || *takes_any => Ok(Some(milliseconds)),
             _ => Err(not_a_timestamp(value, *unit)),
         }
     }
