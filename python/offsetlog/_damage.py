@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetlog import _offsetlog
+from offsetlog import _offsetlog, errors
 from offsetlog._options import open_options, path_text
+from offsetlog._unread import all_or_raise
+from offsetlog._values import TopicPartition
+from offsetlog.errors import CorruptionError, OffsetLogError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -72,6 +75,19 @@ def scan_report(native: _offsetlog.Scan | None) -> ScanReport:
         return ScanReport()
     holes, count, size, torn, done = native.report()
     return ScanReport(tuple(map(Hole._make, holes)), count, size, tuple(map(Hole._make, torn)), *done)
+
+
+def raise_damage(report: ScanReport, result: object) -> None:
+    """Raise what a reading of several partitions met that ended at the damage of each, and read the others: that is `result`."""
+    if not report.holes:
+        return
+    failed: dict[TopicPartition, Exception] = {}
+    for hole in report.holes:
+        kind: type[OffsetLogError] = getattr(errors, hole.error, CorruptionError)
+        message = f"{hole.reason}; {hole.path} position {hole.position}, records from offset {hole.start} on are not given"
+        error = kind(message, path=hole.path, position=hole.position, offset=hole.start)
+        failed.setdefault(TopicPartition(hole.topic, hole.partition), error)
+    all_or_raise(result, failed, alone=False)
 
 
 class Finding(NamedTuple):

@@ -423,6 +423,11 @@ class LogDir(Topics):
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.
 
+        Damage in one partition hides no other: with ``on_corrupt="raise"`` a reading gives the records before the damage and all
+        records of the other partitions, and at its end raises :class:`UnreadPartitionsError`, whose ``failed`` has the error of each
+        damaged partition and whose ``partial`` what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have given. Of a
+        single partition the error is raised as it is, and so is, at once, what the operating system refuses.
+
         Parameters
         ----------
         partitions
@@ -446,8 +451,9 @@ class LogDir(Topics):
         checked = checked_scan(**options)
         if self._appender is not None:
             ranges = tuple((Part(self, key, required=partitions is not None), None, None) for key in self._chosen(partitions))
-            return Scan._of(ranges, checked)  # noqa: SLF001
-        return Scan._of(tuple((self.log(*key), None, None) for key in self._wanted(partitions)), checked)  # noqa: SLF001
+            return Scan._of(ranges, checked, raises_last=True)  # noqa: SLF001
+        opened = tuple((self.log(*key), None, None) for key in self._wanted(partitions))
+        return Scan._of(opened, checked, raises_last=True)  # noqa: SLF001
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]] | None = None) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition, inclusive; ``None`` asks for all partitions.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from offsetlog import _offsetlog
-from offsetlog._damage import ScanReport, scan_report
+from offsetlog._damage import ScanReport, raise_damage, scan_report
 from offsetlog._explain import explained
 from offsetlog._options import (
     CheckedScan,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Ranges = tuple[tuple[Log | Part, int | None, int | None], ...]
 
 __all__ = ["Scan"]
+
+T = TypeVar("T")
 
 
 class Scan:
@@ -68,9 +70,11 @@ class Scan:
     Control records (commit and abort markers) never appear in the Arrow stream.
     """
 
-    __slots__ = ("__weakref__", "_durable", "_last", "_options", "_ranges")
+    __slots__ = ("__weakref__", "_durable", "_last", "_options", "_raises_last", "_ranges")
 
     _durable: bool
+    # Of several partitions damage is an error only when the others were read.
+    _raises_last: bool
     _ranges: Ranges
     _options: CheckedScan
     _last: _offsetlog.Scan | None
@@ -80,10 +84,11 @@ class Scan:
         raise TypeError(message)
 
     @classmethod
-    def _of(cls, ranges: Ranges, options: CheckedScan) -> Scan:
+    def _of(cls, ranges: Ranges, options: CheckedScan, *, raises_last: bool = False) -> Scan:
         scan = object.__new__(cls)
         scan._ranges = ranges
         scan._durable = False
+        scan._raises_last = raises_last and options.on_corrupt == "raise" and len(ranges) > 1
         scan._options = options
         scan._last = None
         return scan
@@ -138,10 +143,23 @@ class Scan:
             ranges.append((opened[split.path], split.start, split.stop))
         return cls._of(tuple(ranges), checked_scan(**chosen))
 
-    def _native(self) -> _offsetlog.Scan:
+    def _native(self, *, raises_last: bool = True) -> _offsetlog.Scan:
         ranges = [(log._engine(), start, self._stop(log, start, stop)) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
-        self._last = _offsetlog.Scan(ranges, **self._options._asdict())
+        self._last = _offsetlog.Scan(ranges, **self._options._asdict(), raises_last=raises_last and self._raises_last)
         return self._last
+
+    def _whole(self, read: Callable[[_offsetlog.Scan], T]) -> T:
+        """Return what `read` makes of a reading; where that met damage in one of several partitions, the error has it."""
+        native = self._native()
+        result = read(native)
+        if self._raises_last:
+            raise_damage(scan_report(native), result)
+        return result
+
+    @staticmethod
+    def _records(native: _offsetlog.Scan, records: _offsetlog.RecordIterator) -> Iterator[Record]:
+        yield from records
+        raise_damage(scan_report(native), None)
 
     def _stop(self, log: Log | Part, start: int | None, stop: int | None) -> int | None:
         if not self._durable:
@@ -177,8 +195,13 @@ class Scan:
         ------
         CorruptionError
             On the first damaged batch, after all records before it were given, unless ``on_corrupt`` says otherwise.
+        UnreadPartitionsError
+            Of a scan of several partitions by :meth:`LogDir.scan`, in its place and at the end: the partitions that damage ended,
+            each with its error, when all records of the others and those before the damage were given.
         """
-        return self._native().records()
+        native = self._native()
+        records = native.records()
+        return self._records(native, records) if self._raises_last else records
 
     def follow(self, *, timeout_ms: int | None = None, poll_interval_ms: int = 1000) -> Iterator[Record]:
         """Return an iterator over the records that are there, and then over those that come, each once, in the order of their offsets.
@@ -223,7 +246,7 @@ class Scan:
                 raise TypeError(message)
             if value is not None and not 0 <= value < 1 << 63:
                 refuse(name, value, f"must be 0 or more, found {value}")
-        records = self._followed(self._native().follow(poll_interval_ms), timeout_ms)
+        records = self._followed(self._native(raises_last=False).follow(poll_interval_ms), timeout_ms)
         return records if self._options.limit is None else islice(records, self._options.limit)
 
     @staticmethod
@@ -262,22 +285,24 @@ class Scan:
         ImportError
             pyarrow is not installed; the text names the extra that brings it.
         OffsetLogError, OSError
-            As for iterating.
+            As for iterating; ``partial`` of :class:`UnreadPartitionsError` is the table of what could be read.
         """
         pyarrow = _required("pyarrow", "arrow")
-        table: pa.Table = pyarrow.table(self._native().read_all())
+        table: pa.Table = self._whole(lambda native: pyarrow.table(native.read_all()))
         return table
 
     def to_polars(self) -> pl.DataFrame:
         """Read everything into a ``polars.DataFrame``. Errors as for :meth:`to_arrow`."""
         polars = _required("polars", "polars")
-        frame: pl.DataFrame = polars.DataFrame(self._native().read_all())
+        frame: pl.DataFrame = self._whole(lambda native: polars.DataFrame(native.read_all()))
         return frame
 
     def to_pandas(self) -> pd.DataFrame:
         """Read everything into a ``pandas.DataFrame`` through pyarrow. Errors as for :meth:`to_arrow`."""
         _required("pandas", "pandas")
-        return self.to_arrow().to_pandas()
+        pyarrow = _required("pyarrow", "arrow")
+        frame: pd.DataFrame = self._whole(lambda native: pyarrow.table(native.read_all()).to_pandas())
+        return frame
 
     def count(self) -> int:
         """Return how many rows the Arrow stream would have, without making them.
@@ -285,7 +310,7 @@ class Scan:
         Decompresses only what the filters and the format force it to; still reads every byte of the ranges when
         ``verify_checksums`` is on.
         """
-        return self._native().count()
+        return self._whole(lambda native: native.count())
 
     def explain(self) -> str:
         """Return what a reading would do now, as text: partitions, offset ranges, segments, filters, columns.
@@ -308,7 +333,7 @@ class Scan:
         return explained(self._ranges, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self._ranges, self._options))
+        return (_rebuilt, (self._ranges, self._options, self._raises_last))
 
     def __repr__(self) -> str:
         shown = [_range_text(*entry) for entry in self._ranges[:3]]
@@ -327,8 +352,8 @@ class Scan:
         return f"Scan({', '.join(shown)})"
 
 
-def _rebuilt(ranges: Ranges, options: CheckedScan) -> Scan:
-    return Scan._of(ranges, options)  # noqa: SLF001  # the other half of Scan.__reduce__
+def _rebuilt(ranges: Ranges, options: CheckedScan, raises_last: bool = False) -> Scan:
+    return Scan._of(ranges, options, raises_last=raises_last)  # noqa: SLF001  # the other half of Scan.__reduce__
 
 
 def _range_text(log: Log | Part, start: int | None, stop: int | None) -> str:

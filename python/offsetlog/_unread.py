@@ -23,11 +23,11 @@ class PartitionGone(Exception):  # noqa: N818  # no failure: of all partitions, 
     """A partition was deleted since it was listed."""
 
 
-def all_or_raise(result: T, failed: Mapping[TopicPartition, Exception]) -> T:
-    """Return `result` where nothing failed; else raise an error that carries it, or the only one as it is where there is no result."""
+def all_or_raise(result: T, failed: Mapping[TopicPartition, Exception], *, alone: bool = True) -> T:
+    """Return `result` where nothing failed; else an error that carries it. With `alone`, a single one without result is raised."""
     if failed:
         first, error = next(iter(failed.items()))
-        if not result and len(failed) == 1:
+        if alone and not result and len(failed) == 1:
             raise error
         more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
         many = f"{len(failed)} partition{'s' * (len(failed) != 1)}"

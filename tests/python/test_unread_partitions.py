@@ -8,12 +8,17 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TypeVar
 
+import pyarrow
 import pytest
 from golden import CLEAN_LOG_DIRS, DATA
 
 from offsetlog import (
+    CorruptBatchError,
     Log,
     LogDir,
     LogDirError,
@@ -24,6 +29,8 @@ from offsetlog import (
     folder_kind,
     verify,
 )
+
+T = TypeVar("T")
 
 DAMAGED = TopicPartition("g-plain", 0)
 
@@ -85,6 +92,69 @@ def test_offsets_of_the_others_come_with_the_error(log_dir: Path) -> None:
         assert not isinstance(caught_alone.value, UnreadPartitionsError)
         with pytest.raises(LogDirError):
             damaged.end_offsets([("g-plain", 0), ("no-such", 1)])
+
+
+def damage_first_batch_of(log_dir: Path, name: str) -> Path:
+    """Damage the second batch of a partition's first segment, which is a closed one or has whole batches behind it."""
+    with Log.open(log_dir / name) as log:
+        second = list(log.batches())[1]
+    segment = log_dir / name / f"{second.segment:020}.log"
+    flip(segment, second.position + second.size_bytes - 1)
+    return segment
+
+
+def upto_error(found: Iterable[T]) -> Iterator[T]:
+    """What comes before the error."""
+    with suppress(OffsetLogError, pyarrow.ArrowException, OSError):
+        yield from found
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_scan_gives_the_other_partitions_and_then_the_error(tmp_path: Path, mode: Literal["r", "a"]) -> None:
+    place = tmp_path / "logs"
+    with LogDir.open(place, "a") as made:
+        made.create_topic("orders", 4, config={"internal.segment.bytes": 1000})
+        for number in range(80):
+            made.append("orders", b"%d" % number * 20, partition=number % 4)
+    sound = [(partition, offset) for partition in range(4) for offset in range(20)]
+    segments = [damage_first_batch_of(place, f"orders-{number}") for number in (1, 2)]
+    # The first batch of each damaged one comes before the damage.
+    expected = [(partition, offset) for partition, offset in sound if partition in (0, 3) or offset == 0]
+    with LogDir.open(place, mode) as log_dir:
+        scan = log_dir.scan()
+        for each in (scan, pickle.loads(pickle.dumps(scan)) if mode == "r" else scan):
+            with pytest.raises(UnreadPartitionsError, match=r"2 partitions .*orders-1: .*checksum.*and 1 more") as caught:
+                list(each)
+            assert [(record.partition, record.offset) for record in upto_error(each)] == expected
+        assert list(caught.value.failed) == [TopicPartition("orders", 1), TopicPartition("orders", 2)]
+        for error, segment in zip(caught.value.failed.values(), segments, strict=True):
+            assert isinstance(error, CorruptBatchError)
+            assert (error.path, error.offset) == (str(segment), 1)
+        with pytest.raises(UnreadPartitionsError) as caught:
+            scan.count()
+        assert caught.value.partial == len(expected)
+        for threads in (1, 2):
+            with pytest.raises(UnreadPartitionsError) as caught:
+                log_dir.scan(columns=["partition", "offset"], threads=threads).to_arrow()
+            table = caught.value.partial
+            assert list(zip(*(column.to_pylist() for column in table.columns), strict=True)) == expected
+        reader = pyarrow.RecordBatchReader.from_stream(log_dir.scan(batch_rows=1))
+        assert sum(batch.num_rows for batch in upto_error(reader)) == len(expected)
+        with pytest.raises(Exception, match=r"2 partitions could not be read whole, the others were: orders-1: .*; and 1 more"):
+            list(pyarrow.RecordBatchReader.from_stream(log_dir.scan()))
+        # A limit that is reached, and a filter.
+        with pytest.raises(UnreadPartitionsError) as caught:
+            log_dir.scan(limit=25).count()
+        assert caught.value.partial == 25
+        assert log_dir.scan(limit=20).count() == 20
+        # What is asked alone is raised as it is, and so is what is followed.
+        with pytest.raises(CorruptBatchError):
+            log_dir.scan([("orders", 1)]).count()
+        with pytest.raises(CorruptBatchError):
+            list(scan.follow(timeout_ms=10))
+        assert log_dir.scan([("orders", 0), ("orders", 3)]).count() == 40
+        assert log_dir.scan(on_corrupt="stop").count() == len(expected)
+        assert log_dir.scan(on_corrupt="skip").count() == len(sound) - 2
 
 
 def test_ls_and_time_name_what_they_cannot_read(log_dir: Path) -> None:

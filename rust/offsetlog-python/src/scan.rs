@@ -9,9 +9,10 @@ use crate::raise::OrRaise;
 use crate::records::RecordIterator;
 use crate::requested;
 use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
-use offsetlog::{Error, Hole, LaterLog, OnCorrupt, ScanOptions, ScanRange, ScanReport};
+use offsetlog::{Error, ErrorKind, Hole, LaterLog, OnCorrupt, ScanOptions, ScanRange, ScanReport};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyTuple};
+use std::iter;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub(crate) struct Scan {
     /// In place of ranges: whole logs that are opened when the scan comes to them.
     later: Vec<LaterLog>,
     options: ScanOptions,
+    /// Damage ends a partition, and is an error only when the others were read.
+    raises_last: bool,
     /// Offsets to take, in this order, from the only range's log.
     offsets: Option<Vec<i64>>,
     columns: Vec<Column>,
@@ -96,6 +99,11 @@ impl Scan {
         Ok(scan)
     }
 
+    fn present_report(&self) -> ScanReport {
+        let report = self.report.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn begin_arrow(&self, columns: &[Column]) -> Result<ArrowScan, Error> {
         ArrowScan::new(self.begin()?, columns, &self.arrow)
     }
@@ -105,7 +113,7 @@ impl Scan {
 impl Scan {
     #[new]
     #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows, batch_bytes,
-                        verify_checksums, threads, on_corrupt, offsets))]
+                        verify_checksums, threads, on_corrupt, offsets, raises_last=false))]
     #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
     fn new(
         py: Python<'_>,
@@ -122,6 +130,7 @@ impl Scan {
         threads: usize,
         on_corrupt: &str,
         offsets: Option<Vec<i64>>,
+        raises_last: bool,
     ) -> PyResult<Self> {
         let (mut open, mut later) = (Vec::new(), Vec::new());
         for (place, start, stop) in ranges {
@@ -134,6 +143,8 @@ impl Scan {
                 Place::Later(log) => later.push(log.get().0.clone()),
             }
         }
+        let on_corrupt = on_corrupt.parse::<OnCorrupt>().or_raise(py)?;
+        let raises_last = raises_last && on_corrupt == OnCorrupt::Raise;
         let options = ScanOptions {
             start_timestamp,
             stop_timestamp,
@@ -141,7 +152,11 @@ impl Scan {
             keys,
             limit,
             verify_checksums,
-            on_corrupt: on_corrupt.parse::<OnCorrupt>().or_raise(py)?,
+            on_corrupt: if raises_last {
+                OnCorrupt::Stop
+            } else {
+                on_corrupt
+            },
             ..ScanOptions::default()
         };
         let defaults = ArrowOptions::default();
@@ -154,6 +169,7 @@ impl Scan {
             ranges: open,
             later,
             options,
+            raises_last,
             offsets,
             columns: chosen(columns.as_deref()).or_raise(py)?,
             arrow,
@@ -163,11 +179,7 @@ impl Scan {
 
     /// Of the reading begun last: holes, their number, their bytes, torn tails; segments, batches, batches stepped over, bytes.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<ReportRow<'py>> {
-        let report = self
-            .report
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let report = self.present_report();
         let done = report.statistics();
         let holes = report.holes().into_iter().map(|hole| hole_row(py, hole));
         let torn = report.torn_tails().into_iter().map(|(log, torn)| {
@@ -242,7 +254,13 @@ impl Scan {
             None => (self.columns.clone(), own),
         };
         let scan = detached(py, || self.begin_arrow(&columns)).or_raise(py)?;
-        arrow::stream_capsule(py, Box::new(scan), schema)
+        if !self.raises_last {
+            return arrow::stream_capsule(py, Box::new(scan), schema);
+        }
+        let report = self.present_report();
+        let end = iter::once_with(move || unread(&report).map_or(Ok(None), Err));
+        let batches = scan.map(|batch| batch.map(Some)).chain(end);
+        arrow::stream_capsule(py, Box::new(batches.filter_map(Result::transpose)), schema)
     }
 
     fn read_all(&self, py: Python<'_>) -> PyResult<Batches> {
@@ -274,6 +292,24 @@ impl Follow {
         let scan = detached(py, || follow.next_scan(at_most)).or_raise(py)?;
         Ok(scan.map(|scan| RecordIterator::new(scan, interrupt())))
     }
+}
+
+/// What a stream over many partitions ends with where damage ended some: a text, which is all that a stream can tell.
+fn unread(report: &ScanReport) -> Option<Error> {
+    let holes = report.holes();
+    let first = holes.first()?;
+    let more = holes.len() - 1;
+    let reason = format!(
+        "{} partition{} could not be read whole, the others were: {first}{}",
+        holes.len(),
+        if more == 0 { "" } else { "s" },
+        if more == 0 {
+            String::new()
+        } else {
+            format!("; and {more} more")
+        },
+    );
+    Some(Error::new(ErrorKind::LogDir { reason }))
 }
 
 fn hole_row(py: Python<'_>, hole: Hole) -> PyResult<HoleRow<'_>> {
