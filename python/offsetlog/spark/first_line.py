@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 __all__ = ["text_first", "text_first_of_each"]
@@ -55,8 +56,10 @@ def _led(error: Exception) -> Exception:
     except TypeError:
         # One of Python's own.
         named = isinstance(error, OSError) and error.errno is not None
-        made = kind(error.errno, error.strerror, error.filename) if named else kind(*error.args)  # type: ignore[attr-defined]
-        return made.with_traceback(error.__traceback__)
+        values = (error.errno, error.strerror, error.filename) if named else error.args  # type: ignore[attr-defined]
+        with suppress(TypeError):
+            return kind(*values).with_traceback(error.__traceback__)
+        # Of some other library, made in another way: it stays as it is.
     return error
 
 
