@@ -548,7 +548,7 @@ _NOT_SUPPORTED = {
 """Client options that Spark's Kafka source refuses, each with what to do instead."""
 
 OPTIONS = (
-    Option("path", "folders", "required", _path, "One log dir, several with commas between them, or one partition directory. Also as `.load(path)`; `.load([path, ...])` takes names with commas."),
+    Option("path", "folders", "required", _path, "One log dir, several with commas between them, or one partition directory; the folder around several log dirs is refused, with their paths. Also as `.load(path)`; `.load([path, ...])` takes names with commas."),
     Option("paths", "JSON", "", _path, "What Spark makes of `.load([path, ...])`; not for direct use."),
     Option("subscribe", "names", "", _subscribe, "Topics, with commas between them. Exactly one of `subscribe`, `subscribePattern` and `assign` is given, unless `path` is a partition directory."),
     Option("subscribePattern", "Java regex", "", _subscribe_pattern, "Topics in whose names the pattern is found (anywhere: anchor it with `^` and `$`). Kafka's internal topics are left out. `.*` reads everything."),
