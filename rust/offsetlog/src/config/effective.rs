@@ -50,6 +50,8 @@ pub struct EffectiveConfig {
     sources: BTreeMap<&'static str, SettingSource>,
     /// Why those are not known that are not.
     reasons: BTreeMap<&'static str, String>,
+    /// `segment.bytes` is less than it may be today; the values have it as `internal.segment.bytes`.
+    has_small_segments: bool,
 }
 
 /// The layers of a topic in a broker's log dir.
@@ -90,6 +92,7 @@ impl EffectiveConfig {
             values,
             sources: sources.collect(),
             reasons: BTreeMap::new(),
+            has_small_segments: false,
         }
     }
 
@@ -98,6 +101,7 @@ impl EffectiveConfig {
         let mut given = BTreeMap::new();
         let mut sources = BTreeMap::new();
         let mut reasons = BTreeMap::new();
+        let mut has_small_segments = false;
         for setting in settings() {
             let (source, value) = match layers.find(setting) {
                 Found::Value(source, value) => (source, Some(value)),
@@ -116,6 +120,7 @@ impl EffectiveConfig {
                 }
                 // Before 4.0 segments could be as small as one likes.
                 Err(_) if is_small_segment(setting, &value) => {
+                    has_small_segments = true;
                     given.insert(INTERNAL_SEGMENT_BYTES, value.trim().to_owned());
                     sources.insert(INTERNAL_SEGMENT_BYTES, source);
                     reasons.remove(INTERNAL_SEGMENT_BYTES);
@@ -131,12 +136,19 @@ impl EffectiveConfig {
             values: LogConfig::of(given),
             sources,
             reasons,
+            has_small_segments,
         }
     }
 
     /// The same with what a caller gives in their place.
     pub(crate) fn with_option(mut self, option: &LogConfig) -> Self {
         let mut given = self.values.given.clone();
+        if self.has_small_segments && option.given().any(|(name, _)| name == SEGMENT_BYTES) {
+            self.has_small_segments = false;
+            given.remove(INTERNAL_SEGMENT_BYTES);
+            self.sources
+                .insert(INTERNAL_SEGMENT_BYTES, SettingSource::Default);
+        }
         for (name, value) in option.given() {
             given.insert(name, value.to_owned());
             self.sources.insert(name, SettingSource::Option);
@@ -162,6 +174,9 @@ impl EffectiveConfig {
     /// The text of the value that holds, `None` where that is not known.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
+        if name == SEGMENT_BYTES && self.has_small_segments {
+            return self.values.text(INTERNAL_SEGMENT_BYTES);
+        }
         (self.source(name) != SettingSource::Unknown)
             .then(|| self.values.text(name))
             .flatten()
@@ -180,11 +195,12 @@ impl EffectiveConfig {
     }
 }
 
+const SEGMENT_BYTES: &str = "segment.bytes";
 const INTERNAL_SEGMENT_BYTES: &str = "internal.segment.bytes";
 
 fn is_small_segment(setting: &Setting, value: &str) -> bool {
     let bytes = value.trim().parse::<i32>();
-    setting.name == "segment.bytes" && bytes.is_ok_and(|bytes| bytes >= 0)
+    setting.name == SEGMENT_BYTES && bytes.is_ok_and(|bytes| bytes >= 0)
 }
 
 impl Layers<'_> {
@@ -246,5 +262,41 @@ fn of_broker(
         Ok(value) => Found::Value(source, value),
         Err(_) if is_small_segment(setting, value) => Found::Value(source, value.to_owned()),
         Err(error) => Found::Unknown(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_topic(pairs: &[(&str, &str)]) -> EffectiveConfig {
+        let pairs = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        EffectiveConfig::of_cluster(&Layers {
+            topic: Some(&pairs.collect()),
+            ..Layers::default()
+        })
+    }
+
+    #[test]
+    fn segments_of_before_4_0_are_told_as_small_as_they_are() {
+        let small = of_topic(&[("segment.bytes", "2000")]);
+        assert_eq!(small.text("segment.bytes"), Some("2000"));
+        assert_eq!(small.source("segment.bytes"), SettingSource::Topic);
+        assert_eq!(small.config().text("internal.segment.bytes"), Some("2000"));
+        let option = LogConfig::parse([("segment.bytes", "1048576")]).unwrap();
+        let given = small.with_option(&option);
+        assert_eq!(given.text("segment.bytes"), Some("1048576"));
+        assert_eq!(given.config().text("internal.segment.bytes"), Some(""));
+        assert_eq!(given.source("segment.bytes"), SettingSource::Option);
+        let both = [
+            ("segment.bytes", "1048576"),
+            ("internal.segment.bytes", "3000"),
+        ];
+        let given =
+            of_topic(&[("segment.bytes", "2000")]).with_option(&LogConfig::parse(both).unwrap());
+        assert_eq!(given.text("segment.bytes"), Some("1048576"));
+        assert_eq!(given.config().text("internal.segment.bytes"), Some("3000"));
     }
 }
