@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetlog import ConfigError, Log, MaintainReport
+from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition
 
 NOW = 1_700_000_000_000
 LATE = 4_000_000_000_000
@@ -74,6 +74,23 @@ def test_maintain_does_what_is_due_and_only_that(tmp_path: Path) -> None:
         assert deleted
         assert all(path.endswith(".deleted") for path in deleted)
         assert not list((tmp_path / "t-0").glob("*.deleted"))
+
+
+def test_in_a_log_dir_retention_comes_before_compaction(tmp_path: Path) -> None:
+    """A broker removes what is old of all its logs before it comes to compact a second one. A dry run tells the same."""
+    with filled(tmp_path / "t-0", cleanup_policy="compact,delete", retention_ms=1000) as log:
+        log.append(b"kept", key=b"key-0", timestamp=NOW + 100_000)
+        log.append(b"kept", key=b"key-1", timestamp=NOW + 100_000)
+        log.roll()
+    with LogDir.open(tmp_path, "a", clock=lambda: NOW + 100_500) as log_dir:
+        partition = TopicPartition("t", 0)
+        planned = log_dir.maintain(dry_run=True).partitions[partition]
+        done = log_dir.maintain().partitions[partition]
+        assert done.removed
+        assert done.removed == planned.removed
+        assert [one.key for one in log_dir.log("t", 0).scan()] == [b"key-0", b"key-1"]
+        assert len(done.compactions) == 1
+        assert done.log_start_offset == done.removed[-1].end_offset
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -170,26 +170,29 @@ impl Log {
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
         let mut report = MaintainReport::default();
-        self.maintain_into(&mut report, options)?;
+        self.maintain_into(&mut report, options, false)?;
         Ok(report)
     }
 
-    /// As [`maintain`](Self::maintain). Where that fails, `report` has what was done until then.
+    /// As [`maintain`](Self::maintain). Where that fails, `report` has what was done until then. `is_one_of_many`: a broker's cleaner
+    /// compacts one log, removes what is old of all, and comes to the next one; of all but the first, segments go before they would be
+    /// merged with younger ones.
     pub(crate) fn maintain_into(
         &self,
         report: &mut MaintainReport,
         options: &MaintainOptions,
+        is_one_of_many: bool,
     ) -> Result<()> {
         let now = options.now.unwrap_or_else(|| (self.0.options.clock)());
         report.dry_run = options.dry_run;
-        let mut done = self.maintain_at(now, report, options);
+        let mut done = self.maintain_at(now, report, options, is_one_of_many);
         if !options.dry_run && options.retention && done.as_ref().is_err_and(Error::is_out_of_room)
         {
             let freed = self.in_turn(|| self.changing(|appender| appender.make_room(now)))?;
             if !freed.is_empty() {
                 report.removed.extend(freed.removed);
                 report.deleted.extend(freed.deleted);
-                done = self.maintain_at(now, report, options);
+                done = self.maintain_at(now, report, options, is_one_of_many);
             }
         }
         done?;
@@ -203,6 +206,7 @@ impl Log {
         now: i64,
         report: &mut MaintainReport,
         options: &MaintainOptions,
+        is_one_of_many: bool,
     ) -> Result<()> {
         let is_compacted = self.changing(|appender| {
             let guard = appender.guard();
@@ -214,6 +218,9 @@ impl Log {
         })?;
         let mut compacted = Ok(());
         if options.compaction && is_compacted {
+            if options.retention && is_one_of_many && !options.dry_run {
+                report.removed.append(&mut self.retain_due(now, false)?);
+            }
             if options.dry_run {
                 let plan = self.due_plan(now, true)?;
                 report.compactions.extend(plan.map(|plan| begun(&plan)));
@@ -229,15 +236,9 @@ impl Log {
             compacted => compacted,
         };
         if options.retention {
-            report.removed.extend(self.in_turn(|| {
-                self.changing(|appender| {
-                    if options.dry_run {
-                        appender.breached(now)
-                    } else {
-                        appender.retain(now)
-                    }
-                })
-            })?);
+            report
+                .removed
+                .append(&mut self.retain_due(now, options.dry_run)?);
         }
         if options.deletes {
             report.deleted.extend(self.changing(|appender| {
@@ -317,6 +318,18 @@ impl Log {
                 && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
                     || appender.must_be_cleaned(plan.first_dirty, now)?);
             Ok(is_due.then_some(plan))
+        })
+    }
+
+    fn retain_due(&self, now: i64, dry_run: bool) -> Result<Vec<RemovedSegment>> {
+        self.in_turn(|| {
+            self.changing(|appender| {
+                if dry_run {
+                    appender.breached(now)
+                } else {
+                    appender.retain(now)
+                }
+            })
         })
     }
 

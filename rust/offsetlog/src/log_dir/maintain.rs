@@ -33,7 +33,8 @@ pub struct LogDirMaintainReport {
 
 impl LogDir {
     /// Does what is due now for every partition, one after the other, and removes the directories of topics that were deleted long
-    /// enough ago. A partition that fails does not keep the others from their turn.
+    /// enough ago. A partition that fails does not keep the others from their turn. Of a log with the policies `compact` and `delete`
+    /// segments go before it is compacted, and after it.
     ///
     /// # Errors
     /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all partitions share.
@@ -170,7 +171,7 @@ impl LogDir {
             };
             let done = log
                 .join(membership)
-                .and_then(|()| log.maintain_into(kept, options));
+                .and_then(|()| log.maintain_into(kept, options, true));
             match done {
                 // By another thread: opened again.
                 Err(error) if is_closed(&error) && log.is_closed() => {
