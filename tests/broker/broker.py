@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
@@ -85,6 +85,10 @@ class Broker:
         self.version = version
         self.directory = directory
         self.log_dir = directory / "logs"
+        self.settings: Mapping[str, object] = {}
+        """What `server.properties` says besides, from the next start on; `None` takes away what all brokers here are given."""
+        self.levels: Mapping[str, str] = {}
+        """Loggers that say more, or less, than those of other brokers."""
         self.address = ""
         self.runs = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,10 +135,21 @@ class Broker:
             "log.retention.ms": -1,
             # The cleaner looks often whether a compacted topic has something for it.
             "log.cleaner.backoff.ms": 100,
+            **self.settings,
         }
-        path = self.directory / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
-        return path
+        lines = [f"{name}={value}\n" for name, value in settings.items() if value is not None]
+        self.properties.write_text("".join(lines), encoding="utf-8")
+        return self.properties
+
+    @property
+    def properties(self) -> Path:
+        """The file that it was started with last."""
+        return self.directory / "server.properties"
+
+    @property
+    def metadata_dir(self) -> Path | None:
+        """Where the cluster's metadata log is, of a broker that has one."""
+        return self.directory / "metadata"
 
     def output(self, run_number: int | None = None) -> Path:
         """What a run of the broker said."""
@@ -149,9 +164,9 @@ class Broker:
             self._start_what_it_needs()
             properties = self._properties()
             self._output = self.output().open("wb")
-            self._process = subprocess.Popen(
-                java(self.version, "kafka.Kafka", str(properties)), stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output
-            )
+            levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name, level in self.levels.items()]
+            command = java(self.version, "kafka.Kafka", str(properties), options=levels)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output)
             self._wait_until_started()
         except BaseException:
             self.kill()
@@ -219,7 +234,7 @@ class Broker:
 
 
 class ZooKeeperBroker(Broker):
-    """A broker of the time before KRaft, with a ZooKeeper of its own."""
+    """A broker as all were before KRaft, with a ZooKeeper of its own."""
 
     epochs_a_run = 0
 
@@ -230,6 +245,11 @@ class ZooKeeperBroker(Broker):
     def format(self) -> None:
         """The broker makes its own log dir."""
         self.directory.mkdir(parents=True)
+
+    @property
+    def metadata_dir(self) -> Path | None:
+        """ZooKeeper has it all."""
+        return None
 
     def _of_its_kind(self) -> dict[str, object]:
         return {
@@ -273,9 +293,14 @@ class ZooKeeperBroker(Broker):
             self._keeper = None
 
 
+WITH_ZOOKEEPER = "-zookeeper"
+"""Behind a version that does without as well."""
+
+
 def broker_of(version: str, directory: Path) -> Broker:
     """A broker of the kind that this version is."""
-    return ZooKeeperBroker(version, directory) if version < "3" else Broker(version, directory)
+    number = version.removesuffix(WITH_ZOOKEEPER)
+    return ZooKeeperBroker(number, directory) if number < "3" or number != version else Broker(number, directory)
 
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"

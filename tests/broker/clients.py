@@ -16,7 +16,7 @@ from broker import Broker, java, run
 with warnings.catch_warnings():
     # kafka-python reads its schemas through a function that newer Pythons call deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.admin import NewTopic
+    from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -73,14 +73,20 @@ class Admin:
             for at, partition in answer.items()
         }
 
+    def settings(self, topics: Sequence[str]) -> dict[str, dict[str, tuple[str, str]]]:
+        """What holds for each topic: name of the setting -> its value, and the layer that the broker takes it from."""
+        wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        answer = self._client.describe_configs(wanted, config_filter="all")["topic"]
+        return {topic: {name: (entry["value"], entry["config_source"]) for name, entry in answer[topic].items()} for topic in topics}
+
     def delete_records_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         self._client.delete_records({TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
 
 
-class Reader:
-    """kafka-python's consumer over all partitions of a topic."""
+class ReaderOfAll:
+    """kafka-python's consumer over these partitions, which may be of different topics."""
 
-    def __init__(self, address: str, topic: str, partitions: Sequence[int], isolation: Isolation) -> None:
+    def __init__(self, address: str, places: Sequence[TopicPartition], isolation: Isolation) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=address,
             isolation_level=isolation,
@@ -88,7 +94,7 @@ class Reader:
             fetch_max_wait_ms=100,
             max_partition_fetch_bytes=4 << 20,
         )
-        self._all = [TopicPartition(topic, partition) for partition in partitions]
+        self._all = list(places)
         self._consumer.assign(self._all)
 
     def __enter__(self) -> Self:
@@ -96,6 +102,41 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
+
+    def ranges(self) -> dict[TopicPartition, tuple[int, int]]:
+        """First offset and end of each partition."""
+        ends = self._consumer.end_offsets(self._all)
+        return {at: (offset, ends[at]) for at, offset in self._consumer.beginning_offsets(self._all).items()}
+
+    def everything(self) -> dict[TopicPartition, list[Row]]:
+        """Every record from the beginning to the end, partition by partition."""
+        seen: dict[TopicPartition, list[Row]] = {at: [] for at in self._all}
+        self._consumer.seek_to_beginning(*self._all)
+        ends = self._consumer.end_offsets(self._all)
+        limit = time.monotonic() + READING_SECONDS
+        while any(self._consumer.position(at) < ends[at] for at in self._all):
+            assert time.monotonic() < limit, {at: (self._consumer.position(at), ends[at]) for at in self._all}
+            for at, records in self._consumer.poll(timeout_ms=200).items():
+                seen[at] += [
+                    Row(
+                        record.offset,
+                        record.timestamp,
+                        record.timestamp_type,
+                        record.leader_epoch,
+                        record.key,
+                        record.value,
+                        tuple((name, value) for name, value in record.headers),
+                    )
+                    for record in records
+                ]
+        return seen
+
+
+class Reader(ReaderOfAll):
+    """kafka-python's consumer over all partitions of a topic."""
+
+    def __init__(self, address: str, topic: str, partitions: Sequence[int], isolation: Isolation) -> None:
+        super().__init__(address, [TopicPartition(topic, partition) for partition in partitions], isolation)
 
     def beginning_offsets(self) -> dict[int, int]:
         return {at.partition: offset for at, offset in self._consumer.beginning_offsets(self._all).items()}
@@ -110,26 +151,7 @@ class Reader:
 
     def rows(self) -> dict[int, list[Row]]:
         """Every record from the beginning to the end, partition by partition."""
-        seen: dict[int, list[Row]] = {at.partition: [] for at in self._all}
-        self._consumer.seek_to_beginning(*self._all)
-        ends = self._consumer.end_offsets(self._all)
-        limit = time.monotonic() + READING_SECONDS
-        while any(self._consumer.position(at) < ends[at] for at in self._all):
-            assert time.monotonic() < limit, {at: (self._consumer.position(at), ends[at]) for at in self._all}
-            for at, records in self._consumer.poll(timeout_ms=200).items():
-                seen[at.partition] += [
-                    Row(
-                        record.offset,
-                        record.timestamp,
-                        record.timestamp_type,
-                        record.leader_epoch,
-                        record.key,
-                        record.value,
-                        tuple((name, value) for name, value in record.headers),
-                    )
-                    for record in records
-                ]
-        return seen
+        return {at.partition: rows for at, rows in self.everything().items()}
 
 
 class Writer:

@@ -18,10 +18,12 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 
 from cleaners import Cleaners
 from story import Story
+from upkeep import Upkeep
 
-from broker import ROOT  # the path comes first
+from broker import ROOT, WITH_ZOOKEEPER  # the path comes first
 
 VERSIONS = ("4.3.0", "3.9.2", "2.8.2")
+KRAFT = ("4.3.0", "3.9.2")
 KEPT = ROOT / "build" / "broker-failures"
 """Where the files and words of a broker stay when a story or a test of it fails."""
 
@@ -45,7 +47,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-T = TypeVar("T", Story, Cleaners)
+T = TypeVar("T", Story, Cleaners, Upkeep)
 
 
 def _lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kind: type[T]) -> Iterator[T]:
@@ -97,3 +99,15 @@ def cleaners_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def cleaners(cleaners_told: Cleaners) -> Cleaners:
     """Two cleaners that came to the end."""
     return _ended(cleaners_told)
+
+
+@pytest.fixture(scope="session", params=(*KRAFT, "3.9.2" + WITH_ZOOKEEPER))
+def upkeep_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upkeep]:
+    """A broker's own upkeep and ours of the same directories, whether they came to the end or not."""
+    yield from _lived(request, tmp_path_factory, Upkeep)
+
+
+@pytest.fixture
+def upkeep(upkeep_told: Upkeep) -> Upkeep:
+    """Upkeep that came to the end."""
+    return _ended(upkeep_told)

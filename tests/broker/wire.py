@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-PRODUCE, FETCH, OFFSET_FOR_LEADER_EPOCH = 0, 1, 23
+PRODUCE, FETCH, OFFSET_FOR_LEADER_EPOCH, INCREMENTAL_ALTER_CONFIGS = 0, 1, 23, 44
+BROKER_RESOURCE = 4
+SET, DELETE = 0, 1
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 ANSWER_SECONDS = 30
 
@@ -118,6 +121,20 @@ class Wire:
         error, high_watermark, last_stable, log_start = answer.take("h"), answer.take("q"), answer.take("q"), answer.take("q")
         aborted = tuple((answer.take("q"), answer.take("q")) for _ in range(max(answer.take("i"), 0)))
         return Fetched(error, high_watermark, last_stable, log_start, aborted, answer.bytes())
+
+    def alter_broker(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """Set, or with `None` take away, dynamic settings of a broker, or of all of them if `name` is empty.
+
+        As kafka-configs does with `--entity-name` or `--entity-default`.
+        """
+        body = struct.pack(">ib", 1, BROKER_RESOURCE) + _text(name) + struct.pack(">i", len(settings))
+        for key, value in settings.items():
+            body += _text(key) + (struct.pack(">bh", DELETE, -1) if value is None else struct.pack(">b", SET) + _text(value))
+        answer = self._ask(INCREMENTAL_ALTER_CONFIGS, 0, body + struct.pack(">b", 0))
+        answer.take("i")
+        assert answer.take("i") == 1
+        error = answer.take("h")
+        assert error == 0, error
 
     def end_offset_for_epoch(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` that the partition knows, and where it ends; (-1, -1) where there is none."""
