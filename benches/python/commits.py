@@ -1,4 +1,8 @@
-"""Two commits side by side: the other one is checked out and built below `build/bench/compare`, and its programs are the peers."""
+"""Two commits side by side, the programs of the other one as the peers.
+
+Both are built in one folder below `build/bench/compare`, one after the other: the same source then gives the same program to the byte,
+and a ratio beside itself is 1. Built in two folders, programs of one source differed by up to 2 % for as long as they stood.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from paired import MOST_PAIRS, pairs_wanted
 from processes import BenchError, LineProgram, RefusedError, Round
 
 COMPARE = BUILD / "compare"
+SOURCE, TARGET = COMPARE / "source", COMPARE / "target"
 # From so many pairs on, the spread is known well enough to plan by; fewer where one pair takes many seconds.
 LEAST_PAIRS = 10
 LEAST_SLOW_PAIRS = 6
@@ -61,51 +66,56 @@ def this_tree() -> str:
     return git("rev-parse", "--short=10", "HEAD") + (" with changes that are not committed" if dirty else "")
 
 
-def checked_out(sha: str) -> Path:
-    """The tree of a commit, taken out of git once; the working tree is left alone."""
-    tree = COMPARE / sha[:12] / "tree"
-    if not tree.exists():
-        say(f"checking out {sha[:12]}")
-        unfinished = tree.with_name("tree.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+def laid_out(sha: str | None) -> None:
+    """Puts the files of a commit, or of the working tree, where both sides are built."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    SOURCE.mkdir(parents=True)
+    if sha is None:
+        for name in git("ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0"):
+            if name and (ROOT / name).is_file():
+                (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, SOURCE / name)
+    else:
         with subprocess.Popen(["git", "-C", str(ROOT), "archive", sha], stdout=subprocess.PIPE) as archive:
             assert archive.stdout is not None
             with tarfile.open(fileobj=archive.stdout, mode="r|") as files:
-                files.extractall(unfinished, filter="data")
+                files.extractall(SOURCE, filter="data")
         if archive.returncode != 0:
             raise BenchError(f"git archive {sha} failed")
-        unfinished.rename(tree)
-    return tree
+    # Cargo goes by times, and would take what it built of the other side for this one's.
+    for folder, _, names in os.walk(SOURCE):
+        for name in names:
+            os.utime(Path(folder, name))
 
 
-def built(name: str, tree: Path, home: Path, target: Path, *, python: bool) -> Side:
-    """Builds the programs of a tree, both trees in the same way, and lays its Python package out."""
+def built(name: str, home: Path, sha: str | None, *, python: bool) -> Side:
+    """Builds the programs of a side and lays its Python package out."""
     cargo = need("cargo", CARGO_HINT)
     os.environ.setdefault("PYO3_PYTHON", sys.executable)
-    side = Side(name, target / "release" / "ours", home / "python")
-    # A target folder of its own: cargo takes the artifacts of one tree for those of another one.
-    how = ["--release", "--locked", "-q", "--target-dir", str(target)]
+    laid_out(sha)
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    side = Side(name, home / "ours", home / "python")
+    how = ["--release", "--locked", "-q", "--target-dir", str(TARGET)]
     say(f"building {name}")
-    run([cargo, "build", *how, "-p", "offsetlog-benches", "--bin", "ours"], BUILD_SECONDS, tree)
+    run([cargo, "build", *how, "-p", "offsetlog-benches", "--bin", "ours"], BUILD_SECONDS, SOURCE)
+    shutil.copy2(TARGET / "release" / "ours", side.ours)
     if python:
         # As maturin does it: the symbols of Python are found when the module is loaded.
         loaded = ["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"] if sys.platform == "darwin" else []
-        run([cargo, "rustc", *how, "-p", "offsetlog-python", "--lib", *loaded], BUILD_SECONDS, tree)
-        shutil.rmtree(side.package, ignore_errors=True)
-        shutil.copytree(tree / "python", side.package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        run([cargo, "rustc", *how, "-p", "offsetlog-python", "--lib", *loaded], BUILD_SECONDS, SOURCE)
+        shutil.copytree(SOURCE / "python", side.package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         library = "lib_offsetlog.dylib" if sys.platform == "darwin" else "lib_offsetlog.so"
-        shutil.copy2(target / "release" / library, side.package / "offsetlog" / MODULE)
+        shutil.copy2(TARGET / "release" / library, side.package / "offsetlog" / MODULE)
     return side
 
 
 def sides(commit: str, *, python: bool) -> tuple[Side, Side]:
     """The other commit and this tree, built."""
     sha = resolved(commit)
-    home = COMPARE / sha[:12]
-    here = Path(os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))).absolute()
-    old = built(sha[:10], checked_out(sha), home, home / "target", python=python)
-    return old, built("this tree", ROOT, COMPARE / "here", here, python=python)
+    # Names of one length: where a program's stack begins depends on that of its path.
+    old = built(sha[:10], COMPARE / "old", sha, python=python)
+    return old, built("this tree", COMPARE / "new", None, python=python)
 
 
 def mean(first: Round, second: Round) -> Round:

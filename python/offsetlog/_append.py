@@ -247,7 +247,7 @@ class Appending(AppendingMany):
         info = AppendInfo._make(native)
         if info.left_out_bytes:
             words = "%d of the bytes to append were left out: an unfinished batch at the end, or a newer leader's; %s"
-            logger.warning(words, info.left_out_bytes, self.path)
+            logger.warning(words, info.left_out_bytes, getattr(self, "path", ""))
         return info
 
     def append_marker(  # noqa: PLR0913  # one parameter a field

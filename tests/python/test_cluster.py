@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from golden import CLEAN, DATA
 from test_dry_runs import offsetlog, tree
 
-from offsetlog import ClusterError, ConfigError, Log, LogDir, LogDirError, TopicPartition
+from offsetlog import ClusterError, ConfigError, Log, LogDir, LogDirError, OffsetOutOfRangeError, TopicPartition, recover
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 NOW = 1_900_000_000_000
@@ -177,6 +178,42 @@ def test_a_partition_that_others_have_is_not_changed(dirs: list[Path]) -> None:
     # Without metadata nobody knows.
     with Log.open(dirs[0] / "g-plain-0", "a") as log:
         assert log.append(b"x") == end + 1
+
+
+def high_watermark(log_dir: Path, partition: str) -> int:
+    """What the broker's own checkpoint says."""
+    lines = (log_dir / "replication-offset-checkpoint").read_text().splitlines()[2:]
+    return next(int(line.rpartition(" ")[2]) for line in lines if line.startswith(partition))
+
+
+def test_the_high_watermark_is_for_all_replicas_to_raise(dirs: list[Path], properties: Path) -> None:
+    """What others have not got may be cut off by them: it is not called replicated, and nothing goes that is not."""
+    log_dir = dirs[0]
+    shutil.copytree(dirs[2] / "__cluster_metadata-0", log_dir / "__cluster_metadata-0")
+    with Log.open(log_dir / "g-plain-0") as log:
+        _, first, second, *_ = (batch.base_offset for batch in log.batches())
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.write_text(re.sub(r"(?m)^g-plain 0 \d+$", f"g-plain 0 {second}", checkpoint.read_text()))
+    meta = log_dir / "meta.properties"
+    own = meta.read_text()
+    meta.write_text(own.replace("node.id=1", "node.id=2"))
+    recover(log_dir / "g-plain-0")
+    assert high_watermark(log_dir, "g-plain 0") == second
+    with Log.open(log_dir / "g-plain-0", "a", single_replica=True, broker=properties) as log:
+        end = log.append(b"x", flush=True)
+        log.roll()
+        with pytest.raises(OffsetOutOfRangeError):
+            log.delete_records_before(second + 1)
+        assert not log.maintain(config={"retention.ms": 0}, now=NOW * 2).removed
+    assert high_watermark(log_dir, "g-plain 0") == second
+    with Log.open(log_dir / "g-plain-0", "a", single_replica=True) as log:
+        log.truncate_to(first)
+    assert high_watermark(log_dir, "g-plain 0") == first
+    # The only replica's log ends where it is replicated to.
+    meta.write_text(own)
+    with Log.open(log_dir / "g-plain-0", "a") as log:
+        assert log.append(b"y") == first < end
+    assert high_watermark(log_dir, "g-plain 0") == first + 1
 
 
 def test_the_only_replica_may_be_changed(dirs: list[Path]) -> None:

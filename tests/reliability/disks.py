@@ -24,7 +24,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108  # images in memory: what is synced ther
 CLONE_NEWNS, MS_RDONLY, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 1, 0x4000, 1 << 18, 2
 LOOP_CTL_GET_FREE, LOOP_CONFIGURE, LO_FLAGS_AUTOCLEAR = 0x4C82, 0x4C0A, 4
 # Of ext4, xfs and others: stop at once, and do not write the journal out first.
-FS_IOC_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
+FS_IOC_SHUTDOWN, LOG_FLUSH, NO_LOG_FLUSH = 0x8004587D, 1, 2
 SIZES = {"ext4": 64 << 20, "xfs": 300 << 20}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -195,11 +195,11 @@ def mounted_memory(size: int) -> Iterator[Path]:
     unmount(target)
 
 
-def cut_power(mounted: Path) -> None:
-    """Stop a file system as a power cut does: what is not on its device yet never will be."""
+def cut_power(mounted: Path, how: int = NO_LOG_FLUSH) -> None:
+    """Stop a file system as a power cut does: what is not on its device yet never will be. `LOG_FLUSH` writes its journal out first."""
     root = os.open(mounted, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.ioctl(root, FS_IOC_SHUTDOWN, struct.pack("<I", NO_LOG_FLUSH))
+        fcntl.ioctl(root, FS_IOC_SHUTDOWN, struct.pack("<I", how))
     finally:
         os.close(root)
 

@@ -203,6 +203,7 @@ impl Appender {
     /// What the cluster says now takes the place of what it said when the log was opened.
     pub(super) fn join(&mut self, membership: Arc<Membership>) -> Result<()> {
         if membership.is_brokers() {
+            self.place.join(&membership);
             self.guard.membership = membership;
             self.config = self.effective(None)?.config().clone();
         }
@@ -243,9 +244,9 @@ impl Appender {
         self.ends.log_end()
     }
 
-    /// Everything below is replicated: this process is the only replica, so it is the log end offset.
-    fn high_watermark(&self) -> i64 {
-        self.ends.log_end()
+    /// Everything below is replicated: the log end offset, where this is the only replica.
+    fn high_watermark(&self) -> Result<i64> {
+        self.place.high_watermark(self.ends.log_end())
     }
 
     /// Base offset of the first segment.

@@ -404,7 +404,7 @@ impl Membership {
     }
 
     /// Why the metadata that is there cannot be used.
-    fn unreadable(&self) -> Option<&str> {
+    pub(crate) fn unreadable(&self) -> Option<&str> {
         let metadata = self.metadata.as_ref()?;
         metadata.image.as_ref().err().map(String::as_str)
     }

@@ -91,7 +91,8 @@ impl Appender {
 
     /// From where on nothing is cleaned: the active segment, open transactions, and what is younger than `min.compaction.lag.ms`.
     fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
-        let mut uncleanable = self.ends.last_stable().min(self.active.base_offset);
+        let stable = self.ends.last_stable().min(self.high_watermark()?);
+        let mut uncleanable = stable.min(self.active.base_offset);
         let lag = self.upkeep_config().min_compaction_lag_ms();
         if lag > 0 {
             for (base, next) in self.dirty_segments(first_dirty) {

@@ -398,8 +398,8 @@ impl Appender {
         job.run()?;
         let state = self.state_at(self.ends.recovery_point());
         let mark = self.clean_mark()?;
-        let (high_watermark, first_base) = (self.high_watermark(), self.first_base());
-        self.place.close(state, mark, high_watermark, first_base)
+        let (log_end, first_base) = (self.ends.log_end(), self.first_base());
+        self.place.close(state, mark, log_end, first_base)
     }
 
     /// Lets go of the files as a killed process would: nothing is written.

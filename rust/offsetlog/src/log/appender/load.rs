@@ -109,6 +109,7 @@ pub(in crate::log) fn open(
         internal: write.internal_topics.clone(),
         single_replica: write.single_replica,
     };
+    place.join(&guard.membership);
     let effective =
         guard
             .membership

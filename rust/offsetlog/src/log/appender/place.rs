@@ -11,6 +11,7 @@ use crate::config::LogConfig;
 use crate::disk::{Disk, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::has_log_dir_files;
+use crate::log::Membership;
 use crate::log::log_dir_files::LogDirFiles;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
@@ -64,6 +65,8 @@ pub(in crate::log) struct Place {
     /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with; in a log
     /// dir, if no broker has been there since.
     durable: i64,
+    /// Other brokers have replicas, or nobody can tell: the high watermark is theirs to raise.
+    has_others: bool,
 }
 
 impl Place {
@@ -89,7 +92,38 @@ impl Place {
             marked_unclean: false,
             cleaner: None,
             durable: 0,
+            has_others: false,
         })
+    }
+
+    /// Goes by what the cluster says of the partition.
+    pub(super) fn join(&mut self, membership: &Membership) {
+        self.has_others = membership.is_brokers()
+            && (membership.unreadable().is_some() || !membership.others().is_empty());
+    }
+
+    /// The high watermark of a log that ends at `log_end`: where others have replicas what the broker wrote down, else the end.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn high_watermark(&self, log_end: i64) -> Result<i64> {
+        let line = self.high_watermark_line(log_end)?;
+        Ok(line.unwrap_or(0))
+    }
+
+    fn high_watermark_line(&self, log_end: i64) -> Result<Option<i64>> {
+        let Some(shared) = self.shared.as_ref().filter(|_| self.has_others) else {
+            return Ok(Some(log_end));
+        };
+        let line = shared.line(
+            OffsetCheckpointFile::HighWatermark,
+            &self.topic,
+            self.partition,
+        );
+        match line {
+            Err(error) if error.is_corruption() => Ok(None),
+            line => Ok(line?.map(|line| line.min(log_end))),
+        }
     }
 
     pub(super) const fn durable(&self) -> i64 {
@@ -242,14 +276,9 @@ impl Place {
 
     /// Writes recovery point and log start offset where the next opening reads them. `first_base` decides, as in a broker,
     /// whether the log dir needs a line for the log start offset.
-    pub(super) fn checkpoint(
-        &self,
-        state: State,
-        high_watermark: i64,
-        first_base: i64,
-    ) -> Result<()> {
+    pub(super) fn checkpoint(&self, state: State, log_end: i64, first_base: i64) -> Result<()> {
         let boot = Some(self.boot());
-        self.note(State { boot, ..state }, high_watermark, first_base)
+        self.note(State { boot, ..state }, log_end, first_base)
     }
 
     /// Writes them down for a minute in which nobody did, where many partitions' are written together.
@@ -265,11 +294,11 @@ impl Place {
         &mut self,
         state: State,
         mark: CleanMark,
-        high_watermark: i64,
+        log_end: i64,
         first_base: i64,
     ) -> Result<()> {
         let clean = Some(mark);
-        self.note(State { clean, ..state }, high_watermark, first_base)?;
+        self.note(State { clean, ..state }, log_end, first_base)?;
         self.marked_unclean = false;
         match &self.shared {
             Some(shared) if !shared.gathers() => shared.settle(),
@@ -277,7 +306,7 @@ impl Place {
         }
     }
 
-    fn note(&self, state: State, high_watermark: i64, first_base: i64) -> Result<()> {
+    fn note(&self, state: State, log_end: i64, first_base: i64) -> Result<()> {
         let state = State {
             recovery_point: state.recovery_point.max(self.durable),
             ..state
@@ -286,13 +315,14 @@ impl Place {
             return self.write_state(&state);
         };
         let start_line = (state.log_start > first_base).then_some(state.log_start);
+        let high_watermark = self.high_watermark_line(log_end)?;
         let lines = [
             (
                 OffsetCheckpointFile::RecoveryPoint,
                 Some(state.recovery_point),
             ),
             (OffsetCheckpointFile::LogStartOffset, start_line),
-            (OffsetCheckpointFile::HighWatermark, Some(high_watermark)),
+            (OffsetCheckpointFile::HighWatermark, high_watermark),
         ];
         shared.withdraw(&lines, &self.topic, self.partition);
         let on_disk = self.on_disk(shared)?;

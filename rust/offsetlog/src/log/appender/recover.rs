@@ -2,7 +2,7 @@
 
 use super::{WriteOptions, load};
 use crate::error::{Error, Result};
-use crate::log::{OpenOptions, open, view};
+use crate::log::{OpenOptions, Surroundings, open, view};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -107,6 +107,8 @@ pub fn recover(
     view::refuse_other(directory.disk.as_ref(), &directory.path)?;
     let mut warnings = Vec::new();
     let mut place = super::place::Place::new(&directory, &topic, partition, None)?;
+    let surroundings = Surroundings::new(options, None, &[], None)?;
+    place.join(&surroundings.membership(&directory.path, &topic, partition)?);
     let config =
         super::place::read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let locks = if recover.dry_run {

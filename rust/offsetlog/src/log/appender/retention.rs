@@ -58,7 +58,7 @@ struct Candidate {
 impl Appender {
     /// The segments that retention removes at `now`, oldest first.
     pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
-        self.breached_below(self.high_watermark(), now)
+        self.breached_below(self.high_watermark()?, now)
     }
 
     fn breached_below(&self, high_watermark: i64, now: i64) -> Result<Vec<RemovedSegment>> {

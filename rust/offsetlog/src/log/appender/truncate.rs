@@ -320,7 +320,7 @@ impl Appender {
     /// segments below go with retention.
     pub(crate) fn delete_records_before(&mut self, offset: i64) -> Result<bool> {
         self.check_usable()?;
-        if offset > self.high_watermark() || offset < 0 {
+        if offset > self.high_watermark()? || offset < 0 {
             return Err(Error::new(ErrorKind::OffsetOutOfRange {
                 requested: offset,
                 log_start_offset: self.ends.log_start(),
@@ -397,7 +397,7 @@ impl Appender {
     fn save_point_at(&self, recovery_point: i64) -> Result<()> {
         self.place.checkpoint(
             self.state_at(recovery_point),
-            self.high_watermark(),
+            self.ends.log_end(),
             self.first_base(),
         )
     }
