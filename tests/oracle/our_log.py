@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import pyarrow
 from sides import TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Timed
 
-from offsetlog import Log, OffsetLogError, Record
+from offsetlog import AppendInfo, Log, OffsetLogError, Record
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -26,6 +26,11 @@ def answer(ask: Callable[[], T]) -> T:
     except OffsetLogError as error:
         name = type(error).__name__
         raise Refusal(frozenset({name}), f"{name}: {error}") from error
+
+
+def told(info: AppendInfo) -> Info:
+    """What an append answers, as far as Kafka does too."""
+    return Info(*info[:5])
 
 
 class OurLog:
@@ -100,10 +105,10 @@ class OurLog:
                 written = writer.flush()
             if flush:
                 log.flush()
-            return Info(None, None) if written is None else Info(*written)
+            return Info(None, None) if written is None else told(written)
         if form == "arrow":
             info = log.append_arrow(_table(batch), compression=codec, leader_epoch=leader_epoch, flush=flush, batch_bytes=ROOM)
-            return Info(*info)
+            return told(info)
         records = [
             Record(log.topic, log.partition, 0, timestamp=row.timestamp, key=row.key, value=row.value, headers=row.headers)
             for row in rows
@@ -118,23 +123,23 @@ class OurLog:
             base_sequence=batch.base_sequence,
             transactional=batch.transactional,
         )
-        return Info(*info)
+        return told(info)
 
     def append_bytes(self, data: bytes, leader_epoch: int, origin: str, *, flush: bool = False) -> Info:
         sender: Literal["client", "coordinator"] = "coordinator" if origin == "coordinator" else "client"
 
         def ask() -> Info:
-            return Info(*self.log.append_batches(data, leader_epoch=leader_epoch, origin=sender, flush=flush))
+            return told(self.log.append_batches(data, leader_epoch=leader_epoch, origin=sender, flush=flush))
 
         return answer(ask)
 
     def append_as_follower(self, data: bytes, leader_epoch: int) -> Info:
-        return answer(lambda: Info(*self.log.append_as_follower(data, leader_epoch=leader_epoch)))
+        return answer(lambda: told(self.log.append_as_follower(data, leader_epoch=leader_epoch)))
 
     def append_marker(self, marker: Marker, leader_epoch: int) -> Info:
         def ask() -> Info:
-            return Info(
-                *self.log.append_marker(
+            return told(
+                self.log.append_marker(
                     marker.producer_id,
                     marker.producer_epoch,
                     commit=marker.commit,
