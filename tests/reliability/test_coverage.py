@@ -35,9 +35,7 @@ NO_TOOLS = (
     f"needs `rustup component add llvm-tools`, or llvm-cov and llvm-profdata {LLVM_MIN} or later (apt-get install llvm-{LLVM_MIN})"
 )
 # Where Python's tests look at recovery and at errors.
-PYTHON_TESTS = (
-    "recover append append_errors append_arguments append_golden append_settings errors api log_dir_marks offset_limits index_damage"
-)
+PYTHON_TESTS = "recover append append_errors append_arguments append_golden append_settings errors api cluster log_dir_marks offset_limits index_damage readable"
 
 # What no test can make, with the reason. Made all the same, it has to go from here.
 NOT_MADE = {"Compression": "the codecs' libraries refuse for want of memory only, which is a `MemoryError`"}
