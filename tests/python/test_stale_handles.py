@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from writing import NOW, Clock, environment
 
-from offsetlog import Log, LogDir, OffsetOutOfRangeError, open_cached, recover
+from offsetlog import Log, LogDir, LogLockedError, OffsetOutOfRangeError, open_cached, recover
+from offsetlog.errors import LogClosedError
 
 HANDLES = ["the writer", "a reader", "a reader of a log dir", "a cached one"]
 CONFIG = {"internal.segment.bytes": 1000, "retention.ms": -1, "index.interval.bytes": 100}
@@ -213,12 +214,16 @@ def test_a_gap_that_only_the_writer_knows_is_seen_by_readers_beside_it(tmp_path:
 
 def test_recovery_in_this_process_is_seen(log: Log, handle: Log) -> None:
     path = Path(log.path)
-    if handle is log:
-        pytest.skip("a recovery wants the log closed")
+    with pytest.raises(LogLockedError):
+        recover(path)
     log.close()
     last = max(path.glob("*.log"))
     with last.open("r+b") as file:
         file.truncate(last.stat().st_size - 5)
+    if handle is log:
+        with pytest.raises(LogClosedError):
+            handle.get(18)
+        return
     assert handle.get(18) is not None
     end = recover(path).log_end_offset
     assert end == 19

@@ -52,30 +52,98 @@ impl Appender {
         let (base, start) = (segment.base_offset, segment.end_offset);
         let ends = Arc::clone(&self.ends);
         let _files = ends.changing_files();
+        let disk = Arc::clone(&self.directory.disk);
+        let path = |suffix| segment_path(&self.directory.path, base, suffix);
+        let beside = [".index", ".timeindex", ".txnindex", ".snapshot"].map(path);
+        leftovers::remove(disk.as_ref(), &path(".log"))?;
+        // Its records are gone, whatever becomes of the rest: the next opening removes files that stand beside none.
+        self.names_changed = true;
+        self.closed.retain(|&closed| closed != base);
+        self.unsettled.retain(|&unsettled| unsettled != base);
+        self.made_with.remove(&base);
+        self.snapshots.remove(&base);
         if start > ends.log_start() {
             ends.set_log_start(start);
             ends.raise_recovery_point(start);
             self.epochs.truncate_from_start(start);
         }
-        let disk = Arc::clone(&self.directory.disk);
-        // The records first: without them the others are removed by the next opening.
-        for suffix in [".log", ".index", ".timeindex", ".txnindex", ".snapshot"] {
-            leftovers::remove(
-                disk.as_ref(),
-                &segment_path(&self.directory.path, base, suffix),
-            )?;
+        self.last_snapshot =
+            follow_log_start(&mut self.producers, &self.snapshots, ends.log_start());
+        self.publish(self.log_end());
+        for file in &beside {
+            leftovers::remove(disk.as_ref(), file)?;
         }
         // One after the other: names that come back with the power must not leave a hole.
         let path = &self.directory.path;
         disk.sync_directory(path)
             .map_err(|error| Error::io(SYNC_NAMES, path, error))?;
-        self.snapshots.remove(&base);
-        self.closed.retain(|&closed| closed != base);
-        self.unsettled.retain(|&unsettled| unsettled != base);
-        self.made_with.remove(&base);
-        let log_start = self.ends.log_start();
-        self.last_snapshot = follow_log_start(&mut self.producers, &self.snapshots, log_start);
-        self.publish(self.log_end());
+        self.names_changed = false;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use crate::batch_builder::BatchBuilder;
+    use crate::config::LogConfig;
+    use crate::log::{AppendOptions, Log, MaintainOptions, OpenOptions, ScanOptions, WriteOptions};
+    use std::path::Path;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    /// Three segments of one record each, all of them old enough to go.
+    fn filled(path: &Path) -> Log {
+        let settings = [("internal.segment.bytes", "100"), ("retention.ms", "0")];
+        let write = WriteOptions {
+            config: Some(LogConfig::parse(settings).unwrap()),
+            ..WriteOptions::default()
+        };
+        let log = Log::open_for_append(path, &OpenOptions::default(), &write).unwrap();
+        for _ in 0..3 {
+            let mut batch = BatchBuilder::default();
+            batch.push(NOW, Some(b"k"), Some(b"v"), &[]).unwrap();
+            log.append(&mut batch, &AppendOptions::default()).unwrap();
+        }
+        log
+    }
+
+    fn count(log: &Log) -> usize {
+        let mut scan = log.scan(&ScanOptions::default()).unwrap();
+        std::iter::from_fn(|| scan.next_batch().unwrap().map(drop)).count()
+    }
+
+    #[test]
+    fn a_removal_that_fails_half_way_leaves_a_log_that_goes_on() {
+        // The file that cannot be removed, and where the log begins then.
+        for (stuck, start) in [("log", 0), ("index", 1), ("timeindex", 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("orders-0");
+            let log = filled(&path);
+            let file = path.join(format!("00000000000000000000.{stuck}"));
+            let aside = folder.path().join("aside");
+            std::fs::rename(&file, &aside).unwrap();
+            std::fs::create_dir(&file).unwrap();
+            let failed = log.changing(|appender| appender.make_room(NOW + 1));
+            assert!(failed.is_err(), "{stuck}");
+            std::fs::remove_dir(&file).unwrap();
+            std::fs::rename(&aside, &file).unwrap();
+            assert_eq!(log.log_start_offset().unwrap(), start, "{stuck}");
+            assert_eq!(count(&log), 3 - start as usize, "{stuck}");
+            // The second call does the rest, and so does upkeep.
+            let freed = log
+                .changing(|appender| appender.make_room(NOW + 1))
+                .unwrap();
+            assert_eq!(freed.removed.len(), 2 - start as usize, "{stuck}");
+            let options = MaintainOptions {
+                now: Some(NOW + 1),
+                ..MaintainOptions::default()
+            };
+            assert_eq!(log.maintain(&options).unwrap().removed.len(), 1, "{stuck}");
+            log.close().unwrap();
+            let again = Log::open(&path, &OpenOptions::default()).unwrap();
+            assert_eq!(again.log_start_offset().unwrap(), 3, "{stuck}");
+        }
     }
 }
