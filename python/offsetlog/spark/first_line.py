@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 __all__ = ["text_first", "text_first_of_each"]
@@ -63,18 +63,25 @@ def _led(error: Exception) -> Exception:
     return error
 
 
+@contextmanager
+def _leading() -> Iterator[None]:
+    """Have what is raised inside begin with its text."""
+    try:
+        yield
+    except Exception as error:
+        led = _led(error)
+        if led is error:
+            raise
+        raise led from None
+
+
 def text_first(method: Callable[P, T]) -> Callable[P, T]:
     """Return a method that Spark calls, whose errors begin with their text."""
 
     @functools.wraps(method)
     def called(*arguments: P.args, **named: P.kwargs) -> T:
-        try:
+        with _leading():
             return method(*arguments, **named)
-        except Exception as error:
-            led = _led(error)
-            if led is error:
-                raise
-            raise led from None
 
     return called
 
@@ -84,12 +91,7 @@ def text_first_of_each(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator
 
     @functools.wraps(method)
     def called(*arguments: P.args, **named: P.kwargs) -> Iterator[T]:
-        try:
+        with _leading():
             yield from method(*arguments, **named)
-        except Exception as error:
-            led = _led(error)
-            if led is error:
-                raise
-            raise led from None
 
     return called

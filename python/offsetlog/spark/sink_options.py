@@ -73,27 +73,30 @@ def _count(name: str, text: str) -> int:
     return positive(name, text, INT_MAX)
 
 
-def _counts(name: str, text: str) -> int | dict[str, int]:
+def _by_topic(name: str, text: str, what: str) -> dict[str, object] | None:
+    """Return the JSON object that is given in place of one value for all; ``None`` where it is one value."""
     if not text.strip().startswith("{"):
-        return _count(name, text)
+        return None
     try:
-        found = json.loads(text)
+        found: dict[str, object] = json.loads(text)
     except ValueError as error:
-        refuse(name, text, f"must be a number, or a JSON object of topics and numbers: {error}")
-    return {topic: _count(name, str(number)) for topic, number in found.items()}
+        refuse(name, text, f"must be {what}: {error}")
+    return found
+
+
+def _counts(name: str, text: str) -> int | dict[str, int]:
+    found = _by_topic(name, text, "a number, or a JSON object of topics and numbers")
+    return _count(name, text) if found is None else {topic: _count(name, str(number)) for topic, number in found.items()}
 
 
 def _ids(name: str, text: str) -> str | dict[str, str]:
-    if not text.strip().startswith("{"):
+    found = _by_topic(name, text, "an id, or a JSON object of topics and ids")
+    if found is None:
         return _text(name, text)
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        refuse(name, text, f"must be an id, or a JSON object of topics and ids: {error}")
-    for topic, value in found.items():
-        if not isinstance(value, str):
-            refuse(name, text, f"must give {shown(topic)} an id, found {shown(value)}")
-    return dict(found)
+    ids = {topic: value for topic, value in found.items() if isinstance(value, str)}
+    for topic in found.keys() - ids.keys():
+        refuse(name, text, f"must give {shown(topic)} an id, found {shown(found[topic])}")
+    return ids
 
 
 # One option a line, as in Kafka's own tables: a longer line reads better than three.
