@@ -28,7 +28,7 @@ NEEDS = {
 collect_ignore = [path for path, package in NEEDS.items() if importlib.util.find_spec(package) is None]
 
 # Marker -> the tier that runs its tests, for the closing lines.
-TIERS = {"proof": "make proof", "slow": "make test"}
+TIERS = {"newest": "make soak", "proof": "make proof", "slow": "make test"}
 
 
 def pytest_report_header() -> list[str]:
@@ -42,6 +42,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     # Each of several test processes deselects the same tests.
     if not into or os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         return
-    marks = (next((name for name in TIERS if item.get_closest_marker(name)), None) for item in items)
+    asked = items[0].config.getoption("markexpr") if items else ""
+    marks = (next((name for name in TIERS if name in asked and item.get_closest_marker(name)), None) for item in items)
     counts = Counter(f"{TIERS[name]}: marked {name}" if name else "not asked for here" for name in marks)
     Path(into).write_text("".join(f"{count} {why}\n" for why, count in sorted(counts.items())), encoding="utf-8")

@@ -36,13 +36,24 @@ REPRESENTATIVE = {
     "test_spark_write.py",
 }
 
+# Minutes each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, pipelines of other tools.
+# `make proof` runs them on the newest PySpark, `make soak` on every one.
+NEWEST = {
+    "test_pipelines.py",
+    "test_spark_cluster.py",
+    "test_spark_stream_kills.py",
+    "test_spark_workers.py",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves out."""
+    """Mark what `make test` leaves out, and what `make proof` leaves out on an older PySpark."""
     here = Path(__file__).resolve().parent
     for item in items:
         if item.path.parent == here and item.path.name not in REPRESENTATIVE:
             item.add_marker(pytest.mark.proof)
+        if item.path.parent == here and item.path.name in NEWEST:
+            item.add_marker(pytest.mark.newest)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from programs import environment
 from rows import row
@@ -159,7 +158,6 @@ def kill_some(life: Life, appending: Appending, draw: random.Random) -> str | No
     return kind
 
 
-@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="minutes; runs on the newest PySpark: make test-spark")
 @pytest.mark.timeout(1800)
 def test_streams_that_are_killed(tmp_path: Path) -> None:
     with row(27, "Spark streams", "kills", KILLS) as part:
