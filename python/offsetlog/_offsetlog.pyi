@@ -404,10 +404,11 @@ class LogDirAppender:
         headers: Sequence[tuple[bytes, bytes | None]],
         timestamp: int | None,
         partition: int | None,
+        among: int | None,
         partitioner: str,
         leader_epoch: int | None,
         flush: bool,
-    ) -> tuple[int, int]: ...
+    ) -> tuple[int, int] | None: ...
     def maintain(
         self,
         *,

@@ -279,21 +279,18 @@ class Topics:
         by = self._partitioner
         if partition is not None:
             partition = bounded("partition", partition, minimum=0, bits=32)
-        elif not isinstance(by, str):
-            count = appender.partition_count(name)
-            partition = _given(by(name, checked_key, checked_value, count), count)
-        went, offset = appender.append(
-            name,
-            checked_value,
-            checked_key,
-            checked_headers(headers),
-            optional_millis(timestamp, "timestamp"),
-            partition,
-            by if isinstance(by, str) else "default",
-            checked_epoch(leader_epoch),
-            bool(flush),
-        )
-        return RecordMetadata(name, went, offset)
+        named = by if isinstance(by, str) else "default"
+        chosen, among = partition, None
+        rest = checked_headers(headers), optional_millis(timestamp, "timestamp")
+        options = checked_epoch(leader_epoch), bool(flush)
+        while True:
+            if partition is None and not isinstance(by, str):
+                among = appender.partition_count(name)
+                chosen = _given(by(name, checked_key, checked_value, among), among)
+            appended = appender.append(name, checked_value, checked_key, *rest, chosen, among, named, *options)
+            # Else another process has made the topic anew, with another number of partitions.
+            if appended is not None:
+                return RecordMetadata(name, *appended)
 
     def maintain(
         self: _Appends,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from writing import NOW, Clock, environment
 
-from offsetlog import Log, LogDir, LogLockedError, OffsetOutOfRangeError, open_cached, recover
+from offsetlog import Log, LogDir, LogLockedError, OffsetOutOfRangeError, open_cached, partition_for, recover
+from offsetlog._topics import Partitioner
 from offsetlog.errors import LogClosedError
 
 HANDLES = ["the writer", "a reader", "a reader of a log dir", "a cached one"]
@@ -300,3 +301,29 @@ def test_a_log_dir_that_looks_again_knows_new_partitions(tmp_path: Path) -> None
         assert reading.topics() == {"a": [0]}
         reading.refresh()
         assert reading.topics() == {"a": [0], "b": [0]}
+
+
+REMADE = """
+import sys
+from offsetlog import LogDir
+
+with LogDir.open(sys.argv[1], "a") as log_dir:
+    log_dir.delete_topic("t")
+    log_dir.create_topic("t", partitions=int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("counts", [(2, 5), (5, 2)])
+@pytest.mark.parametrize("partitioner", ["default", lambda _topic, key, _value, count: partition_for(key, count)])
+def test_keys_go_where_they_belong_in_a_topic_that_another_process_made_anew(
+    tmp_path: Path, counts: tuple[int, int], partitioner: Partitioner
+) -> None:
+    """The answer is `partition_for`'s, which Kafka's own partitioner is compared with elsewhere."""
+    before, after = counts
+    with LogDir.open(tmp_path, "a", partitioner=partitioner) as log_dir:
+        log_dir.create_topic("t", partitions=before)
+        subprocess.run([sys.executable, "-c", REMADE, tmp_path, str(after)], check=True, env=environment())
+        keys = [b"k%d" % number for number in range(30)]
+        went = [log_dir.append("t", b"v", key=key).partition for key in keys]
+        assert went == [partition_for(key, after) for key in keys]
+        assert [partition.partition for partition in log_dir.partitions()] == list(range(after))

@@ -159,8 +159,8 @@ impl LogDirAppender {
         detached(py, || self.log_dir.partition_count(topic)).or_raise(py)
     }
 
-    /// Gives the partition and the record's offset.
-    #[pyo3(signature = (topic, value, key, headers, timestamp, partition, partitioner, leader_epoch, flush))]
+    /// Gives the partition and the record's offset; none where `partition` was chosen `among` another number of them than there are.
+    #[pyo3(signature = (topic, value, key, headers, timestamp, partition, among, partitioner, leader_epoch, flush))]
     #[allow(clippy::too_many_arguments, reason = "one argument a field")]
     fn append(
         &self,
@@ -171,26 +171,37 @@ impl LogDirAppender {
         headers: Vec<HeaderRow>,
         timestamp: Option<i64>,
         partition: Option<i32>,
+        among: Option<i32>,
         partitioner: &str,
         leader_epoch: Option<i32>,
         flush: bool,
-    ) -> PyResult<(i32, i64)> {
+    ) -> PyResult<Option<(i32, i64)>> {
         let by = self::partitioner(partitioner)?;
         let options = AppendOptions {
             leader_epoch,
             flush,
         };
         let append = || {
+            let held = match (partition, among) {
+                (Some(partition), Some(count)) => {
+                    let held = self.log_dir.writable_of(topic, partition, count)?;
+                    let Some(held) = held else { return Ok(None) };
+                    Some(held)
+                }
+                _ => None,
+            };
             let views = header_views(&headers);
             let timestamp = timestamp.unwrap_or_else(|| self.clock.now());
             let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
             batch.clear();
             batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
             let route = partition.map_or(Route::By(by, key.as_deref()), Route::Partition);
-            self.log_dir.append(topic, route, &mut batch, &options)
+            let appended = self.log_dir.append(topic, route, &mut batch, &options);
+            drop(held);
+            appended.map(Some)
         };
-        let (partition, info) = self.clock.timed(py, append)?.or_raise(py)?;
-        Ok((partition, info.base_offset))
+        let appended = self.clock.timed(py, append)?.or_raise(py)?;
+        Ok(appended.map(|(partition, info)| (partition, info.base_offset)))
     }
 
     /// Partitions with what was done to each, partitions that failed with the reason, those that others write, directories that are

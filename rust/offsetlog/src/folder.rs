@@ -310,3 +310,12 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
 }
+
+/// Whether something stands at `path`. What cannot be looked at is not taken for absent.
+pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match disk.stat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}

@@ -255,3 +255,60 @@ fn settings_of_a_topic_stand_above_those_of_the_log_dir() {
     let stored = LogDir::open(&paths, &OpenOptions::default()).unwrap();
     assert_eq!(stored.topic_config("t").unwrap(), changed);
 }
+
+/// Another log dir value, as of another process, makes the topic anew with another number of partitions.
+#[test]
+fn keys_go_where_they_belong_in_a_topic_that_was_made_anew() {
+    for counts in [(2, 5), (5, 2), (1, 3), (3, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = two_dirs(folder.path());
+        let first = open(&paths, &LogDirOptions::default());
+        first.create_topic(&topic("t", counts.0)).unwrap();
+        let other = open(&paths, &LogDirOptions::default());
+        other.delete_topic("t").unwrap();
+        other.create_topic(&topic("t", counts.1)).unwrap();
+        for number in 0..40_u8 {
+            let key = [number];
+            let expected = partition_for(&key, counts.1).unwrap();
+            assert_eq!(append(&first, "t", Some(&key), b"v"), expected);
+        }
+        let all: Vec<i32> = (0..counts.1).collect();
+        assert_eq!(first.topics()["t"], all);
+        for _ in 0..3 {
+            assert!((0..counts.1).contains(&append(&first, "t", None, b"v")));
+        }
+        first.close().unwrap();
+        other.delete_topic("t").unwrap();
+        let told =
+            LogDir::open_for_append(&paths, &OpenOptions::default(), &LogDirOptions::default())
+                .unwrap()
+                .partition_count("t")
+                .unwrap_err()
+                .to_string();
+        assert!(told.contains("there is no topic \"t\""), "{told}");
+    }
+}
+
+/// The number is the caller's own, as of a partitioner of its own: the log dir says that it is no longer one of so many.
+#[test]
+fn a_choice_among_other_partitions_than_there_are_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let first = open(&paths, &LogDirOptions::default());
+    first.create_topic(&topic("t", 2)).unwrap();
+    let other = open(&paths, &LogDirOptions::default());
+    other.delete_topic("t").unwrap();
+    other.create_topic(&topic("t", 3)).unwrap();
+    assert!(first.writable_of("t", 1, 2).unwrap().is_none());
+    assert_eq!(first.partition_count("t").unwrap(), 3);
+    let held = first.writable_of("t", 2, 3).unwrap().unwrap();
+    assert_eq!(held.partition(), 2);
+    let told = other.delete_topic("t").unwrap_err();
+    assert!(matches!(told.kind(), ErrorKind::Locked { .. }), "{told}");
+    drop(held);
+    first.close().unwrap();
+    other.delete_topic("t").unwrap();
+    let third = open(&paths, &LogDirOptions::default());
+    let told = third.writable_of("t", 2, 3).unwrap_err().to_string();
+    assert!(told.contains("there is no topic"), "{told}");
+}

@@ -17,7 +17,7 @@ use super::{Log, OpenOptions};
 use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::folder::is_absent;
+use crate::folder::is_there;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::meta_properties::read_properties;
 use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
@@ -436,14 +436,6 @@ fn mark_of_partition(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
         && files().any(is_log)
         && !files().any(|name| name.starts_with(OURS));
     Ok(is_brokers.then(|| format!("{PARTITION_METADATA} and no settings of ours")))
-}
-
-fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
-    match disk.stat(path) {
-        Ok(_) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(Error::io("look at", path, error)),
-    }
 }
 
 /// Of a file that cannot be read nothing is known but that a broker has written it.

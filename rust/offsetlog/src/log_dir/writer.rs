@@ -1,5 +1,6 @@
 //! Log dirs that are open for appending: records by topic, partitions opened on use.
 
+use super::listing::Listing;
 use super::open_logs::OpenLogs;
 use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
@@ -7,10 +8,10 @@ use crate::batch_builder::BatchBuilder;
 use crate::config::{BrokerSettings, LogConfig};
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::folder::refuse_unless_log_dir;
+use crate::folder::{is_there, refuse_unless_log_dir};
 use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions, open_for_append_in};
+use offsetlog_format::name::directory_name;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -190,16 +191,44 @@ impl LogDir {
         options: &AppendOptions,
     ) -> Result<(i32, AppendInfo)> {
         let writer = self.writer()?;
-        let partition = match route {
-            Route::Partition(partition) => partition,
-            Route::By(partitioner, key) => self.route(topic, partitioner, key)?,
-        };
         let bytes = batch.payload_bytes() as u64;
-        let info = self.with_log(topic, partition, |log| log.append(batch, options))?;
-        if let Route::By(Partitioner::Default, None) = route {
-            guard(&writer.router).appended(topic, bytes);
+        let (partitioner, key) = match route {
+            Route::Partition(partition) => {
+                let info = self.with_log(topic, partition, |log| log.append(batch, options))?;
+                return Ok((partition, info));
+            }
+            Route::By(partitioner, key) => (partitioner, key),
+        };
+        loop {
+            let count = self.partition_count(topic)?;
+            let partition = guard(&writer.router).route(partitioner, topic, key, count)?;
+            let Some(log) = self.writable_of(topic, partition, count)? else {
+                continue;
+            };
+            match log.append(batch, options) {
+                Err(error) if is_closed(&error) && log.is_closed() => self.writer()?,
+                done => {
+                    let info = done?;
+                    if (partitioner, key) == (Partitioner::Default, None) {
+                        guard(&writer.router).appended(topic, bytes);
+                    }
+                    return Ok((partition, info));
+                }
+            };
         }
-        Ok((partition, info))
+    }
+
+    /// A partition that was chosen among `count`, open for appending; none where the topic turns out to have another number of them by
+    /// now. While somebody holds the log nobody can make the topic anew, so that the choice stays right.
+    ///
+    /// # Errors
+    /// As for opening the partition; `LogDir` for a topic that is gone.
+    pub fn writable_of(&self, topic: &str, partition: i32, count: i32) -> Result<Option<Log>> {
+        let opened = self.writable(topic, partition);
+        if self.partition_count(topic)? != count {
+            return Ok(None);
+        }
+        opened.map(Some)
     }
 
     /// The partition to which a record of a topic goes.
@@ -211,7 +240,7 @@ impl LogDir {
         guard(&self.writer()?.router).route(partitioner, topic, key, count)
     }
 
-    /// How many partitions a topic has.
+    /// How many partitions a topic has, as far as is known: another process may have made it anew as long as none is open here.
     ///
     /// # Errors
     /// As [`route`](Self::route).
@@ -259,24 +288,66 @@ impl LogDir {
             ..WriteOptions::default()
         };
         let opened = writer.logs.get(&of, || {
-            // Asked here, where nobody deletes it.
-            let Some(path) = self.path_of(&of) else {
+            // Asked here, where nobody of this process deletes it.
+            let Some(listed) = self.path_of(&of) else {
                 return Ok(None);
             };
-            if let Err(error) = self.disk().stat(&path)
-                && error.kind() == io::ErrorKind::NotFound
-            {
-                let reason = "another program has deleted the topic, or moved the directory, since this one opened the log dir: open it again";
-                return Err(Error::log_dir(&path, reason));
+            if !is_there(self.disk(), &listed)? {
+                self.list_again(topic)?;
             }
+            let Some(path) = self.path_of(&of) else {
+                let reason = "another program has deleted the topic, or moved the directory, since this one opened the log dir";
+                return Err(Error::log_dir(&listed, reason));
+            };
             if !wanted(&path)? {
                 return Ok(None);
             }
             let shared = self.0.shared_with(&path);
             let surroundings = Some(&self.0.surroundings);
-            open_for_append_in(&path, &self.0.options, &write, shared, surroundings).map(Some)
+            let log =
+                open_for_append_in(&path, &self.0.options, &write, shared, surroundings)?;
+            // Now that this one is held, nobody deletes the topic any more.
+            if !self.is_as_listed(topic)? {
+                self.list_again(topic)?;
+            }
+            Ok(Some(log))
         });
         opened.map_err(|error| self.at_first(error))
+    }
+
+    /// Whether a topic still has the partitions that are known, as far as their number tells.
+    fn is_as_listed(&self, topic: &str) -> Result<bool> {
+        let Some(last) = self.0.listing().numbers(topic).pop() else {
+            return Ok(false);
+        };
+        let stands = |partition: i32| -> Result<bool> {
+            let name = directory_name(topic, partition)
+                .map_err(|error| Error::argument("topic", error.fault.to_string()))?;
+            for parent in &self.0.paths {
+                if is_there(self.disk(), &parent.join(&name))? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        Ok(stands(last)? && !stands(last.saturating_add(1))?)
+    }
+
+    /// Looks again which partitions a topic has.
+    fn list_again(&self, topic: &str) -> Result<()> {
+        let mut found = Listing::default();
+        for path in &self.0.paths {
+            found.add(self.disk(), path)?;
+        }
+        let mut listing = self.0.listing_mut();
+        listing.partitions.retain(|known, _| known.topic != topic);
+        let of_topic = found.partitions.into_iter();
+        listing
+            .partitions
+            .extend(of_topic.filter(|(partition, _)| partition.topic == topic));
+        drop(listing);
+        guard(&self.writer()?.router).forget(topic);
+        Ok(())
     }
 
     /// Does `work` with a partition's log, and again with the log opened anew where another thread has closed it meanwhile. Work that
