@@ -6,8 +6,8 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, NewTopic,
-    OpenOptions, Partitioner, Route, ScanOptions, partition_for,
+    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, MaintainOptions,
+    NewTopic, OpenOptions, Partitioner, Route, ScanOptions, partition_for,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -311,4 +311,31 @@ fn a_choice_among_other_partitions_than_there_are_is_not_taken() {
     let third = open(&paths, &LogDirOptions::default());
     let told = third.writable_of("t", 2, 3).unwrap_err().to_string();
     assert!(told.contains("there is no topic"), "{told}");
+}
+
+#[test]
+fn upkeep_passes_over_what_another_process_has_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let first = open(&paths, &LogDirOptions::default());
+    for name in ["gone", "anew", "kept"] {
+        first.create_topic(&topic(name, 2)).unwrap();
+        append(&first, name, Some(b"k"), b"v");
+    }
+    first.close().unwrap();
+    let first = open(&paths, &LogDirOptions::default());
+    let other = open(&paths, &LogDirOptions::default());
+    other.delete_topic("gone").unwrap();
+    other.delete_topic("anew").unwrap();
+    other.create_topic(&topic("between", 1)).unwrap();
+    other.create_topic(&topic("anew", 3)).unwrap();
+    append(&other, "anew", Some(b"k"), b"v");
+    other.close().unwrap();
+    let report = first.maintain(&MaintainOptions::default()).unwrap();
+    assert!(
+        report.failed.is_empty() && report.busy.is_empty(),
+        "{report:?}"
+    );
+    assert_eq!(first.topics()["anew"], [0, 1, 2]);
+    assert!(!first.topics().contains_key("gone"));
 }

@@ -151,14 +151,14 @@ impl LogDir {
         (report, kept): (&mut LogDirMaintainReport, &mut MaintainReport),
     ) -> Result<bool> {
         loop {
-            let Some(path) = self.path_of(partition) else {
+            let Some(path) = self.place_of(partition)? else {
                 return Ok(false);
             };
             match self.was_used(&path) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                // By another thread: deleted.
-                Err(_) if !self.has(&partition.topic, partition.partition) => return Ok(false),
+                // Deleted meanwhile, and perhaps made anew elsewhere.
+                Err(_) if self.place_of(partition)?.as_ref() != Some(&path) => continue,
                 Err(error) => return Err(error),
             }
             let membership = self.membership_of(partition)?;

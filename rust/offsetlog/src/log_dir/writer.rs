@@ -292,10 +292,7 @@ impl LogDir {
             let Some(listed) = self.path_of(&of) else {
                 return Ok(None);
             };
-            if !is_there(self.disk(), &listed)? {
-                self.list_again(topic)?;
-            }
-            let Some(path) = self.path_of(&of) else {
+            let Some(path) = self.place_of(&of)? else {
                 let reason = "another program has deleted the topic, or moved the directory, since this one opened the log dir";
                 return Err(Error::log_dir(&listed, reason));
             };
@@ -313,6 +310,18 @@ impl LogDir {
             Ok(Some(log))
         });
         opened.map_err(|error| self.at_first(error))
+    }
+
+    /// Where a partition lies now: its topic is looked for again where another process has taken the directory away.
+    pub(super) fn place_of(&self, partition: &TopicPartition) -> Result<Option<PathBuf>> {
+        let Some(path) = self.path_of(partition) else {
+            return Ok(None);
+        };
+        if is_there(self.disk(), &path)? {
+            return Ok(Some(path));
+        }
+        self.list_again(&partition.topic)?;
+        Ok(self.path_of(partition))
     }
 
     /// Whether a topic still has the partitions that are known, as far as their number tells.
