@@ -11,6 +11,7 @@ from offsetlog._options import (
     CheckedScan,
     IsolationLevel,
     OnCorrupt,
+    OpenOptions,
     When,
     beyond,
     checked_scan,
@@ -44,6 +45,7 @@ class Reading:
     __slots__ = ()
 
     _absolute: str
+    _options: OpenOptions
     _topic: str
     _partition: int
 
@@ -265,7 +267,7 @@ class Reading:
         return map(BatchInfo._make, self._engine().batches(optional_offset("start", start), optional_offset("stop", stop)))
 
     def verify(self, *, progress: Callable[[int], object] | None = None) -> DamageReport:
-        """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory.
+        """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory, with the limits of this log.
 
         Parameters
         ----------
@@ -280,7 +282,7 @@ class Reading:
         False
         """
         self._engine()
-        return verify(self._absolute, progress=progress)
+        return verify(self._absolute, progress=progress, **self._options["limits"])
 
     def fetch(self, offset: int, *, max_bytes: int = 1 << 20, isolation_level: IsolationLevel = "read_uncommitted") -> FetchResult:
         """Return encoded batches from `offset` on, as a broker would answer a fetch.

@@ -332,6 +332,18 @@ def test_command(tmp_path: Path) -> None:
     assert command(str(tmp_path / "absent-0")).returncode == 2
 
 
+def test_a_limit_of_ours_is_not_told_as_damage_that_a_broker_meets(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v", leader_epoch=3)
+    findings = Log.open(tmp_path / "t-0", max_state_file_bytes=5).verify().findings
+    assert "leader-epoch-checkpoint" in {Path(found.path).name for found in findings}
+    for found in findings:
+        assert found.kind == "LimitExceededError"
+        assert "only offsetlog has this limit" in found.clean
+        assert "offline" not in found.clean + found.unclean
+        assert "until the limit is raised" in found.recover
+
+
 def test_values_are_frozen_and_named(tmp_path: Path) -> None:
     report = verify(closed(tmp_path, GOOD))
     assert isinstance(report, DamageReport)

@@ -170,7 +170,7 @@ impl Partition<'_> {
             return Err(error);
         }
         if self.unread.insert(path.to_path_buf()) {
-            self.add(Effect::UNREADABLE.error(path, &error));
+            self.add(Effect::unread(path, &error));
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Partition<'_> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.unread.insert(path.to_path_buf());
-                self.add(Effect::UNREADABLE.error(path, &error));
+                self.add(Effect::unread(path, &error));
                 None
             }
         }

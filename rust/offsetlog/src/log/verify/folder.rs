@@ -66,7 +66,7 @@ pub(super) fn check(
                     }
                     Err(error) => {
                         let at = error.path().unwrap_or(&folder).to_path_buf();
-                        report.add(Effect::UNREADABLE.error(&at, &error));
+                        report.add(Effect::unread(&at, &error));
                     }
                     Ok(()) => {}
                 }
@@ -100,7 +100,7 @@ fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let error = Error::state_file(&file, error);
-                    report.add(Effect::UNREADABLE.error(&file, &error));
+                    report.add(Effect::unread(&file, &error));
                 }
             }
         };

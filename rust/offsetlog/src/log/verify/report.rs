@@ -1,6 +1,6 @@
 //! What verifying found.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// How bad a finding is.
@@ -193,6 +193,11 @@ impl Effect {
         "the log dir goes offline when it is met",
         "refused",
     );
+    pub(super) const OWN_LIMIT: Self = Self::of(
+        "unknown: it was not checked, as only offsetlog has this limit",
+        "unknown: it was not checked, as only offsetlog has this limit",
+        "refused until the limit is raised",
+    );
     pub(super) const NOT_A_FILE: Self = Self::of(ABORTS, ABORTS, "refused, or left as it is");
     pub(super) const TAIL: Self = Self::of("ignored", AGAIN, AGAIN);
     pub(super) const NO_INDEX: Self = Self::of("the segment is recovered", AGAIN, AGAIN);
@@ -269,6 +274,20 @@ impl Effect {
     }
 
     /// A finding out of an error that reading raises.
+    /// What could not be read: a broker fails on it too, unless a limit is in the way that it does not have.
+    pub(super) fn unread(path: &Path, error: &Error) -> Finding {
+        let is_limit = matches!(
+            error.kind(),
+            ErrorKind::Limit { .. } | ErrorKind::Unreadable { .. }
+        );
+        let effect = if is_limit {
+            Self::OWN_LIMIT
+        } else {
+            Self::UNREADABLE
+        };
+        effect.error(path, error)
+    }
+
     pub(super) fn error(self, path: &Path, error: &Error) -> Finding {
         let mut finding = self.finding(Severity::Error, error.kind().name(), path, error.words());
         finding.position = error.position();
