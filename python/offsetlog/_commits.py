@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -217,6 +217,28 @@ def note_of(log_dir: str, name: str) -> Commit | None:
     return _parsed(Path(log_dir, note_name(name)))
 
 
+def stands(log_dir: str, note: Commit) -> Callable[[], bool]:
+    """Return what tells, again and again, whether a note is still as it is here.
+
+    It is parsed once and known again by its bytes: a commit into thousands of partitions asks twice for each of them.
+    """
+    path = Path(log_dir, note.file_name)
+    known: bytes | None = None
+
+    def is_same() -> bool:
+        nonlocal known
+        text = _text(path)
+        if text is None:
+            return False
+        if text != known:
+            if _parse(path, text) != note:
+                return False
+            known = text
+        return True
+
+    return is_same
+
+
 def remove(log_dir: str, name: str) -> None:
     """Remove the note of a name that does not come again."""
     Path(log_dir, note_name(name)).unlink(missing_ok=True)
@@ -270,12 +292,27 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _parsed(path: Path) -> Commit | None:
+def _text(path: Path) -> bytes | None:
     try:
-        text = path.read_bytes()
-        changed = path.stat().st_mtime_ns // 1_000_000
+        return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def _parsed(path: Path) -> Commit | None:
+    text = _text(path)
+    return None if text is None else _parse(path, text)
+
+
+def _changed(path: Path) -> int:
+    """Return when a note was written that does not say so itself, in ms since 1970; 0 where it has gone since."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def _parse(path: Path, text: bytes) -> Commit:
     try:
         fields: dict[str, Any] = json.loads(text)
         version = fields["version"]
@@ -290,7 +327,7 @@ def _parsed(path: Path) -> Commit | None:
             preserve_offsets=bool(fields["preserve_offsets"]),
             keep=bool(fields["keep"]),
             targets=tuple(_target(path.parent, each) for each in fields["targets"]),
-            time=int(fields.get("time", changed)),
+            time=int(fields["time"]) if "time" in fields else _changed(path),
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
             has_failed=bool(fields.get("failed", False)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
@@ -146,6 +147,31 @@ def test_a_commit_under_a_name_is_done_once(place: Path) -> None:
     assert [found(place, partition) for partition in range(3)] == [[(0, "a"), (1, "a")], [], [(0, "b"), (1, "c")]]
     assert not left(place)
     assert [note.name for note in commits(str(place))] == ["restore"]
+
+
+def test_a_note_is_parsed_as_often_for_many_partitions_as_for_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its length grows with the partitions: parsed for each of them, a commit into thousands would take minutes."""
+    place = tmp_path / "logs"
+    with LogDir.open(place, "a", clock=Clock()) as log_dir:
+        log_dir.create_topic("t", 40, config=SMALL)
+    parsed = 0
+    real = json.loads
+
+    def counted(text: bytes) -> object:
+        nonlocal parsed
+        parsed += 1
+        return real(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+    counts = []
+    for number, partitions in enumerate((1, 40)):
+        staged = stage(place, f"a{number}", {partition: ["v"] for partition in range(partitions)})
+        parsed = 0
+        commit(str(place), f"job {number}", None, staged)
+        counts.append(parsed)
+    # Threads that begin at once may parse it once each.
+    assert counts[1] <= counts[0] + publishing.PARTITIONS_AT_ONCE + 1
+    assert [len(found(place, partition)) for partition in (0, 1, 39)] == [2, 1, 1]
 
 
 def test_tasks_stand_in_their_order(place: Path) -> None:

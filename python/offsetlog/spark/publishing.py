@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from offsetlog import Log
-from offsetlog._commits import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, write
+from offsetlog._commits import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, stands, write
 from offsetlog.errors import (
     ClusterError,
     ConfigError,
@@ -377,9 +377,10 @@ def _move_all(log_dir: str, note: Commit, lock_seconds: float, progress: Progres
     ends: list[int] = []
     moved: list[tuple[CommitTarget, Future[int]]] = []
     failed = threading.Event()
+    is_wanted = stands(log_dir, note)
 
     def still() -> None:
-        if note_of(log_dir, note.name) != note:
+        if not is_wanted():
             raise Superseded
 
     with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
