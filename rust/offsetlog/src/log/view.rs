@@ -8,6 +8,7 @@ use super::transactions::{Fates, OpenTransactions};
 use super::writers::Slot;
 use crate::disk::FileStat;
 use crate::error::{Error, Result};
+use crate::segment::ends::Roll;
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
 use crate::segment::{Directory, OpenSegment, Segment, Source};
@@ -158,35 +159,54 @@ impl View {
         let mut stamp = Stamp::of(directory, None);
         // A writer of this process counts its own changes.
         let is_racy = directory.ends.is_none() && stamp.is_racy();
-        let is_same = |before: &&Self| {
-            let generation = |stamp: &Stamp| stamp.writer.map(|told| told.generation);
+        let is_of_origin = |before: &&Self| {
             !before.is_racy
                 && before.version == origin.version
                 && Arc::ptr_eq(&before.directory, directory)
-                && before.stamp.directory == stamp.directory
-                && generation(&before.stamp) == generation(&stamp)
         };
-        if let Some(before) = before.filter(is_same) {
-            // Only the active segment grew or a checkpoint moved: closed segments and what is known of them stay.
+        if let Some(before) = before.filter(is_of_origin)
+            && let Some(rolls) = before.rolls_until(&stamp)
+        {
+            // Closed segments and what is known of them stay.
             let closed = before.segments.len().saturating_sub(1);
             let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
-            let listing = Listing {
+            let mut listing = Listing {
                 base_offsets: before.base_offsets.clone(),
                 swapped: before.swapped.clone(),
                 snapshots: before.snapshots.clone(),
                 warnings: before.warnings.clone(),
                 ..Listing::default()
             };
+            let bases = rolls.iter().map(|roll| roll.base_offset);
+            listing.base_offsets.extend(bases);
+            let snapshots = rolls.iter().filter(|roll| roll.has_snapshot);
+            let snapshots = snapshots.map(|roll| roll.base_offset);
+            listing.snapshots.extend(snapshots);
             return Self::build(&origin, stamp, (is_racy, looked), listing, kept);
         }
         let mut listing = settled_list(directory, stamp.directory)?;
-        let checked = directory.limits.check_segments(listing.base_offsets.len());
-        checked.map_err(|error| error.at_path(&directory.path))?;
         listing.snapshots.sort_unstable();
         listing.finish_swaps(directory)?;
         // What came between the first look and the listing is seen by the next look.
         stamp.active = None;
         Self::build(&origin, stamp, (is_racy, looked), listing, Vec::new())
+    }
+
+    /// The segments that were begun up to a stamp, if it is known that nothing else has changed but the active segment's growth and the
+    /// checkpoints.
+    fn rolls_until(&self, stamp: &Stamp) -> Option<Vec<Roll>> {
+        match (self.stamp.writer, stamp.writer) {
+            // A roll changes the directory itself.
+            (Some(before), Some(now)) if before.generation != now.generation => {
+                let ends = self.directory.ends.as_ref()?;
+                ends.rolls_between(before.generation, now.generation)
+            }
+            (before, now) => {
+                let is_same =
+                    before.is_some() == now.is_some() && self.stamp.directory == stamp.directory;
+                is_same.then(Vec::new)
+            }
+        }
     }
 
     fn build(
@@ -204,6 +224,8 @@ impl View {
             mut warnings,
             ..
         } = listing;
+        let checked = directory.limits.check_segments(base_offsets.len());
+        checked.map_err(|error| error.at_path(&directory.path))?;
         for slot in segments.len()..base_offsets.len() {
             let Some(&base) = base_offsets.get(slot) else {
                 break;

@@ -1,10 +1,24 @@
 //! The offsets of a log that this process writes, for readers beside the writer: set by the writer, read without a lock.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Cuts that are told apart.
 const CUTS_MAX: usize = 1024;
+
+/// Rolls that are remembered, for views of before them.
+const ROLLS_MAX: usize = 1024;
+
+/// A segment that was begun behind all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Roll {
+    /// The generation that began with it.
+    generation: u64,
+    pub(crate) base_offset: i64,
+    /// Whether a producer snapshot of that offset was written.
+    pub(crate) has_snapshot: bool,
+}
 
 /// Where a log begins and ends at the moment.
 #[derive(Debug, Default)]
@@ -21,6 +35,8 @@ pub(crate) struct Ends {
     files: RwLock<()>,
     /// Raised with every change that is more than growth of the active segment: views from before do not count any more.
     generation: AtomicU64,
+    /// The last changes that were rolls, ascending.
+    rolls: Mutex<VecDeque<Roll>>,
     /// What was cut from the end: how many cuts there were, and for each that no later one covers its number and its offset, both
     /// ascending.
     cuts: Mutex<(u64, Vec<(u64, i64)>)>,
@@ -75,6 +91,28 @@ impl Ends {
         }
     }
 
+    /// Notes that a segment was begun behind all others.
+    pub(crate) fn note_roll(&self, base_offset: i64, has_snapshot: bool) {
+        *self.active.lock().unwrap_or_else(PoisonError::into_inner) = (base_offset, 0);
+        let mut rolls = self.rolls.lock().unwrap_or_else(PoisonError::into_inner);
+        if rolls.len() == ROLLS_MAX {
+            rolls.pop_front();
+        }
+        rolls.push_back(Roll {
+            generation: self.raise_generation(),
+            base_offset,
+            has_snapshot,
+        });
+    }
+
+    /// The rolls from one generation to a later one, if nothing but rolls lies between them.
+    pub(crate) fn rolls_between(&self, before: u64, after: u64) -> Option<Vec<Roll>> {
+        let rolls = self.rolls.lock().unwrap_or_else(PoisonError::into_inner);
+        let between = |roll: &&Roll| (before + 1..=after).contains(&roll.generation);
+        let found: Vec<Roll> = rolls.iter().filter(between).copied().collect();
+        (found.len() as u64 == after.checked_sub(before)?).then_some(found)
+    }
+
     /// How much of the segment with this base offset is written, if it is the active one.
     pub(crate) fn written(&self, base_offset: i64) -> Option<u64> {
         let (base, size) = *self.active.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,8 +133,8 @@ impl Ends {
         self.files.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn raise_generation(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
+    fn raise_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     pub(crate) fn generation(&self) -> u64 {

@@ -1,11 +1,16 @@
 //! What is seen of each change: on the handle that made it, on readers that were opened before, and on those opened after.
 
 use crate::common::{
-    Place, append, bases, bounds, committed, end, fill, follow, numbered, produce, records, sent,
+    Place, append, bases, bounds, committed, config, end, fill, follow, numbered, produce, records,
+    sent,
 };
 use offsetlog::{
-    CompactOptions, FetchOptions, Isolation, Log, MaintainOptions, ScanOptions, WriteOptions,
+    CompactOptions, ErrorKind, FetchOptions, Isolation, Log, MaintainOptions, OpenOptions,
+    ScanOptions, WriteOptions,
 };
+use offsetlog_faults::fault::{Call, FaultDisk, Plan};
+use offsetlog_faults::run::PARTITION;
+use std::sync::Arc;
 
 /// The answers of a handle to each way of asking for records.
 #[derive(Debug, PartialEq)]
@@ -366,4 +371,78 @@ fn parts_are_answered_from_the_log_as_it_is() {
             ask_for_parts(&reader, &expected, &format!("{name}, turn {turn}"));
         }
     }
+}
+
+/// A directory of ten thousand segments takes milliseconds to list, and the writer knows what it has begun.
+#[test]
+fn a_roll_is_seen_without_listing_the_directory() {
+    let place = Place::new();
+    let lists = Plan {
+        kinds: |call, _| call == Call::List,
+        ..Plan::none()
+    };
+    let disk = FaultDisk::over(&place.disk, lists);
+    let options = OpenOptions {
+        disk: Arc::new(disk.clone()),
+        ..place.options()
+    };
+    let write = WriteOptions {
+        config: Some(config(&[("index.interval.bytes", "0")])),
+        ..WriteOptions::default()
+    };
+    let log = Log::open_for_append(PARTITION, &options, &write).unwrap();
+    let beside = Log::open(PARTITION, &options).unwrap();
+    for number in 0..12 {
+        let of = produce(
+            &log,
+            (7, 0, number),
+            number % 3 == 0,
+            &[&format!("v{number}")],
+        );
+        of.unwrap();
+        if number % 3 == 0 {
+            end(&log, 7, 0, true).unwrap();
+        }
+        let newest = log.log_end_offset().unwrap() - 1;
+        log.roll().unwrap();
+        if number % 4 == 3 {
+            // Several at once.
+            append(&log, &["more"]);
+            log.roll().unwrap();
+        }
+        let listed = disk.seen();
+        for handle in [&log, &beside] {
+            assert!(handle.get(newest).unwrap().is_some() || number % 3 == 0);
+            assert_eq!(seen(handle), seen(&place.reader()), "behind roll {number}");
+        }
+        if number > 0 {
+            assert_eq!(disk.seen(), listed, "behind roll {number}");
+        }
+    }
+    // What is more than a roll is looked for.
+    let listed = disk.seen();
+    log.truncate_to(9).unwrap();
+    log.roll().unwrap();
+    log.delete_records_before(3).unwrap();
+    append(&log, &["again"]);
+    log.roll().unwrap();
+    for handle in [&log, &beside] {
+        assert_eq!(seen(handle), seen(&place.reader()));
+    }
+    assert!(disk.seen() > listed);
+}
+
+#[test]
+fn rolls_count_for_the_limit_of_segments() {
+    let place = Place::new();
+    let mut options = place.options();
+    options.limits.max_segments = 3;
+    let log = Log::open_for_append(PARTITION, &options, &WriteOptions::default()).unwrap();
+    for turn in 0..3 {
+        append(&log, &["v"]);
+        assert!(log.get(turn).is_ok());
+        log.roll().unwrap();
+    }
+    let told = log.get(0).unwrap_err();
+    assert!(matches!(told.kind(), ErrorKind::Limit { .. }), "{told}");
 }

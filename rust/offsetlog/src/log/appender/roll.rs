@@ -96,9 +96,9 @@ impl Appender {
         self.producers.set_end_offset(base_offset);
         // What can fail comes first: a segment that is no longer the active one must have its job.
         let mut files = Vec::new();
-        if let Some(snapshot) = self.take_snapshot(false)? {
-            files.push(snapshot);
-        }
+        let snapshot = self.take_snapshot(false)?;
+        let has_snapshot = snapshot.is_some();
+        files.extend(snapshot);
         let settings = self.settings(now);
         let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
         let last = std::mem::replace(&mut self.active, next);
@@ -106,7 +106,7 @@ impl Appender {
         self.data_end = base_offset;
         self.cut_inside = None;
         self.made_with.insert(last.base_offset, last.settings());
-        self.ends.set_active(base_offset, 0);
+        self.ends.note_roll(base_offset, has_snapshot);
         files.extend(last.files());
         self.flusher.start(Job {
             files,
