@@ -46,6 +46,12 @@ pub enum Part {
     MetaProperties,
     /// A `.kafka_cleanshutdown` file.
     CleanShutdown,
+    /// A snapshot of ZooKeeper's.
+    ZooKeeperSnapshot,
+    /// A transaction log of ZooKeeper's.
+    ZooKeeperLog,
+    /// The data of a node in ZooKeeper, as brokers write it.
+    ZooKeeperNode,
     /// The file of ours that keeps a topic's settings beside its data.
     Settings,
     /// The name of a file in a partition directory.
@@ -82,6 +88,9 @@ impl Part {
             Self::PartitionMetadata => "partition metadata",
             Self::MetaProperties => "meta.properties",
             Self::CleanShutdown => "clean shutdown marker",
+            Self::ZooKeeperSnapshot => "ZooKeeper snapshot",
+            Self::ZooKeeperLog => "ZooKeeper transaction log",
+            Self::ZooKeeperNode => "ZooKeeper node",
             Self::Settings => "settings file",
             Self::FileName => "file name",
             Self::DirectoryName => "directory name",
@@ -98,6 +107,8 @@ pub enum Algorithm {
     Crc32,
     /// CRC-32C (Castagnoli): magic 2 and producer snapshots.
     Crc32c,
+    /// Adler-32: ZooKeeper's files.
+    Adler32,
 }
 
 impl fmt::Display for Algorithm {
@@ -105,6 +116,7 @@ impl fmt::Display for Algorithm {
         f.write_str(match self {
             Self::Crc32 => "CRC-32",
             Self::Crc32c => "CRC-32C",
+            Self::Adler32 => "Adler-32",
         })
     }
 }

@@ -21,6 +21,7 @@ pub mod cursor;
 pub mod error;
 pub mod index_entry;
 pub mod internal_topic;
+pub mod json;
 pub mod leader_epoch;
 pub mod legacy;
 pub mod message;
@@ -34,6 +35,7 @@ mod text;
 pub mod uuid;
 pub mod v2;
 pub mod varint;
+pub mod zookeeper;
 
 pub use attributes::{Attributes, Codec, TimestampType};
 pub use batch::{BatchHeader, BatchView, Frame};

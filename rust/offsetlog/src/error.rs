@@ -66,7 +66,7 @@ pub enum ErrorKind {
     CorruptSnapshot(FormatError),
     /// A checkpoint file.
     Checkpoint(FormatError),
-    /// `partition.metadata` or `meta.properties`.
+    /// `partition.metadata`, `meta.properties` or a file of ZooKeeper's.
     MetadataFile(FormatError),
     /// The names or bounds of a directory.
     LogDir {
@@ -305,9 +305,15 @@ impl From<FormatError> for ErrorKind {
             (Part::TransactionIndex, _) => Self::CorruptTxnIndex(error),
             (Part::ProducerSnapshot, _) => Self::CorruptSnapshot(error),
             (Part::LeaderEpochCheckpoint | Part::OffsetCheckpoint, _) => Self::Checkpoint(error),
-            (Part::PartitionMetadata | Part::MetaProperties | Part::CleanShutdown, _) => {
-                Self::MetadataFile(error)
-            }
+            (
+                Part::PartitionMetadata
+                | Part::MetaProperties
+                | Part::CleanShutdown
+                | Part::ZooKeeperSnapshot
+                | Part::ZooKeeperLog
+                | Part::ZooKeeperNode,
+                _,
+            ) => Self::MetadataFile(error),
             (Part::CoordinatorRecord | Part::MetadataRecord, Fault::Version { .. }) => {
                 Self::UnsupportedVersion(error)
             }
