@@ -168,7 +168,8 @@ class LogDir(Topics):
             Path of the broker's ``server.properties``, for appending and maintaining in a broker's log dir: the layer below the
             cluster's own settings. Elsewhere as `defaults`.
         metadata
-            In a broker's log dir, the folder that holds ``__cluster_metadata-0``, where that is none of `paths`.
+            In a broker's log dir, the folder that holds ``__cluster_metadata-0``, where that is none of `paths`; of a cluster with
+            ZooKeeper the data of that.
         internal_topics
             Names of brokers' own topics, as ``"__consumer_offsets"``, that may be deleted, cut and maintained all the same.
         single_replica
@@ -561,12 +562,13 @@ class LogDir(Topics):
         broker
             Path of the broker's ``server.properties``.
         metadata
-            The folder that holds ``__cluster_metadata-0``, where that is none of the log dirs.
+            The folder that holds ``__cluster_metadata-0``, where that is none of the log dirs; of a cluster with ZooKeeper the data of
+            that.
 
         Raises
         ------
         LogDirError
-            There is no such topic, or no metadata log in `metadata`.
+            There is no such topic, or neither a metadata log nor data of ZooKeeper's in `metadata`.
 
         Examples
         --------

@@ -94,7 +94,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     pub(crate) broker: Option<PathBuf>,
 
-    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
     #[arg(long, value_name = "DIR", requires = "paths")]
     pub(crate) metadata: Option<PathBuf>,
 
@@ -124,8 +124,8 @@ pub(crate) struct Settings {
 Segments go by the retention settings, compacted topics are compacted where they are dirty enough, and directories of deleted topics are \
 removed. Stop the broker first: it does the same.
 
-In a broker's log dir the cluster's settings hold. They are in __cluster_metadata-0, in one of PATH or in --metadata, and in the broker's
-server.properties (--broker). A partition for which a setting is not known is refused, and topics of brokers' own are left alone.
+In a broker's log dir the cluster's settings hold. They are in __cluster_metadata-0, in one of PATH or in --metadata, or in
+ZooKeeper's data (--metadata), and in the broker's server.properties (--broker). A partition for which a setting is not known is refused, and topics of brokers' own are left alone.
 
 Exit codes: 0 done, 1 --dry-run found nothing to do, 2 usage or input error, or a partition failed, 130 interrupted.")]
 pub(crate) struct Maintain {
@@ -149,7 +149,7 @@ pub(crate) struct Maintain {
     #[arg(long, value_name = "FILE")]
     pub(crate) broker: Option<PathBuf>,
 
-    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
     #[arg(long, value_name = "DIR")]
     pub(crate) metadata: Option<PathBuf>,
 

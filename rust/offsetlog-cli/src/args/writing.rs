@@ -25,7 +25,7 @@ pub(crate) struct Append {
     #[arg(long)]
     pub(crate) single_replica: bool,
 
-    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if the log dir does not
+    /// In a broker's log dir: the folder that holds __cluster_metadata-0, if the log dir does not, or ZooKeeper's data
     #[arg(long, value_name = "DIR")]
     pub(crate) metadata: Option<PathBuf>,
 

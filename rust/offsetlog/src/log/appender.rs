@@ -72,7 +72,7 @@ pub struct WriteOptions {
     pub recovery_point: Option<i64>,
     /// Lowest offset that can be read; `None`: what the checkpoint says.
     pub log_start_offset: Option<i64>,
-    /// In a broker's log dir: the folder with the cluster's metadata log, where that is not in the log dir itself.
+    /// In a broker's log dir: the folder with the cluster's metadata log, where that is not in the log dir itself, or ZooKeeper's data.
     pub metadata: Option<PathBuf>,
     /// In a broker's log dir: the broker's `server.properties`.
     pub broker: Option<BrokerSettings>,

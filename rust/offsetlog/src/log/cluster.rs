@@ -7,6 +7,7 @@ mod guard;
 mod metadata;
 mod metadata_snapshot;
 pub(crate) mod replay;
+mod zookeeper;
 
 pub(crate) use guard::{Guard, Upkeep, check_internal, is_internal};
 pub(crate) use metadata::read_metadata;
@@ -26,33 +27,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use zookeeper::Places;
 
 /// Written by the format tool beside `meta.properties`.
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
 /// What begins the names of our own files in a partition directory.
 const OURS: &str = ".offsetlog";
 
-/// What is known around partitions: where the metadata log is, and the broker's static settings. One for all partitions of a program
+/// What is known around partitions: where the cluster's metadata is, and the broker's static settings. One for all partitions of a program
 /// that has log dirs open.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     options: OpenOptions,
-    /// A folder that somebody named as the one with the metadata log.
-    named: Option<PathBuf>,
-    /// Further folders in which it may be.
+    /// What somebody named.
+    named: Option<Source>,
+    /// Further folders in which a metadata log may be.
     around: Vec<PathBuf>,
     broker: Option<BrokerSettings>,
-    /// What was read, by the metadata log's directory.
-    read: Mutex<BTreeMap<PathBuf, Arc<Metadata>>>,
+    /// What was read, by its directory and, of ZooKeeper's, the cluster that was asked for.
+    read: Mutex<BTreeMap<Asked, Arc<Metadata>>>,
 }
 
-/// A metadata log that was read.
+type Asked = (PathBuf, Option<String>);
+
+/// Where a cluster's metadata is.
+#[derive(Debug, Clone)]
+enum Source {
+    /// The directory of its metadata log.
+    Log(PathBuf),
+    /// The data of the ZooKeeper that it had before KRaft.
+    ZooKeeper(Places),
+}
+
+/// A cluster's metadata that was read.
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) path: PathBuf,
     cluster_id: Option<String>,
     /// What it says, or why it cannot be read.
     image: std::result::Result<MetadataImage, String>,
+    /// Topics that the brokers are about to delete.
+    deleting: BTreeSet<String>,
 }
 
 /// What a `meta.properties` says.
@@ -60,6 +75,8 @@ pub(crate) struct Metadata {
 struct Node {
     id: Option<i32>,
     cluster_id: Option<String>,
+    /// Whether a broker without ZooKeeper wrote it.
+    is_of_kraft: bool,
 }
 
 /// Whose a partition is, and what its cluster says of it.
@@ -80,11 +97,11 @@ pub(crate) struct Membership {
 }
 
 impl Surroundings {
-    /// `named` is the folder with the metadata log or that log's own directory; without it, the one is taken that stands beside a
-    /// partition, or in one of the folders `around`.
+    /// `named` is the folder with the metadata log, that log's own directory, or ZooKeeper's data; without it, the metadata log is taken
+    /// that stands beside a partition, or in one of the folders `around`.
     ///
     /// # Errors
-    /// `LogDir` for a named folder without a metadata log.
+    /// `LogDir` for a named folder that has neither, or the data of several servers of ZooKeeper's.
     pub(crate) fn new(
         options: &OpenOptions,
         named: Option<&Path>,
@@ -95,12 +112,17 @@ impl Surroundings {
             .map(|named| {
                 let named = std::path::absolute(named)
                     .map_err(|error| Error::io("resolve", named, error))?;
-                metadata_log(options.disk.as_ref(), &named)?.ok_or_else(|| {
-                    Error::log_dir(
-                        &named,
-                        format!("no {METADATA_TOPIC}-0 found in the folder that was named for the metadata"),
-                    )
-                })
+                let disk = options.disk.as_ref();
+                if let Some(path) = metadata_log(disk, &named)? {
+                    return Ok(Source::Log(path));
+                }
+                if let Some(places) = Places::find(disk, &named)? {
+                    return Ok(Source::ZooKeeper(places));
+                }
+                let reason = format!(
+                    "no {METADATA_TOPIC}-0 found in the folder that was named for the metadata, and no data of ZooKeeper's (version-2)"
+                );
+                Err(Error::log_dir(&named, reason))
             })
             .transpose()?;
         Ok(Self {
@@ -114,11 +136,10 @@ impl Surroundings {
 
     /// Has the metadata be read again by the next who asks.
     pub(crate) fn forget(&self) {
-        self.read().clear();
-    }
-
-    fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, Arc<Metadata>>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     fn disk(&self) -> &dyn Disk {
@@ -160,7 +181,7 @@ impl Surroundings {
         found.mark = Some(mark);
         found.node_id = node.id;
         found.topic_id = self.topic_id(path)?;
-        found.metadata = self.metadata_beside(log_dir)?;
+        found.metadata = self.metadata_of(log_dir, &node)?;
         found.missing = found.missing_because(node.cluster_id.as_deref());
         found.is_elsewhere = match &found.metadata {
             None => true,
@@ -211,30 +232,81 @@ impl Surroundings {
         Ok(None)
     }
 
-    fn metadata_beside(&self, log_dir: &Path) -> Result<Option<Arc<Metadata>>> {
-        let path = match self.named.clone() {
-            None => self.metadata_log_beside(log_dir)?,
-            named => named,
+    /// What tells of the cluster that the log dir of this node belongs to.
+    fn metadata_of(&self, log_dir: &Path, node: &Node) -> Result<Option<Arc<Metadata>>> {
+        let source = match &self.named {
+            None => self.metadata_log_beside(log_dir)?.map(Source::Log),
+            named => named.clone(),
         };
-        let Some(path) = path else { return Ok(None) };
-        let mut read = self.read();
-        if let Some(known) = read.get(&path) {
+        let Some(source) = source else {
+            return Ok(None);
+        };
+        let key = match &source {
+            Source::Log(path) => (path.clone(), None),
+            Source::ZooKeeper(places) => {
+                if let Some(why) = self.left_zookeeper(log_dir, node)? {
+                    return Ok(Some(Arc::new(Metadata {
+                        path: places.path().to_path_buf(),
+                        cluster_id: None,
+                        image: Err(why),
+                        deleting: BTreeSet::new(),
+                    })));
+                }
+                (places.path().to_path_buf(), node.cluster_id.clone())
+            }
+        };
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = read.get(&key) {
             return Ok(Some(Arc::clone(known)));
         }
-        let image = Log::open(&path, &self.options).and_then(|log| read_metadata(&log));
-        let image = match image {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            image => image.map_err(|error| error.to_string()),
+        let metadata = match source {
+            Source::Log(path) => self.read_log(path)?,
+            Source::ZooKeeper(places) => self.read_zookeeper(&places, node)?,
         };
+        let metadata = Arc::new(metadata);
+        read.insert(key, Arc::clone(&metadata));
+        Ok(Some(metadata))
+    }
+
+    /// Why ZooKeeper's data does not tell what holds in this log dir: nobody writes to it once a cluster has moved on.
+    fn left_zookeeper(&self, log_dir: &Path, node: &Node) -> Result<Option<String>> {
+        let log = self.metadata_log_beside(log_dir)?;
+        Ok(match log {
+            Some(log) => Some(format!(
+                "the cluster has left ZooKeeper: its metadata stands in {}",
+                log.display()
+            )),
+            None if node.is_of_kraft => Some(format!(
+                "the cluster has left ZooKeeper, as {META_PROPERTIES} of version 1 says: its metadata stands in {METADATA_TOPIC}-0"
+            )),
+            None => None,
+        })
+    }
+
+    fn read_log(&self, path: PathBuf) -> Result<Metadata> {
+        let image = Log::open(&path, &self.options).and_then(|log| read_metadata(&log));
         let beside = path.parent().unwrap_or(Path::new("")).join(META_PROPERTIES);
         let node = read_small(self.disk(), &beside)?.map(|bytes| node_of(&bytes));
-        let metadata = Arc::new(Metadata {
-            path: path.clone(),
+        Ok(Metadata {
+            path,
             cluster_id: node.and_then(|node| node.cluster_id),
+            image: told(image)?,
+            deleting: BTreeSet::new(),
+        })
+    }
+
+    fn read_zookeeper(&self, places: &Places, node: &Node) -> Result<Metadata> {
+        let found = places.read(&self.options, node.cluster_id.as_deref());
+        let (cluster_id, deleting, image) = match told(found)? {
+            Ok(found) => (found.cluster_id, found.deleting, Ok(found.image)),
+            Err(why) => (None, BTreeSet::new(), Err(why)),
+        };
+        Ok(Metadata {
+            path: places.path().to_path_buf(),
+            cluster_id,
             image,
-        });
-        read.insert(path, Arc::clone(&metadata));
-        Ok(Some(metadata))
+            deleting,
+        })
     }
 
     fn topic_id(&self, directory: &Path) -> Result<Option<Uuid>> {
@@ -275,11 +347,11 @@ impl Membership {
         self.metadata.as_ref()?.image.as_ref().ok()
     }
 
-    /// The topic, by its id or, where the directory has none, by its name.
+    /// The topic, by its id or, where the directory or ZooKeeper has none, by its name.
     fn topic_in<'i>(&self, image: &'i MetadataImage) -> Option<&'i TopicImage> {
-        let is_it = |topic: &&TopicImage| match self.topic_id {
-            Some(id) => topic.topic_id == id && topic.name == self.topic,
-            None => topic.name == self.topic,
+        let is_it = |topic: &&TopicImage| {
+            let is_other = |id| topic.topic_id != id && !topic.topic_id.is_zero();
+            topic.name == self.topic && !self.topic_id.is_some_and(is_other)
         };
         image.topics.iter().find(is_it)
     }
@@ -287,7 +359,7 @@ impl Membership {
     fn missing_because(&self, cluster_id: Option<&str>) -> Option<String> {
         let Some(metadata) = &self.metadata else {
             return Some(format!(
-                "the cluster may set it, and its metadata ({METADATA_TOPIC}-0) was not found"
+                "the cluster may set it, and its metadata ({METADATA_TOPIC}-0, or ZooKeeper's data) was not found"
             ));
         };
         let place = metadata.path.display();
@@ -307,6 +379,9 @@ impl Membership {
                 "the metadata in {place} does not have this topic{}",
                 self.topic_id
                     .map_or_else(String::new, |id| format!(" with the id {id}"))
+            )),
+            Ok(_) if metadata.deleting.contains(&self.topic) => Some(format!(
+                "the cluster is about to delete the topic (/admin/delete_topics in {place})"
             )),
             Ok(_) => None,
         }
@@ -410,6 +485,14 @@ impl Membership {
     }
 }
 
+/// What was read, or why it could not be.
+fn told<T>(read: Result<T>) -> Result<std::result::Result<T, String>> {
+    match read {
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
+        read => Ok(read.map_err(|error| error.to_string())),
+    }
+}
+
 /// The metadata log's directory: `folder` itself, or in it. What cannot be looked at is not taken for absent: it guards the log dir.
 fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
     let name = format!("{METADATA_TOPIC}-0");
@@ -451,5 +534,6 @@ fn node_of(bytes: &[u8]) -> Node {
     Node {
         id: value(["node.id", "broker.id"]).and_then(|id| id.trim().parse().ok()),
         cluster_id: value(["cluster.id", "cluster.id"]),
+        is_of_kraft: value(["version", "version"]).is_some_and(|version| version.trim() == "1"),
     }
 }

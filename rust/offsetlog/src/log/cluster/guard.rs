@@ -214,7 +214,7 @@ impl Guard {
             }
             (true, true) => "give it (config=, --config NAME=VALUE with --topic)".to_owned(),
             (false, _) => format!(
-                "pass the folder with the cluster's metadata (metadata=, --metadata DIR){}, or give each of these settings (config=, --config NAME=VALUE with --topic)",
+                "pass the folder with the cluster's metadata or ZooKeeper's data (metadata=, --metadata DIR){}, or give each of these settings (config=, --config NAME=VALUE with --topic)",
                 if self.membership.has_broker_settings() {
                     ""
                 } else {
