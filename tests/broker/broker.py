@@ -151,6 +151,11 @@ class Broker:
         """Where the cluster's metadata log is, of a broker that has one."""
         return self.directory / "metadata"
 
+    @property
+    def zookeeper_dir(self) -> Path | None:
+        """Where ZooKeeper's data is, of a broker that has one."""
+        return None
+
     def output(self, run_number: int | None = None) -> Path:
         """What a run of the broker said."""
         return self.directory / f"broker-{self.runs if run_number is None else run_number}.log"
@@ -233,6 +238,10 @@ class Broker:
         ]
 
 
+KEEPER = ("-Dzookeeper.preAllocSize=256", "-Dzookeeper.snapCount=60")
+"""Snapshots while transactions go on, and logs that are quick to copy: KiB, and transactions."""
+
+
 class ZooKeeperBroker(Broker):
     """A broker as all were before KRaft, with a ZooKeeper of its own."""
 
@@ -251,6 +260,11 @@ class ZooKeeperBroker(Broker):
         """ZooKeeper has it all."""
         return None
 
+    @property
+    def zookeeper_dir(self) -> Path | None:
+        """Its `dataDir`."""
+        return self.directory / "zookeeper"
+
     def _of_its_kind(self) -> dict[str, object]:
         return {
             "broker.id": NODE_ID,
@@ -262,13 +276,13 @@ class ZooKeeperBroker(Broker):
         said = self.directory / f"zookeeper-{self.runs}.log"
         settings = self.directory / "zookeeper.properties"
         settings.write_text(
-            f"dataDir={self.directory / 'zookeeper'}\nclientPort={self._second_port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
+            f"dataDir={self.zookeeper_dir}\nclientPort={self._second_port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
             encoding="utf-8",
         )
         program = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with said.open("wb") as output:
             self._keeper = subprocess.Popen(
-                java(self.version, program, str(settings)), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                java(self.version, program, str(settings), options=KEEPER), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         end = time.monotonic() + STARTING_SECONDS
         while ZOOKEEPER_STARTED not in (text := said.read_text(encoding="utf-8", errors="replace")):

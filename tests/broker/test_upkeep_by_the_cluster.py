@@ -54,18 +54,20 @@ def test_every_step_is_done(upkeep_told: Upkeep) -> None:
 
 
 def test_with_all_layers_every_partition_is_as_the_broker_leaves_it(upkeep: Upkeep) -> None:
-    """Beginning, end, segments, and every record. With ZooKeeper the layers are given as settings, as the broker tells them."""
+    """Beginning, end, segments, and every record. Also where the layers are given as settings, as the broker tells them."""
     for name, outcome in upkeep.outcomes.items():
-        run = outcome.runs["all" if upkeep.has_metadata else "options"]
-        assert run.failed == {}, name
-        for topic, theirs in outcome.theirs.items():
-            assert same(outcome, run, topic), (name, topic, run.kept[topic], theirs)
+        for given in outcome.runs.keys() & {"all", "options"}:
+            run = outcome.runs[given]
+            assert run.failed == {}, (name, given)
+            for topic, theirs in outcome.theirs.items():
+                assert same(outcome, run, topic), (name, given, topic, run.kept[topic], theirs)
+    assert any("options" in outcome.runs for outcome in upkeep.outcomes.values())
 
 
 def test_most_logs_with_both_policies_lose_old_segments_first(upkeep: Upkeep) -> None:
     """Chance decides of some, not of all."""
     for name, outcome in upkeep.outcomes.items():
-        run = outcome.runs["all" if upkeep.has_metadata else "options"]
+        run = outcome.runs["all"]
         both = {topic for topic in SETTINGS if outcome.has_both(topic)}
         assert both >= {"own-both", "own-both-open"}
         assert len([topic for topic in both if run.kept[topic] == outcome.theirs[topic]]) >= len(both) / 2, name
@@ -79,7 +81,7 @@ def test_the_command_and_single_logs_do_the_same(upkeep: Upkeep) -> None:
         assert len(one_policy) >= 4
         for topic in one_policy:
             assert outcome.alone[topic] == outcome.theirs[topic], (name, topic)
-    assert any(outcome.by_command for outcome in upkeep.outcomes.values()) == upkeep.has_metadata
+    assert any(outcome.by_command for outcome in upkeep.outcomes.values())
 
 
 def test_settings_are_told_as_the_broker_tells_them(upkeep: Upkeep) -> None:
@@ -96,15 +98,13 @@ def test_settings_are_told_as_the_broker_tells_them(upkeep: Upkeep) -> None:
             ours = {key: (told.settings[key].value, told.settings[key].source) for key in common}
             assert ours == {key: theirs[key] for key in common}, (case.name, topic)
             assert told.broker == "meta.properties of node 1"
-        assert bool(outcome.told) == upkeep.has_metadata
+        assert outcome.told.keys() == SETTINGS.keys()
 
 
 def test_without_server_properties_what_only_it_tells_is_refused(upkeep: Upkeep) -> None:
     """By the names of settings which the broker has from there, or from nowhere. All others are done as the broker does them."""
     for case in upkeep.cases:
         outcome = upkeep.outcomes[case.name]
-        if not upkeep.has_metadata:
-            continue
         run = outcome.runs["no properties"]
         assert refused(run, set(run.failed))
         for topic, why in run.failed.items():
@@ -122,9 +122,9 @@ def test_without_server_properties_what_only_it_tells_is_refused(upkeep: Upkeep)
 
 
 def test_without_the_clusters_word_everything_is_refused(upkeep: Upkeep) -> None:
-    """Also with `server.properties`: what stands above it is in the metadata, or in ZooKeeper, which nobody reads here."""
+    """Also with `server.properties`: what stands above it is in the metadata, or in ZooKeeper, which nobody has named."""
     for name, outcome in upkeep.outcomes.items():
-        for given in ("no metadata",) if upkeep.has_metadata else ("nothing", "properties"):
+        for given in ("no metadata", "nothing"):
             run = outcome.runs[given]
             assert refused(run, set(SETTINGS)), (name, given)
             assert run.kept == {topic: run.kept[topic] for topic in upkeep.filled}
@@ -132,7 +132,7 @@ def test_without_the_clusters_word_everything_is_refused(upkeep: Upkeep) -> None
                 assert run.kept[topic] == kept, (name, given, topic)
             for why in run.failed.values():
                 assert "retention.ms" in unknown(why)
-                assert "__cluster_metadata-0" in why
+                assert "__cluster_metadata-0, or ZooKeeper's data" in why
                 assert "--metadata DIR" in why
                 assert "--config NAME=VALUE" in why
                 assert ("--broker FILE" in why) == (given == "nothing")
@@ -146,16 +146,13 @@ def test_brokers_own_topics_are_left_alone(upkeep: Upkeep) -> None:
                 assert run.internal == set(), name
             else:
                 assert run.internal == {INTERNAL} | (
-                    {"__cluster_metadata"} if upkeep.has_metadata and given != "no metadata" else set()
+                    set() if upkeep.has_zookeeper or given in {"no metadata", "nothing"} else {"__cluster_metadata"}
                 )
             assert not {path for path in run.changed if path.startswith("__")}, (name, given)
 
 
 def test_files_go_at_once_where_the_delay_says_so(upkeep: Upkeep) -> None:
-    outcome = upkeep.outcomes.get(AT_ONCE)
-    if outcome is None:
-        assert not upkeep.has_metadata
-        return
+    outcome = upkeep.outcomes[AT_ONCE]
     for topic in SETTINGS.keys() - NEED_NO_OTHER_LAYER:
         assert outcome.theirs_waiting[topic] == set()
         assert outcome.runs["all"].waiting[topic] == set()
@@ -177,8 +174,5 @@ def test_every_layer_decides_somewhere(upkeep: Upkeep) -> None:
         assert kept["all-delete"].start > 0
         assert kept["all-compact"].start == 0
         assert len(kept["all-compact"].rows) < len(upkeep.filled["all-compact"].rows)
-    if upkeep.has_metadata:
-        assert layers == {"topic", "dynamic broker", "dynamic default broker", "broker", "default"}
-        assert len(beginnings) >= 3
-    else:
-        assert layers == {"topic", "dynamic broker"}
+    assert layers == {"topic", "dynamic broker", "dynamic default broker", "broker", "default"}
+    assert len(beginnings) >= 3

@@ -79,13 +79,18 @@ DECIDING = (*{**ALL_OF_DELETION, **ALL_OF_COMPACTION}, "remote.storage.enable")
 
 NEVER = 1000 * HOUR
 SLEEPING: Mapping[str, object] = {
+    "log.message.timestamp.after.max.ms": 2**63 - 1,
     # One segment a batch, and nobody looks what is due.
     "log.roll.ms": 60_000,
     "log.initial.task.delay.ms": NEVER,
     "log.retention.check.interval.ms": NEVER,
     "log.cleaner.enable": "false",
 }
-AWAKE: Mapping[str, object] = {"log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 200, "log.retention.ms": None}
+AWAKE: Mapping[str, object] = {
+    "log.message.timestamp.after.max.ms": 2**63 - 1,
+    "log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 200,
+    "log.retention.ms": None,
+}
 LEVELS = {"kafka.log.LogManager": "debug"}
 ROUND = "Log cleanup completed"
 
@@ -130,7 +135,7 @@ CASES = (
     Case("the broker's own", BY_BROKER, {"log.retention.ms": -1, "log.cleanup.policy": "compact,delete"}),
 )
 AT_ONCE = "server.properties, all of it"
-CASES_OF = {"3.9.2": (CASES[0], *CASES[2:]), "3.9.2" + WITH_ZOOKEEPER: CASES[-1:]}
+CASES_OF = {"3.9.2": (CASES[0], *CASES[2:]), "3.9.2" + WITH_ZOOKEEPER: (CASES[0], *CASES[2:])}
 """Not all of them where another broker does the same by the same code."""
 
 
@@ -191,7 +196,7 @@ class Upkeep:
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
         self.directory = directory
-        self.has_metadata = not version.endswith(WITH_ZOOKEEPER)
+        self.has_zookeeper = version.endswith(WITH_ZOOKEEPER)
         self.broker = broker_of(version, directory / "broker")
         self.seconds: dict[str, float] = {}
         self.failure: Exception | None = None
@@ -321,20 +326,18 @@ class Upkeep:
         self._fill_segments(outcome.theirs, self.broker.log_dir)
         outcome.theirs_waiting = self._waiting(self.broker.log_dir)
         properties = self.broker.properties
-        if self.has_metadata:
-            outcome.runs["all"] = self._ours(self._copy(case, place / "all"), broker=properties, told=outcome.told)
-            # The first of these leaves the copy as it is, or the tests fail.
-            less = self._copy(case, place / "less")
-            outcome.runs["no metadata"] = self._ours(less, broker=properties, metadata=False)
-            outcome.runs["no properties"] = self._ours(less)
-            if case.state != OWN:
-                outcome.by_command = self._by_command(self._copy(case, place / "command"), properties)
+        outcome.runs["all"] = self._ours(self._copy(case, place / "all"), broker=properties, told=outcome.told)
+        # The first of these leave the copy as it is, or the tests fail.
+        less = self._copy(case, place / "less")
+        outcome.runs["no metadata"] = self._ours(less, broker=properties, metadata=False)
+        outcome.runs["nothing"] = self._ours(less, metadata=False)
+        outcome.runs["no properties"] = self._ours(less)
+        if case.state != OWN:
+            outcome.by_command = self._by_command(self._copy(case, place / "command"), properties)
         else:
             options = self._copy(case, place / "options")
-            outcome.runs["nothing"] = self._ours(options)
-            outcome.runs["properties"] = self._ours(options, broker=properties)
-            outcome.runs["options"] = self._ours(options, config=outcome.settings)
-        outcome.alone = self._alone(self._copy(case, place / "alone"), properties, outcome.settings)
+            outcome.runs["options"] = self._ours(options, metadata=False, config=outcome.settings)
+        outcome.alone = self._alone(self._copy(case, place / "alone"), properties)
         self.outcomes[case.name] = outcome
 
     def _copy(self, case: Case, place: Path) -> Path:
@@ -367,10 +370,12 @@ class Upkeep:
                 found[str(path)] = "it goes"
         return found
 
-    def _dirs(self, place: Path) -> list[Path]:
-        """The log dir, and the folder of the metadata where there is one."""
+    def _dirs(self, place: Path) -> tuple[Path, Path]:
+        """The log dir, and the folder that tells of the cluster: of its metadata log, or of ZooKeeper."""
         there = broker_of(self.version, place)
-        return [there.log_dir, *([there.metadata_dir] if there.metadata_dir else [])]
+        cluster = there.metadata_dir or there.zookeeper_dir
+        assert cluster is not None
+        return there.log_dir, cluster
 
     def _ours(
         self,
@@ -385,7 +390,9 @@ class Upkeep:
         dirs = self._dirs(place)
         partitions = [path for folder in dirs for path in folder.iterdir() if path.is_dir()]
         before = {path: tree(path) for path in partitions}
-        with LogDir.open(dirs if metadata else dirs[:1], "a", broker=broker) as log_dir:
+        # A metadata log is found beside the log dir, or named.
+        named = dirs[1] if metadata and self.has_zookeeper else None
+        with LogDir.open(dirs[:1] if named or not metadata else dirs, "a", broker=broker, metadata=named) as log_dir:
             if config is None:
                 reports = [log_dir.maintain()]
             else:
@@ -409,12 +416,12 @@ class Upkeep:
                 found[topic] = Kept(log.log_start_offset, log.log_end_offset, segments, list(rows(log.scan())))
         return found
 
-    def _alone(self, place: Path, properties: Path, settings: Mapping[str, Mapping[str, tuple[str, str]]]) -> dict[str, Kept]:
+    def _alone(self, place: Path, properties: Path) -> dict[str, Kept]:
         """One partition after the other, as if it were the only one."""
-        log_dir, *metadata = self._dirs(place)
+        log_dir, metadata = self._dirs(place)
         for topic in SETTINGS:
-            with Log.open(log_dir / f"{topic}-0", "a", broker=properties, metadata=metadata[0] if metadata else None) as log:
-                log.maintain(config=None if metadata else as_given(settings[topic]))
+            with Log.open(log_dir / f"{topic}-0", "a", broker=properties, metadata=metadata) as log:
+                log.maintain()
         return self._left(log_dir)
 
     def _by_command(self, place: Path, properties: Path) -> dict[str, Kept]:
