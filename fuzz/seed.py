@@ -121,6 +121,22 @@ def directories(every: list[bytes]) -> Iterator[bytes]:
             yield directory(path.read_bytes(), *(file.read_bytes() for file in beside))
 
 
+def of_zookeeper() -> Iterator[bytes]:
+    """Snapshots, logs, their transactions, and what stands in them, each behind its kind."""
+    for path in sorted(DATA.rglob("version-2/snapshot.*")):
+        yield b"\0" + path.read_bytes()
+    for path in sorted(DATA.rglob("version-2/log.*")):
+        data = path.read_bytes()
+        at = 16
+        while length := int(struct.unpack_from(">i", data, at + 8)[0]):
+            end = at + 13 + length
+            yield b"\1" + data[:16] + data[at:end]
+            yield b"\2" + data[at + 12 : end - 1]
+            start, behind = data.find(b"{", at, end), data.rfind(b"}", at, end)
+            yield b"\3" + data[start : behind + 1]
+            at = end
+
+
 def main(*, kept: bool) -> None:
     """Write all seeds."""
     every = [batch for path in sorted(DATA.rglob("*.log")) for batch in list(batches(path))[:20]]
@@ -135,6 +151,7 @@ def main(*, kept: bool) -> None:
     seed("snapshot", files("*.snapshot"), kept=kept)
     seed("checkpoint", files(*TEXTS), kept=kept)
     seed("open_log", directories(every), kept=kept)
+    seed("zookeeper", of_zookeeper(), kept=kept)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,14 @@ use offsetlog::format::legacy::{Message, MessageSet, single_record};
 use offsetlog::format::old_message::{OldMessage, OldMessages, is_whole_old_entry};
 use offsetlog::format::snapshot::{read_producer_snapshot, write_producer_snapshot};
 use offsetlog::format::v2::RecordsV2;
+use offsetlog::format::zookeeper::{
+    LogPiece, SnapshotPiece, SnapshotReader, read_log_header, read_log_piece,
+};
 use offsetlog::format::{
     BatchHeader, BatchView, ControlRecord, ControlType, DirectoryName, Frame, LeaderEpochs,
     MetaProperties, OffsetCheckpoint, PartitionMetadata, RecordView,
 };
+use offsetlog::format::{checksum, json};
 use offsetlog::{Isolation, Limits, Log, OnCorrupt, OpenOptions, ScanOptions, VerifyOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +33,7 @@ use std::sync::Arc;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("batch", batch),
     ("checkpoint", checkpoint),
     ("index", index),
@@ -39,6 +43,7 @@ pub const TARGETS: [Target; 9] = [
     ("open_log", open_log),
     ("plain", plain),
     ("snapshot", snapshot),
+    ("zookeeper", zookeeper),
 ];
 
 /// A batch of any magic: headers, checksum, records and headers of records where the payload is not compressed.
@@ -334,5 +339,61 @@ pub fn snapshot(bytes: &[u8]) {
         && let Ok(written) = write_producer_snapshot(&entries)
     {
         assert_eq!(read_producer_snapshot(&written).ok(), Some(entries));
+    }
+}
+
+/// By the first byte a snapshot of ZooKeeper's, one of its logs, a transaction whose checksum is right, or what brokers kept in a node.
+///
+/// # Panics
+/// For more changes than bytes, and for a snapshot that has no end.
+pub fn zookeeper(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 4 {
+        0 => {
+            let (mut reader, mut rest) = (SnapshotReader::default(), bytes);
+            // A list that is empty is a piece of no bytes.
+            for _ in 0..bytes.len() + 3 {
+                match reader.next(rest, true) {
+                    Ok((SnapshotPiece::End, _)) | Err(_) => return,
+                    Ok((_, used)) => rest = &rest[used..],
+                }
+            }
+            panic!("no end");
+        }
+        1 => {
+            let Ok(mut at) = read_log_header(bytes) else {
+                return;
+            };
+            while let Ok((LogPiece::Transaction(found), used)) =
+                read_log_piece(&bytes[at..], true, 4096)
+            {
+                let _ = found.changes();
+                at += used;
+            }
+        }
+        2 => {
+            let mut sum = checksum::Adler32::default();
+            sum.update(bytes);
+            let mut entry = i64::from(sum.value()).to_be_bytes().to_vec();
+            entry.extend((bytes.len() as i32).to_be_bytes());
+            entry.extend(bytes);
+            entry.push(b'B');
+            if let Ok((LogPiece::Transaction(found), _)) = read_log_piece(&entry, true, bytes.len())
+                && let Ok(changes) = found.changes()
+            {
+                assert!(changes.len() <= bytes.len());
+            }
+        }
+        _ => {
+            let _ = json::string(bytes);
+            let _ = json::strings(bytes);
+            for (_, value) in json::members(bytes).unwrap_or_default() {
+                let _ = json::integer(value);
+                let _ = json::integers(value);
+                let _ = json::members(value);
+            }
+        }
     }
 }
