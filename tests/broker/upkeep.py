@@ -88,7 +88,8 @@ SLEEPING: Mapping[str, object] = {
 }
 AWAKE: Mapping[str, object] = {
     "log.message.timestamp.after.max.ms": 2**63 - 1,
-    "log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 200,
+    "log.initial.task.delay.ms": 0,
+    "log.retention.check.interval.ms": 200,
     "log.retention.ms": None,
 }
 LEVELS = {"kafka.log.LogManager": "debug"}

@@ -13,7 +13,7 @@ use offsetlog_format::message::{Struct, Value};
 use offsetlog_format::{FormatError, Uuid};
 use std::collections::{BTreeMap, HashMap};
 
-/// What the metadata log says of a cluster.
+/// What the metadata log says of a cluster, or before KRaft its ZooKeeper. There numbers of transactions stand for offsets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MetadataImage {
     /// The first offset of the metadata log that is not in it.

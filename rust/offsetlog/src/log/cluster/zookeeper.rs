@@ -47,8 +47,10 @@ impl Places {
     /// `LogDir` where there are several; `Io`.
     pub(crate) fn find(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>> {
         let mut all = vec![folder.to_path_buf(), folder.join(VERSION_2)];
-        let listed = disk.list(folder);
-        let listed = listed.map_err(|error| Error::io("list", folder, error))?;
+        let listed = match disk.list(folder) {
+            Err(error) if crate::folder::is_absent(&error) => return Ok(None),
+            listed => listed.map_err(|error| Error::io("list", folder, error))?,
+        };
         let folders = listed
             .iter()
             .filter(|entry| entry.kind == EntryKind::Directory && entry.name != VERSION_2);
