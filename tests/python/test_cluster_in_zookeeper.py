@@ -1,6 +1,6 @@
 """In the log dir of a broker with ZooKeeper: its data is named where others have a metadata log, and decides as that does.
 
-The data is a real 3.9.2 broker's and its ZooKeeper's; what the broker said of its topics' settings stands beside it.
+The data is that of real brokers, 3.9.2 and 2.8.2, and of their ZooKeeper; what each said of its topics' settings stands beside it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ LAYERS = {
 NOW = 1_900_000_000_000
 OTHER_SINCE_4 = {"message.timestamp.after.max.ms"}
 """What has another default since."""
+LAST = {"3.9.2": 1_795_436_321_561, "2.8.2": 1_795_438_523_083}
+"""When ZooKeeper wrote last, minutes after the topics were made."""
 
 
 @pytest.fixture
@@ -40,21 +42,23 @@ def properties(tmp_path: Path) -> Path:
     return path
 
 
-def test_settings_and_layers_are_those_that_the_broker_told(place: Path, properties: Path) -> None:
+@pytest.mark.parametrize("version", ["3.9.2", "2.8.2"])
+def test_settings_and_layers_are_those_that_the_broker_told(version: str, tmp_path: Path, properties: Path) -> None:
+    place = tmp_path / "copy"
+    shutil.copytree(DATA / f"kafka-{version}-zookeeper", place)
     told = json.loads((place / "settings.json").read_text())
     with LogDir.open(place / "log-dir", "a", broker=properties, metadata=place / "zookeeper") as log_dir:
         for topic, settings in told.items():
             found = log_dir.topic_settings(topic)
             common = (found.settings.keys() & settings.keys()) - OTHER_SINCE_4
-            assert len(common) > 30
+            assert len(common) > 20
             ours = {name: (found.settings[name].value, found.settings[name].source) for name in common}
             assert ours == {name: (settings[name][0], LAYERS[settings[name][1]]) for name in common}
-            # The last that ZooKeeper wrote, minutes after the topics were made.
-            assert found.metadata_timestamp == 1_795_436_321_561
+            assert found.metadata_timestamp == LAST[version]
         report = log_dir.maintain(now=NOW)
         assert report.failed == {}
         assert report.looked_at == 4
-        assert report.metadata_timestamp == 1_795_436_321_561
+        assert report.metadata_timestamp == LAST[version]
 
 
 def test_without_zookeepers_data_everything_is_refused(place: Path, properties: Path) -> None:
