@@ -10,9 +10,12 @@
 use super::*;
 use crate::codec::Compressor;
 use crate::disk::RealDisk;
+use crate::log::cluster::{Membership, Metadata};
+use offsetlog_format::Uuid;
 use offsetlog_format::builder::Compress;
 use offsetlog_format::checksum::Adler32;
 use std::fs;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 const STATE: &str = r#"{"controller_epoch":2,"leader":3,"version":1,"leader_epoch":4,"isr":[3]}"#;
@@ -449,4 +452,29 @@ fn nodes_that_kafka_would_not_read_are_refused_by_name() {
     let going = with(("/admin/delete_topics/a", "")).unwrap();
     assert_eq!(going.deleting, BTreeSet::from(["a".to_owned()]));
     assert!(said(&[("log.1", log(&[(1, Do::Create("/x", ""))]))]).contains("no Kafka cluster"));
+}
+
+/// Brokers before 2.8 gave topics no ids; and a topic that goes has no settings any more.
+#[test]
+fn a_topic_is_known_by_its_name_where_it_has_no_id_until_it_is_to_be_deleted() {
+    let image = read(&[(
+        "log.1",
+        log(&[(1, Do::Create(TOPICS.0, "")), (2, Do::Create(A.0, A.1))]),
+    )]);
+    let image = image.unwrap().image;
+    assert!(image.topics[0].topic_id.is_zero());
+    let member = |deleting: &[&str]| Membership {
+        topic: "a".to_owned(),
+        topic_id: Some(Uuid::METADATA_TOPIC),
+        metadata: Some(Arc::new(Metadata {
+            path: PathBuf::new(),
+            cluster_id: None,
+            image: Ok(image.clone()),
+            deleting: deleting.iter().map(ToString::to_string).collect(),
+        })),
+        ..Membership::default()
+    };
+    assert_eq!(member(&[]).missing_because(Some("E")), None);
+    let why = member(&["a"]).missing_because(Some("E"));
+    assert!(why.unwrap().contains("about to delete the topic"));
 }
