@@ -181,7 +181,7 @@ class CheckpointError(CorruptionError):
 
 
 class MetadataFileError(CorruptionError):
-    """A ``partition.metadata`` or ``meta.properties`` file that does not parse."""
+    """A ``partition.metadata``, a ``meta.properties`` or a file of ZooKeeper's that does not parse."""
 
 
 class SegmentTooLargeError(CorruptionError):

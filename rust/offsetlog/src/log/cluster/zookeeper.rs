@@ -193,14 +193,15 @@ impl Places {
             .collect();
         logs.sort();
         let next = held.saturating_add(1);
-        // Behind a snapshot the log goes on for a while that was written before it.
-        let Some(first) = logs.iter().rposition(|(zxid, _)| *zxid <= next) else {
-            return Err(self.missing(
-                next,
-                "dataLogDir is another folder: name the one around both",
-            ));
+        // Behind a snapshot the log goes on for a while that was written before it. Where that was removed, one that begins right behind
+        // the snapshot will do.
+        let before = logs.iter().rposition(|(zxid, _)| *zxid <= held);
+        let behind = || logs.iter().position(|(zxid, _)| *zxid == next);
+        let Some(first) = before.or_else(behind) else {
+            let hint = "where dataLogDir is another folder, name the one around both";
+            return Err(self.missing(next, hint));
         };
-        let mut newest = 0;
+        let mut newest = if before.is_some() { 0 } else { held };
         for (_, name) in logs.iter().skip(first) {
             each_change(&self.logs.join(name), options, |transaction| {
                 newest = newest.max(transaction.zxid);

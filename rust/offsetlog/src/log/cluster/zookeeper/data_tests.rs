@@ -270,6 +270,15 @@ fn what_is_missing_is_told_and_nothing_is_taken_from_what_is_there() {
             "{error}"
         );
     }
+    // The next log was begun, and nothing in it was written whole.
+    let torn = || log(&[])[..20].to_vec();
+    for logs in [
+        vec![("log.1", front()), ("log.3", torn())],
+        vec![("log.3", torn())],
+    ] {
+        let files = [vec![("snapshot.2", all.clone())], logs].concat();
+        assert_eq!(read(&files).unwrap().image.topics.len(), 1);
+    }
     // No log that begins before the snapshot's next transaction.
     for files in [
         vec![("snapshot.2", all.clone())],
@@ -280,7 +289,10 @@ fn what_is_missing_is_told_and_nothing_is_taken_from_what_is_there() {
             error.contains("transactions from 0x3 on are missing"),
             "{error}"
         );
-        assert!(error.contains("dataLogDir is another folder"), "{error}");
+        assert!(
+            error.contains("where dataLogDir is another folder"),
+            "{error}"
+        );
     }
     // Logs that were left behind when dataLogDir became another folder.
     let error = said(&[("snapshot.9", all.clone()), ("log.1", front())]);
