@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Unpack
 
 import pytest
 from frames import all_frames
+from golden import CLEAN
 from make_log import batch
 from writing import CONFIG, NOW, SMALL, Clock, coded, filled, tree, values
 
@@ -142,9 +144,13 @@ def test_config_is_stored_and_kept(tmp_path: Path) -> None:
         assert log.config == LogConfig()
 
 
-def test_a_log_without_settings_stores_none(tmp_path: Path) -> None:
+def test_a_log_that_is_made_without_settings_stores_that_it_has_none(tmp_path: Path) -> None:
+    """It tells a log of ours from one that was copied from a broker."""
     Log.open(tmp_path / "orders-0", "a").close()
-    assert CONFIG not in tree(tmp_path / "orders-0")
+    assert tree(tmp_path / "orders-0")[CONFIG] == b"version: 0\n"
+    shutil.copytree(CLEAN / "log-dir-1" / "g-plain-0", tmp_path / "g-plain-0")
+    Log.open(tmp_path / "g-plain-0", "a").close()
+    assert CONFIG not in tree(tmp_path / "g-plain-0")
 
 
 def test_a_broken_file_of_settings_can_be_replaced(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from golden import CLEAN, DATA
+from golden import CLEAN, DATA, OLD_LOG_DIRS
 from test_dry_runs import offsetlog, tree
 
-from offsetlog import ClusterError, ConfigError, Log, LogDir, LogDirError, OffsetOutOfRangeError, TopicPartition, recover
+from offsetlog import ClusterError, ConfigError, Log, LogDir, LogDirError, OffsetOutOfRangeError, TopicPartition, convert, recover
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 NOW = 1_900_000_000_000
@@ -104,8 +104,63 @@ def test_one_log_is_refused_as_well(dirs: list[Path], tmp_path: Path) -> None:
     # Also where only the partition was copied.
     copied = tmp_path / "g-plain-0"
     shutil.copytree(CLEAN / "log-dir-1" / "g-plain-0", copied)
-    with Log.open(copied, "a") as log, pytest.raises(ClusterError, match="no settings of ours"):
+    with Log.open(copied, "a") as log, pytest.raises(ClusterError, match="no settings of offsetlog's"):
         log.maintain(now=NOW)
+
+
+@pytest.mark.parametrize(
+    "source", [CLEAN / "log-dir-1" / "g-compact-0", OLD_LOG_DIRS[0] / "o-v1-snappy-0"], ids=lambda path: path.name
+)
+@pytest.mark.parametrize("has_id", [True, False])
+def test_what_we_did_not_make_has_no_defaults(source: Path, has_id: bool, tmp_path: Path) -> None:
+    """Its topic may be compacted, or kept for good. That we have opened it, and written to it, tells nothing of that."""
+    copied = tmp_path / source.name
+    shutil.copytree(source, copied)
+    if not has_id:
+        (copied / "partition.metadata").unlink(missing_ok=True)
+    records = len(list(Log.open(copied).scan()))
+    for turn in range(3):
+        with Log.open(copied, "a") as log:
+            with pytest.raises(ClusterError, match=r"retention\.ms .*are not known of this partition.*config= of Log\.open"):
+                log.maintain(now=NOW, dry_run=turn == 0)
+            log.append(b"ours", key=b"k")
+            with pytest.raises(ClusterError, match="are not known of this partition"):
+                log.maintain(now=NOW)
+            if "-compact-" in source.name:
+                with pytest.raises(ClusterError, match="not known of this partition"):
+                    log.compact()
+    with LogDir.open(tmp_path, "a") as log_dir:
+        assert list(log_dir.maintain(now=NOW).failed) == [(source.name[:-2], 0)]
+    assert len(list(Log.open(copied).scan())) == records + 3
+    # Whoever says what holds takes it over.
+    with Log.open(copied, "a", {"retention.ms": -1}) as log:
+        assert log.maintain(now=NOW).removed == ()
+    with Log.open(copied, "a") as log:
+        assert log.maintain(now=NOW).removed == ()
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.set_topic_config(source.name[:-2], {"retention.ms": 1})
+        assert log_dir.maintain(now=NOW + 1000).failed == {}
+        assert log_dir.end_offsets() == log_dir.beginning_offsets()
+
+
+def test_a_converted_log_has_no_defaults(tmp_path: Path) -> None:
+    convert(CLEAN / "log-dir-1" / "g-compact-0", tmp_path / "new-0")
+    with Log.open(tmp_path / "new-0", "a") as log, pytest.raises(ClusterError, match="are not known of this partition"):
+        log.maintain(now=NOW)
+    convert(CLEAN / "log-dir-1" / "g-compact-0", tmp_path / "given-0", config={"retention.ms": -1})
+    with Log.open(tmp_path / "given-0", "a") as log:
+        assert log.maintain(now=NOW).removed == ()
+
+
+def test_what_we_made_without_settings_has_kafkas_defaults(tmp_path: Path) -> None:
+    for turn in range(2):
+        with Log.open(tmp_path / "t-0", "a") as log:
+            log.append(b"old", timestamp=1)
+            assert len(log.maintain().removed) == 1, turn
+    with Log.open(tmp_path / "u-0", "a", {}) as log:
+        log.append(b"old", timestamp=1)
+    with LogDir.open(tmp_path, "a") as log_dir:
+        assert set(log_dir.maintain().partitions) == {TopicPartition("u", 0)}
 
 
 def test_our_own_log_dirs_are_kept_as_before(tmp_path: Path) -> None:

@@ -266,6 +266,7 @@ fn made_here(topic: &str) -> WriteOptions {
     WriteOptions {
         internal_topics: [topic.to_owned()].into(),
         single_replica: true,
+        is_copy: true,
         ..WriteOptions::default()
     }
 }

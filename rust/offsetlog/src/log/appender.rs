@@ -80,6 +80,8 @@ pub struct WriteOptions {
     pub internal_topics: BTreeSet<String>,
     /// Whether records may be changed though other brokers have replicas of the partition.
     pub single_replica: bool,
+    /// Whether what is made is a copy of a log whose settings are not known: none are stored with it but those that are given.
+    pub is_copy: bool,
 }
 
 /// The writer's state; one lock around it makes appends follow each other.

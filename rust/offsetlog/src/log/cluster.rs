@@ -31,8 +31,8 @@ use zookeeper::Places;
 
 /// Written by the format tool beside `meta.properties`.
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
-/// What begins the names of our own files in a partition directory.
-const OURS: &str = ".offsetlog";
+/// What tells that a partition that stands alone is not ours to keep.
+const NO_SETTINGS: &str = "segments, and no settings of offsetlog's";
 
 /// What is known around partitions: where the cluster's metadata is, and the broker's static settings. One for all partitions of a program
 /// that has log dirs open.
@@ -94,6 +94,8 @@ pub(crate) struct Membership {
     broker: Option<BrokerSettings>,
     /// No metadata at hand has the topic.
     is_elsewhere: bool,
+    /// Nothing around the partition is a broker's.
+    is_lone: bool,
 }
 
 impl Surroundings {
@@ -165,18 +167,11 @@ impl Surroundings {
         };
         let is_kept = is_there(self.disk(), &path.join(CONFIG_FILE))?;
         let (mark, node) = self.mark_of(log_dir)?;
-        let Some(mark) = mark.map_or_else(
-            || {
-                if is_kept {
-                    Ok(None)
-                } else {
-                    mark_of_partition(self.disk(), path)
-                }
-            },
-            |mark| Ok(Some(mark)),
-        )?
-        else {
-            return Ok(found);
+        found.is_lone = mark.is_none();
+        let mark = match mark {
+            None if is_kept || !has_segments(self.disk(), path)? => return Ok(found),
+            None => NO_SETTINGS.to_owned(),
+            Some(mark) => mark,
         };
         found.mark = Some(mark);
         found.node_id = node.id;
@@ -466,6 +461,11 @@ impl Membership {
         self.is_brokers() && value.is_some_and(|value| value.trim().eq_ignore_ascii_case("false"))
     }
 
+    /// Whether the partition belongs to somebody else only in that it has segments that we did not make, and no settings.
+    pub(crate) const fn is_lone(&self) -> bool {
+        self.is_lone
+    }
+
     pub(crate) fn mark(&self) -> &str {
         self.mark.as_deref().unwrap_or_default()
     }
@@ -503,22 +503,17 @@ fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
     Ok(is_there(disk, &path)?.then_some(path))
 }
 
-/// A partition directory that was copied without what stood around it: it has a topic's id and segments, and no file that a writer of
-/// ours leaves.
-fn mark_of_partition(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
+/// Whether a partition directory has records, or had: what we make has settings beside it before it has segments, so a directory with
+/// segments and without settings comes from elsewhere.
+fn has_segments(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let entries = match disk.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         listed => listed.map_err(|error| Error::io("list", path, error))?,
     };
-    let files = || {
-        let files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
-        files.map(|entry| entry.name.as_str())
-    };
-    let is_log = |name| matches!(FileName::classify(name), FileName::Segment(name) if name.file == SegmentFile::Log);
-    let is_brokers = files().any(|name| name == PARTITION_METADATA)
-        && files().any(is_log)
-        && !files().any(|name| name.starts_with(OURS));
-    Ok(is_brokers.then(|| format!("{PARTITION_METADATA} and no settings of ours")))
+    let mut files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
+    Ok(files.any(|entry| {
+        matches!(FileName::classify(&entry.name), FileName::Segment(name) if name.file == SegmentFile::Log)
+    }))
 }
 
 /// Of a file that cannot be read nothing is known but that a broker has written it.

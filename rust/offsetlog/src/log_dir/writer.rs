@@ -225,10 +225,11 @@ impl LogDir {
     /// As for opening the partition; `LogDir` for a topic that is gone.
     pub fn writable_of(&self, topic: &str, partition: i32, count: i32) -> Result<Option<Log>> {
         let opened = self.writable(topic, partition);
-        if self.partition_count(topic)? != count {
-            return Ok(None);
+        match self.partition_count(topic) {
+            Ok(now) if now == count => opened.map(Some),
+            Ok(_) => Ok(None),
+            Err(error) => Err(opened.err().unwrap_or(error)),
         }
-        opened.map(Some)
     }
 
     /// The partition to which a record of a topic goes.

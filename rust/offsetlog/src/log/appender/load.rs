@@ -130,7 +130,9 @@ pub(in crate::log) fn open(
         start.noted_by_us = false;
         start.log_start_offset = log_start;
     }
-    if write.config.is_some() && stored != write.config {
+    // What is made here is ours to keep, whatever is given: the next who opens it finds that out by its settings.
+    let is_made = stored.is_none() && !guard.membership.is_brokers() && !write.is_copy;
+    if is_made || (write.config.is_some() && stored != write.config) {
         let given = write.config.clone().unwrap_or_default();
         place::write_config(directory.disk.as_ref(), &directory.path, &given)?;
     }

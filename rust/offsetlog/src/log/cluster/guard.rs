@@ -226,10 +226,17 @@ impl Guard {
             if unknown.len() == 1 { "is" } else { "are" },
             unknown.join(", "),
         );
-        let reason = format!(
-            "{all} {is} not known in this broker's log dir ({}): {first}: {why}; {pass}",
-            self.membership.mark()
-        );
+        let mark = self.membership.mark();
+        let reason = if self.membership.is_lone() {
+            format!(
+                "{all} {is} not known of this partition ({mark}): who wrote it may have kept its records by others; {pass}, or store \
+                 settings with it (config= of Log.open and LogDir.set_topic_config, --config NAME=VALUE of offsetlog settings)"
+            )
+        } else {
+            format!(
+                "{all} {is} not known in this broker's log dir ({mark}): {first}: {why}; {pass}"
+            )
+        };
         Err(Error::cluster(path, reason))
     }
 }
