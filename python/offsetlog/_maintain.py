@@ -54,8 +54,8 @@ class Maintaining:
         CorruptionError
             A batch that was to be compacted is damaged; its segment is left as it is.
         ClusterError
-            In a broker's log dir, or of a partition that offsetlog did not make: a setting that decides is not known. Or the topic is one
-            that brokers keep for themselves.
+            In a broker's log dir, or of a partition that offsetlog did not make: a setting that decides is not known. Or the topic is
+            one that brokers keep for themselves.
         OSError
             The disk refused.
 

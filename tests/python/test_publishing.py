@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from writing import Clock
 
 from offsetlog import Log, LogConfig, LogDir, _commits, commits
 from offsetlog.errors import ClusterError, LogLockedError, UnexpectedAppendOffsetError
-from offsetlog.spark import publishing
+from offsetlog.spark import moving, publishing
 from offsetlog.spark.moving import metadata_among
 from offsetlog.spark.publishing import commit, finish
 from offsetlog.spark.staging import STAGING, Stage, Staged
@@ -216,6 +217,34 @@ def test_partitions_that_fail_are_all_told_and_finished_later(place: Path, caplo
         assert [value for _, value in found(place, 0)] == ["a"]
     assert finish(str(place)) == ["q"]
     assert [[value for _, value in found(place, partition)] for partition in range(3)] == [["a"], ["b"], ["c"]]
+
+
+def test_a_commit_waits_a_minute_in_all(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the one before that it finishes first and for its own, for this partition and the next; a minute from the first held one on."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    patience = moving.Patience(60.0)
+    now = 500.0
+    assert patience.left() == 60.0
+    now = 540.0
+    assert patience.left() == 20.0
+    monkeypatch.undo()
+    made: list[float] = []
+
+    class Counted(moving.Patience):
+        def __init__(self, seconds: float) -> None:
+            made.append(seconds)
+            super().__init__(seconds)
+
+    monkeypatch.setattr(publishing, "Patience", Counted)
+    with Log.open(place / "t-1", "a"), pytest.raises(LogLockedError):
+        commit(str(place), "q", 0, stage(place, "one", {1: ["a"]}), lock_seconds=0.1)
+    staged = stage(place, "two", {0: ["b"], 1: ["c"], 2: ["d"]})
+    with Log.open(place / "t-1", "a"), pytest.raises(LogLockedError):
+        commit(str(place), "q", 1, staged, lock_seconds=0.2)
+    assert commit(str(place), "q", 1, staged, lock_seconds=0.3)
+    assert made == [0.1, 0.2, 0.3]
+    assert [value for _, value in found(place, 1)] == ["a", "c"]
 
 
 def test_other_replicas_stop_a_commit_unless_it_is_to_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

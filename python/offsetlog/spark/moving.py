@@ -19,7 +19,7 @@ from offsetlog import BatchInfo, Log
 from offsetlog._commits import Commit, CommitTarget
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
 
-__all__ = ["Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]
+__all__ = ["Patience", "Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
@@ -32,6 +32,20 @@ _OPTION = "the option singleReplica = true does it anyway (single_replica=True o
 
 class Superseded(Exception):  # noqa: N818  # no error: somebody else has gone on with the commit
     """The note is no longer what it was when this work on it began."""
+
+
+class Patience:
+    """How long one commit waits, in all, for partitions that somebody else writes: from when it meets the first one on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+
+    def left(self) -> float:
+        """Return how many seconds are left."""
+        if self._until is None:
+            self._until = time.monotonic() + self._seconds
+        return self._until - time.monotonic()
 
 
 class Print(NamedTuple):
@@ -60,14 +74,14 @@ def metadata_among(paths: Iterable[str]) -> str | None:
 
 
 def move_to(
-    commit: Commit, target: CommitTarget, *, still: Callable[[], None], lock_seconds: float, failed: threading.Event | None = None
+    commit: Commit, target: CommitTarget, *, still: Callable[[], None], patience: Patience, failed: threading.Event | None = None
 ) -> int:
     """Publish what is not yet of a partition, and return where its log ends.
 
     `still` is called when nobody else can work on the partition; it raises :class:`Superseded` where the commit is no longer wanted.
     """
     check(target)
-    with opened(target.directory, lock_seconds, failed, commit) as log:
+    with opened(target.directory, patience, failed, commit) as log:
         still()
         before = log.log_end_offset
         # Where nobody has appended since, nothing of this is there.
@@ -95,7 +109,7 @@ def check(target: CommitTarget) -> None:
         raise LogDirError(message, path=target.directory)
 
 
-def take_back(commit: Commit, target: CommitTarget, *, lock_seconds: float, dry_run: bool) -> str | None:
+def take_back(commit: Commit, target: CommitTarget, *, patience: Patience, dry_run: bool) -> str | None:
     """Remove from the end of a partition what was published there; return why that is impossible, if it is."""
     try:
         check(target)
@@ -108,7 +122,7 @@ def take_back(commit: Commit, target: CommitTarget, *, lock_seconds: float, dry_
         if log.log_end_offset <= target.start:
             # Nothing is there, and who is about to publish something looks at the note again.
             return None
-    with opened(target.directory, lock_seconds, None, commit) as log:
+    with opened(target.directory, patience, None, commit) as log:
         is_own, reason = _standing(log, target, preserve_offsets=commit.preserve_offsets)
         if is_own:
             _cut(log, target.start)
@@ -124,7 +138,7 @@ def _cut(log: Log, end: int) -> None:
 
 
 @contextmanager
-def opened(directory: str, seconds: float, failed: threading.Event | None, commit: Commit) -> Iterator[Log]:
+def opened(directory: str, patience: Patience, failed: threading.Event | None, commit: Commit) -> Iterator[Log]:
     """Open a log for appending, waiting for who else writes it unless all is in vain.
 
     Raises
@@ -134,14 +148,13 @@ def opened(directory: str, seconds: float, failed: threading.Event | None, commi
     """
     # The disk with the metadata may be elsewhere by now.
     metadata = commit.metadata if commit.metadata is not None and os.path.isdir(os.path.join(commit.metadata, _METADATA)) else None
-    deadline = time.monotonic() + seconds
     wait = _FIRST_WAIT
     while True:
         try:
             log = Log.open(directory, "a", metadata=metadata, single_replica=commit.single_replica)
             break
         except LogLockedError:
-            left = deadline - time.monotonic()
+            left = patience.left()
             if left <= 0 or (failed is not None and failed.is_set()):
                 raise
             if failed is None:

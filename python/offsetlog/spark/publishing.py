@@ -34,7 +34,7 @@ from offsetlog.errors import (
     OffsetLogError,
     UnexpectedAppendOffsetError,
 )
-from offsetlog.spark.moving import Superseded, check, move_to, take_back
+from offsetlog.spark.moving import Patience, Superseded, check, move_to, take_back
 from offsetlog.spark.staging import Staged, discard
 
 __all__ = ["Contents", "check_repeated", "commit", "finish", "needed_jobs", "settled", "undo"]
@@ -86,7 +86,7 @@ def commit(
     metadata
         The log dir with the cluster's metadata, which says whether there are any; one beside a partition is found without it.
     lock_seconds
-        How long to wait for partitions that somebody else writes; a minute by default.
+        How long to wait in all for partitions that somebody else writes; a minute by default.
     progress
         Called with a partition's directory, and how many of how many are published, in the order in which they are staged.
 
@@ -102,11 +102,11 @@ def commit(
         A partition could not be written. With `keep` the commit is finished by the next one; without, what was published is
         taken back.
     """
-    lock_seconds = LOCK_SECONDS if lock_seconds is None else lock_seconds
+    patience = Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds)
     given = _contents(contents)
     before = note_of(log_dir, name)
     if before is not None and not before.is_published:
-        before = _settle(log_dir, _let(log_dir, before) if single_replica else before, lock_seconds, progress)
+        before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
     if before is not None and before.covers(sequence):
         if sequence is None:
             check_repeated(before, given)
@@ -118,7 +118,7 @@ def commit(
         logger.warning("%s: %s; what was staged again is dropped: %s", name, what, _summary(before))
         discard(staged)
         return False
-    if not keep and (failed := _failed_twin(log_dir, given, lock_seconds)) is not None:
+    if not keep and (failed := _failed_twin(log_dir, given, patience)) is not None:
         logger.warning("%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name)
         with locked(log_dir):
             remove(log_dir, failed.name)
@@ -143,7 +143,7 @@ def commit(
         with locked(log_dir):
             write(log_dir, made)
         is_noted = True
-        _publish(log_dir, made, lock_seconds, progress)
+        _publish(log_dir, made, patience, progress)
     except Exception as error:
         if not _told(log_dir, made, error, is_noted=is_noted):
             raise
@@ -156,15 +156,16 @@ def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None
     One that cannot be finished now is logged and left: it does not concern who writes elsewhere.
     """
     names = []
+    patience = Patience(lock_seconds)
     for note in _readable(log_dir):
         if note.is_published:
             continue
         try:
             if note.is_undoing:
-                undo(log_dir, note, lock_seconds)
+                undo(log_dir, note, patience)
                 continue
             logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, _summary(note))
-            _publish(log_dir, note, lock_seconds, progress)
+            _publish(log_dir, note, patience, progress)
             names.append(note.name)
         except (OSError, OffsetLogError) as error:
             logger.warning("%s: its commit cannot be finished now, other writes go on: %s", note.name, error)
@@ -183,7 +184,7 @@ def needed_jobs(log_dir: str) -> set[str] | None:
     return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
 
 
-def undo(log_dir: str, note: Commit, lock_seconds: float = LOCK_SECONDS) -> bool:
+def undo(log_dir: str, note: Commit, patience: Patience) -> bool:
     """Take back what an unfinished commit has published, and remove its note and what it staged.
 
     Returns ``False`` where somebody else has finished it meanwhile: nothing is taken back then.
@@ -197,7 +198,7 @@ def undo(log_dir: str, note: Commit, lock_seconds: float = LOCK_SECONDS) -> bool
     """
 
     def reasons(*, dry_run: bool) -> list[str]:
-        found = (take_back(note, target, lock_seconds=lock_seconds, dry_run=dry_run) for target in note.targets)
+        found = (take_back(note, target, patience=patience, dry_run=dry_run) for target in note.targets)
         return [reason for reason in found if reason is not None]
 
     impossible = reasons(dry_run=True)
@@ -271,15 +272,15 @@ def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commi
     found = note_of(log_dir, name)
     if found is None or found.is_published:
         return found
-    return _settle(log_dir, found, LOCK_SECONDS if lock_seconds is None else lock_seconds, None)
+    return _settle(log_dir, found, Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds), None)
 
 
-def _settle(log_dir: str, before: Commit, lock_seconds: float, progress: Progress | None) -> Commit | None:
+def _settle(log_dir: str, before: Commit, patience: Patience, progress: Progress | None) -> Commit | None:
     """Finish or take back a commit of a name that comes again; return its note, if one stays."""
     if not before.is_undoing:
         logger.warning("%s: its commit stopped half-way and is finished now: %s", before.name, _summary(before))
         try:
-            _publish(log_dir, before, lock_seconds, progress)
+            _publish(log_dir, before, patience, progress)
             return note_of(log_dir, before.name)
         except (LogLockedError, LogPoisonedError):
             # The next time may go better.
@@ -288,11 +289,11 @@ def _settle(log_dir: str, before: Commit, lock_seconds: float, progress: Progres
             logger.warning("%s: it cannot be finished, and what it published is taken back: %s", before.name, error)
             reason = error
         try:
-            undo(log_dir, before, lock_seconds)
+            undo(log_dir, before, patience)
         except LogDirError as error:
             raise error from reason
         return note_of(log_dir, before.name)
-    undo(log_dir, before, lock_seconds)
+    undo(log_dir, before, patience)
     return note_of(log_dir, before.name)
 
 
@@ -305,11 +306,11 @@ def _readable(log_dir: str) -> Iterator[Commit]:
             yield found
 
 
-def _failed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...] | None, lock_seconds: float) -> Commit | None:
+def _failed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...] | None, patience: Patience) -> Commit | None:
     """Return the note of a nameless job that was told it failed, has the same contents, and is published by now."""
     for note in _readable(log_dir):
         if note.has_failed and given is not None and note.contents == given:
-            return note if note.is_published else _settle(log_dir, note, lock_seconds, None)
+            return note if note.is_published else _settle(log_dir, note, patience, None)
     return None
 
 
@@ -358,9 +359,9 @@ def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[CommitTa
     return tuple(targets)
 
 
-def _publish(log_dir: str, note: Commit, lock_seconds: float, progress: Progress | None) -> None:
+def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> None:
     try:
-        ends = _move_all(log_dir, note, lock_seconds, progress)
+        ends = _move_all(log_dir, note, patience, progress)
     except Superseded:
         return
     except FileNotFoundError as error:
@@ -372,7 +373,7 @@ def _publish(log_dir: str, note: Commit, lock_seconds: float, progress: Progress
     _done(log_dir, note, ends)
 
 
-def _move_all(log_dir: str, note: Commit, lock_seconds: float, progress: Progress | None) -> list[int]:
+def _move_all(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> list[int]:
     """Publish what is not yet, several partitions at a time, and return where the logs end."""
     ends: list[int] = []
     moved: list[tuple[CommitTarget, Future[int]]] = []
@@ -386,8 +387,7 @@ def _move_all(log_dir: str, note: Commit, lock_seconds: float, progress: Progres
     with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
         try:
             moved.extend(
-                (target, pool.submit(move_to, note, target, still=still, lock_seconds=lock_seconds, failed=failed))
-                for target in note.targets
+                (target, pool.submit(move_to, note, target, still=still, patience=patience, failed=failed)) for target in note.targets
             )
             for target, end in moved:
                 ends.append(end.result())
@@ -440,7 +440,7 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
             is_here = note_of(log_dir, note.name) is not None
             if is_noted and not is_here:
                 return True
-            if is_here and not undo(log_dir, note, 0.0):
+            if is_here and not undo(log_dir, note, Patience(0.0)):
                 return True
             text = "nothing of it is published"
         except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
