@@ -177,11 +177,18 @@ impl View {
                 warnings: before.warnings.clone(),
                 ..Listing::default()
             };
-            let bases = rolls.iter().map(|roll| roll.base_offset);
-            listing.base_offsets.extend(bases);
-            let snapshots = rolls.iter().filter(|roll| roll.has_snapshot);
-            let snapshots = snapshots.map(|roll| roll.base_offset);
-            listing.snapshots.extend(snapshots);
+            for roll in rolls {
+                // One that came while the directory was listed may be in the view already.
+                let push = |offsets: &mut Vec<i64>| {
+                    if offsets.last().is_none_or(|&last| last < roll.base_offset) {
+                        offsets.push(roll.base_offset);
+                    }
+                };
+                push(&mut listing.base_offsets);
+                if roll.has_snapshot {
+                    push(&mut listing.snapshots);
+                }
+            }
             return Self::build(&origin, stamp, (is_racy, looked), listing, kept);
         }
         let mut listing = settled_list(directory, stamp.directory)?;
