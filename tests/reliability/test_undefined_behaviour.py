@@ -20,10 +20,11 @@ from rows import ROOT, row
 MIRI_TESTS_MIN = 60
 NO_MIRI = "needs `rustup toolchain install nightly --component miri,rust-src`"
 NO_VALGRIND = "needs valgrind (apt-get install valgrind)"
-# Tests that draw their inputs, or read megabytes, take miri minutes each. Others of the same code are left to it.
+# Tests that draw their inputs, read megabytes, or go through each cut of a file take miri minutes each. Others of the same code are left
+# to it.
 SLOW_IN_MIRI = (
     *("read_back", "reads_back", "never_panic", "or_refused", "is_identity", "or_an_error"),
-    *("limits_hold", "counts_make_no_more", "hostile_bytes"),
+    *("limits_hold", "counts_make_no_more", "hostile_bytes", "every_cut_and_every_flipped_bit", "a_log_ends_where_nothing"),
 )
 # What Python reads before it was written, and what it leaves behind at its end, are no faults of ours.
 VALGRIND = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no", "--undef-value-errors=no")
