@@ -23,8 +23,6 @@ export PYO3_PYTHON = $(python)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-# What is killed and has its power cut in the tests of promises, and what writes logs that lost power, for Kafka to open.
-drivers := target/release/examples/drive target/release/examples/crash_images
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel clean lock
@@ -69,7 +67,7 @@ bench: $(if $(COMPARE),.venv/ready,.venv/installed .venv-spark40/installed) ## f
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COMPARE),--compare '$(COMPARE)')
 
-soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar $(drivers) ## the random tests at length, and every PySpark: DURATION=30m
+soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
 
 mutants: begin-test .venv/installed ## plants one bug after the other: each must make a row of promises fail (an hour at most)
@@ -120,7 +118,7 @@ test-python: .venv/installed ## K=name: those whose name has it
 test-oracle: .venv/installed build/oracle/oracle.jar ## the same: beside Kafka's own storage layer
 	$(step) "pytest tests/oracle: beside Kafka's own storage layer" $(call pytest,oracle,$(bin)/python) -n 2 tests/oracle
 
-test-reliability: .venv/installed build/oracle/oracle.jar $(drivers) ## the same: faulty disks, lost power, kills, forks, signals
+test-reliability: .venv/installed build/oracle/oracle.jar build/drivers.stamp ## the same: faulty disks, lost power, kills, forks, signals
 	$(step) "promises: faulty disks, lost power, kills, forks, signals" .ci/lanes "$(MARKS)" "$(K)"
 
 test-spark: .venv/installed ## the same: the newest PySpark
@@ -137,8 +135,8 @@ checked-python: .venv-check/ready
 	$(step) "development build" .ci/develop .venv-check
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
 
-ready-test: .venv/installed build/oracle/oracle.jar $(drivers)
-ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers $(drivers)
+ready-test: .venv/installed build/oracle/oracle.jar build/drivers.stamp
+ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers build/drivers.stamp
 
 # They wait more than they compute: two at a time, each one's words when it is done.
 spark-and-brokers:
@@ -150,12 +148,10 @@ part-spark40:
 part-broker:
 	@$(MAKE) test-broker MARKS=
 
-target/release/examples/drive: $(rust_sources)
-	$(step) "the driver of the tests of promises" cargo build --locked --quiet --release -p offsetlog --example drive
-	@touch $@
-
-target/release/examples/crash_images: $(rust_sources)
-	$(step) "crash images" cargo build --locked --quiet --release -p offsetlog-faults --example crash_images
+# What is killed and has its power cut, what writes logs that lost power for Kafka to open, and the tests of lane A. On a development
+# build: it also checks its assertions, and the soak runs the same on a release.
+build/drivers.stamp: $(rust_sources)
+	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
 	@touch $@
 
 environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs

@@ -15,7 +15,7 @@ from promises import BrokenPromiseError, History
 from offsetlog.errors import OffsetLogError
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVER = Path(os.environ.get("OFFSETLOG_DRIVE", ROOT / "target/release/examples/drive"))
+DRIVER = Path(os.environ.get("OFFSETLOG_DRIVE", ROOT / "target/debug/examples/drive"))
 SMALL = {"internal.segment.bytes": 6000, "index.interval.bytes": 500, "file.delete.delay.ms": 0}
 
 

@@ -1,6 +1,6 @@
 """What a log owes after a crash: the history that its driver told, and the check of what is there now.
 
-The driver (``rust/offsetlog/examples/drive.rs``) appends batches whose content is a function of its run, the number of truncations
+The driver (``rust/offsetlog-faults/examples/drive.rs``) appends batches whose content is a function of its run, the number of truncations
 before (the generation) and the offset, and says what was acknowledged and flushed. So a record that was never appended, that stands
 in the wrong place or that was cut off earlier is known by its bytes. Files are read here by a parser of a few lines, ours only
 afterwards: both must see the same.

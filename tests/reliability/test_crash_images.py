@@ -22,7 +22,7 @@ sys.path.append(str(ROOT / "tests/oracle"))
 from kafka_log import JAR, KafkaError, KafkaLog, Oracle
 from sides import Opening
 
-IMAGES = Path(os.environ.get("OFFSETLOG_CRASH_IMAGES", ROOT / "target/release/examples/crash_images"))
+IMAGES = Path(os.environ.get("OFFSETLOG_CRASH_IMAGES", ROOT / "target/debug/examples/crash_images"))
 COUNT = max(40, int(40 * SCALE))
 PARTITION = "logs/orders-0"
 HEADER_BYTES = 12
