@@ -27,9 +27,14 @@ from pyspark.sql.types import StructType
 
 import offsetlog.spark
 from offsetlog import LogConfig, LogDir
-from offsetlog.spark.publishing import commit
-from offsetlog.spark.staging import Stage
 from spark_table import AGAINST_CONNECTOR, AGAINST_CONSTANTS
+
+try:
+    from offsetlog._commit.publishing import commit
+    from offsetlog._commit.staging import Stage
+except ModuleNotFoundError:  # the older side of a comparison
+    from offsetlog.spark.publishing import commit
+    from offsetlog.spark.staging import Stage
 
 # A log dir's Kafka jars that PySpark brings itself; a second copy on the class path would shadow it.
 IN_PYSPARK = ("scala-", "slf4j-", "hadoop-client", "lz4-java", "snappy-java", "jsr305", "spark-tags")

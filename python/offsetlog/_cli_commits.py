@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from offsetlog._commits import Commit, commits, forget_commit
+from offsetlog._commit.notes import Commit, commits, forget_commit
 from offsetlog.errors import OffsetLogError
 
 __all__ = ["run"]

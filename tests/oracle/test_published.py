@@ -11,8 +11,8 @@ from opening import check
 from sides import Read
 
 from offsetlog import LogConfig, LogDir
-from offsetlog.spark.publishing import commit
-from offsetlog.spark.staging import Stage, Staged
+from offsetlog._commit.publishing import commit
+from offsetlog._commit.staging import Stage, Staged
 
 NOW = 1_700_000_000_000
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("ms", "UTC")), ("offset", pa.int64())])

@@ -11,8 +11,8 @@ import pytest
 from test_publish_failures import found, left, run
 
 from offsetlog import Log, commits, forget_commit
+from offsetlog._commit import publishing
 from offsetlog.errors import LogDirError, LogLockedError
-from offsetlog.spark import publishing
 
 
 def command(*arguments: object) -> tuple[int, str, str]:

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsetlog import Log, LogDir, _commits, commits
+from offsetlog import Log, LogDir, commits
+from offsetlog._commit import moving, notes, publishing
+from offsetlog._commit.staging import STAGING
 from offsetlog.errors import ConfigError, LogDirError, LogLockedError
-from offsetlog.spark import moving, publishing
 from offsetlog.spark.sink import OffsetLogWriter, StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
-from offsetlog.spark.staging import STAGING
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -114,7 +114,7 @@ def failing(at: int, error: BaseException) -> Iterator[Callable[[], int]]:
     with pytest.MonkeyPatch.context() as patched:
         around(patched, publishing, "write", after=True)
         around(patched, publishing, "remove", after=True)
-        around(patched, _commits, "sync")
+        around(patched, notes, "sync")
         around(patched, Log, "append_log", after=True)
         around(patched, Log, "flush")
         yield lambda: seen
@@ -330,7 +330,7 @@ def open_first(place: Path) -> Log:
 def test_an_unreadable_note_concerns_its_own_name_alone(tmp_path: Path) -> None:
     place = tmp_path / "logs"
     run(place, "named")
-    note = place / _commits.note_name("job day-1")
+    note = place / notes.note_name("job day-1")
     note.write_text("{")
     run(place, "nameless", rows=ROWS[:3])
     assert len(found(place)) == 33

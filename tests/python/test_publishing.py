@@ -16,12 +16,12 @@ import pytest
 from golden import CLEAN
 from writing import Clock
 
-from offsetlog import Log, LogConfig, LogDir, _commits, commits
+from offsetlog import Log, LogConfig, LogDir, commits
+from offsetlog._commit import moving, notes, publishing
+from offsetlog._commit.moving import metadata_among
+from offsetlog._commit.publishing import commit, finish
+from offsetlog._commit.staging import STAGING, Stage, Staged
 from offsetlog.errors import ClusterError, LogLockedError, UnexpectedAppendOffsetError
-from offsetlog.spark import moving, publishing
-from offsetlog.spark.moving import metadata_among
-from offsetlog.spark.publishing import commit, finish
-from offsetlog.spark.staging import STAGING, Stage, Staged
 
 SMALL = {"internal.segment.bytes": 2_000}
 
@@ -85,7 +85,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
         monkeypatch.setattr(owner, name, called)
 
     around("write", publishing)
-    around("sync", _commits)
+    around("sync", notes)
     around("discard", publishing)
     around("append_log", Log)
     around("flush", Log)
@@ -280,13 +280,13 @@ def test_other_replicas_stop_a_commit_unless_it_is_to_go_on(tmp_path: Path, capl
     (note,) = commits(log_dir)
     waiting = staged("waiting")
     targets = publishing._targets(waiting, preserve_offsets=False)  # noqa: SLF001  # as a commit that dies does
-    _commits.write(log_dir, note._replace(name="job two", is_published=False, targets=targets, contents=None))
+    notes.write(log_dir, note._replace(name="job two", is_published=False, targets=targets, contents=None))
     finish(log_dir)
     with Log.open(place / "g-plain-0") as log:
         assert log.log_end_offset == end + 4
     # One that was not told goes on when its job comes again and says so.
     targets = publishing._targets(staged("third"), preserve_offsets=False)  # noqa: SLF001  # as above
-    _commits.write(log_dir, note._replace(name="job three", is_published=False, targets=targets, contents=None, single_replica=False))
+    notes.write(log_dir, note._replace(name="job three", is_published=False, targets=targets, contents=None, single_replica=False))
     finish(log_dir)
     assert "the option singleReplica" in caplog.text
     assert not commit(log_dir, "job three", None, [], single_replica=True)

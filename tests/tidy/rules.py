@@ -162,8 +162,8 @@ def unsorted_names(path: str, text: str) -> Iterator[str]:
             if len(names) != len(set(names)):
                 yield f"{path}: __all__ names something twice"
             return
-    # A module whose name begins with one underscore offers nothing to the world, and `__main__` nobody imports.
-    if re.search(r"(?:^|/)(?!_[a-z]|__main__)[^/]+$", path):
+    # A module whose name, or whose package's, begins with one underscore offers nothing to the world, and `__main__` nobody imports.
+    if not re.search(r"(?:^|/)(?:_[a-z][^/]*/[^/]+|_[a-z][^/]*|__main__\.py)$", path):
         yield f"{path}: no __all__"
 
 

@@ -23,13 +23,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
-from offsetlog._commits import note_of
-from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
-from offsetlog.spark.first_line import text_first
-from offsetlog.spark.moving import metadata_among
-from offsetlog.spark.publishing import check_repeated, commit, finish, needed_jobs
-from offsetlog.spark.sink_options import SinkSettings, job_prefix
-from offsetlog.spark.staging import (
+from offsetlog._commit.moving import metadata_among
+from offsetlog._commit.notes import note_of
+from offsetlog._commit.publishing import check_repeated, commit, finish, needed_jobs
+from offsetlog._commit.staging import (
     STAGING,
     Stage,
     Staged,
@@ -41,6 +38,9 @@ from offsetlog.spark.staging import (
     partition_directory,
     sweep,
 )
+from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
+from offsetlog.spark.first_line import text_first
+from offsetlog.spark.sink_options import SinkSettings, job_prefix
 from offsetlog.spark.stream_identity import forget_old, inherit, query_id
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark import TaskContext
 
-from offsetlog._commits import Commit, locked, note_of, remove, write
+from offsetlog._commit.notes import Commit, locked, note_of, remove, write
+from offsetlog._commit.publishing import settled
 from offsetlog.errors import ConfigError
-from offsetlog.spark.publishing import settled
 
 __all__ = ["forget_old", "inherit", "query_id"]
 

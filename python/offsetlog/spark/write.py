@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
-from offsetlog._commits import note_of, remove
+from offsetlog._commit.notes import note_of, remove
 from offsetlog.errors import ConfigError
 from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.registration import activate

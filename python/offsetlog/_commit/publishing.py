@@ -1,6 +1,6 @@
 """How staged records become part of their logs, each once, whatever fails or dies in between.
 
-A note in the log dir (:mod:`offsetlog._commits`), one for each name of a job, says what a commit is about to do before it does
+A note in the log dir (:mod:`offsetlog._commit.notes`), one for each name of a job, says what a commit is about to do before it does
 anything, and that it is done afterwards. What failed or died in between is finished by whoever uses the name next, and by the next
 commit of any name on the log dir: the note names the staged logs and where each log ended, and the batches that are there already are
 found by their checksums. Before the note is written nothing is published; what was staged then is nobody's.
@@ -22,8 +22,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from offsetlog import Log
-from offsetlog._commits import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, stands, write
+from offsetlog._commit.moving import Patience, Superseded, check, move_to, take_back
+from offsetlog._commit.notes import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, stands, write
+from offsetlog._commit.staging import Staged, discard
+from offsetlog._log import Log
 from offsetlog.errors import (
     ClusterError,
     ConfigError,
@@ -34,8 +36,6 @@ from offsetlog.errors import (
     OffsetLogError,
     UnexpectedAppendOffsetError,
 )
-from offsetlog.spark.moving import Patience, Superseded, check, move_to, take_back
-from offsetlog.spark.staging import Staged, discard
 
 __all__ = ["Contents", "check_repeated", "commit", "finish", "needed_jobs", "settled", "undo"]
 

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from offsetlog import BatchInfo, Log
-from offsetlog._commits import Commit, CommitTarget
+from offsetlog._commit.notes import Commit, CommitTarget
+from offsetlog._log import Log
+from offsetlog._values import BatchInfo
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
 
 __all__ = ["Patience", "Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]

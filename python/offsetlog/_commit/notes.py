@@ -1,7 +1,7 @@
 """Notes of commits: the small files of a log dir that say what a write of several partitions has published, or is about to.
 
 A note is one file, ``offsetlog-commit-….json``, which brokers leave alone. It is written before the first record of a commit is
-published, and again when the last one is; how records are published is the business of who commits (:mod:`offsetlog.spark`). The form
+published, and again when the last one is; how records are published is told in :mod:`offsetlog._commit.publishing`. The form
 of the file is known here and nowhere else.
 """
 

@@ -3,7 +3,7 @@
 A staged log is a log as any other: ``<partition>/offsetlog-staging/<job>/<attempt>/<topic>-<partition>``. Brokers leave folders inside
 a partition directory alone, and it is the same file system as the log that the records are for. Each attempt of a task has its own
 folders, so that one which is tried again, or runs twice, writes beside the first; only a commit says which of them count
-(:mod:`offsetlog.spark.publishing`).
+(:mod:`offsetlog._commit.publishing`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetlog import Log, LogConfig
-from offsetlog.spark.moving import mark
+from offsetlog._commit.moving import mark
+from offsetlog._config import LogConfig
+from offsetlog._log import Log
 
 if TYPE_CHECKING:
     import pyarrow
@@ -50,7 +51,7 @@ class Staged(NamedTuple):
     batches: int
     size_bytes: int
     mark: str = ""
-    """Digest of its batches (:func:`offsetlog.spark.moving.mark`)."""
+    """Digest of its batches (:func:`offsetlog._commit.moving.mark`)."""
 
 
 class Stage:
