@@ -11,7 +11,7 @@ const PARTS: [(&str, &str, &str); 2] = [
         "use loom::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};\nuse std::sync::PoisonError;",
     ),
     (
-        "log/appender/commits.rs",
+        "log/writer/group_commit.rs",
         "use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};",
         "use loom::sync::{Condvar, Mutex, MutexGuard};\nuse std::sync::PoisonError;",
     ),

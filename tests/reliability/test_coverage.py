@@ -22,10 +22,8 @@ from rows import ROOT, row
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "coverage"
 ENGINE = "rust/offsetlog/src/"
 # The modules that decide what of a log survives, and all that turns bytes into values.
-RECOVERY = [
-    f"{ENGINE}log/appender/{name}.rs"
-    for name in ("load", "load_producers", "recover", "rebuild", "mend", "tail", "settle", "leftovers")
-]
+RECOVERED = "loader producer_state report scan_segment repair_segment sanity_check page_cache_check interrupted_swaps"
+RECOVERY = [f"{ENGINE}log/recovery/{name}.rs" for name in RECOVERED.split()] + [f"{ENGINE}log/writer/open.rs"]
 FORMAT = "rust/offsetlog-format/src/"
 LINES_MIN = 95
 # The oldest whose format Rust's counters have. What a later compiler changes, `llvm-profdata` says.

@@ -23,6 +23,13 @@ ENGINE_LAYERS: dict[str, tuple[str, ...]] = {
     "arrow": ("log_dir",),
 }
 
+# The same inside `log`: recovery makes a loaded state of a directory, and does not know who writes it on.
+LOG_ROOMS: dict[str, tuple[str, ...]] = {
+    "producers": ("state", "recovery", "writer"),
+    "state": ("recovery", "writer"),
+    "recovery": ("writer",),
+}
+
 # Where a machine's own folders begin.
 HOME_PATHS = re.compile(r"""(?<![\w.~-])/(?:work|root|home|Users|tmp)/[\w.-]+""")
 MARKS = re.compile(r"\b(?:FIX" + r"ME|TO" + r"DO|XX" + r"X)\b|\bdbg!|\bbreakpoint\(\)|\btodo!\(|\bunimplemented!\(")
@@ -59,6 +66,10 @@ def upward_use(path: str, text: str) -> Iterator[str]:
     for layer in above:
         for found in re.finditer(rf"\b(?:crate|super::super)::{layer}\b|\bcrate::\{{[^}}]*\b{layer}::", code):
             yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{layer}` is not below `{match[1]}`"
+    room = re.fullmatch(r"rust/offsetlog/src/log/(\w+?)(?:\.rs|/.+)", path)
+    for above in LOG_ROOMS.get(room[1], ()) if room else ():
+        for found in re.finditer(rf"\blog::{above}\b|\bsuper::{above}\b|\blog::\{{[^}}]*\b{above}::", code):
+            yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{above}` is not below `{room and room[1]}`"
 
 
 def files_outside_disk(path: str, text: str) -> Iterator[str]:

@@ -26,6 +26,9 @@ def test_long_files_need_a_reason() -> None:
         ("rust/offsetlog/src/segment/walk.rs", "// not crate::log::Log", 0),
         ("rust/offsetlog/src/segment/walk.rs", "fn a() {}\n#[cfg(test)]\nmod tests { use crate::log::Log; }", 0),
         ("rust/offsetlog/src/log_dir.rs", "use crate::log::Log;", 0),
+        ("rust/offsetlog/src/log/recovery/loader.rs", "use crate::log::writer::PartitionWriter;", 1),
+        ("rust/offsetlog/src/log/recovery.rs", "use super::writer::PartitionWriter;", 1),
+        ("rust/offsetlog/src/log/writer/open.rs", "use crate::log::recovery::load;", 0),
         ("rust/offsetlog-python/src/log.rs", "use crate::log_dir::LogDir;", 0),
     ],
 )

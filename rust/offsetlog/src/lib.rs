@@ -1,7 +1,7 @@
-//! Apache Kafka's storage engine as a library: the reading side.
+//! Apache Kafka's storage engine as a library.
 //!
-//! Opens the directories that a Kafka broker writes, without a broker: look-ups by offset and by time, scans, transactions. Nothing is
-//! written, no lock is taken, and bytes from a file are checked before they are used.
+//! Reads and writes the directories that a Kafka broker keeps, without a broker. Reading takes no lock and changes nothing; writing
+//! leaves what a broker opens as its own. Bytes from a file are checked before they are used.
 //!
 //! ```no_run
 //! use offsetlog::{Isolation, LogDir, OpenOptions};

@@ -1,30 +1,31 @@
-//! A partition: its segments in order, its named offsets, and the verbs that read it.
+//! A partition: its segments in order, its named offsets, the verbs that read it and, where it is opened for that, write it.
 //!
-//! A [`Log`] is opened from a directory `topic-partition` and takes no lock, makes no file and writes nothing. It works on a view:
-//! the segments and sizes at one moment. Each question is answered from a view that is as new as is promised of [`Log`]; how it is
-//! known to be is in `view`, what a writer of this process tells in `writers` and `segment::ends`.
+//! A [`Log`] that is opened for reading takes no lock, makes no file and writes nothing. It answers each question from a view: the
+//! segments and their sizes at one moment. `view` decides whether a view is still new enough; a writer of this process tells it through
+//! `writers` and `segment::ends`.
 
 mod append_log;
-mod appender;
 mod batches;
 mod cleaner;
 mod cluster;
 mod filter;
 mod follow;
-mod log_dir_files;
 mod look_up;
 mod maintain;
 mod named_offsets;
 mod open;
 mod producers;
+mod recovery;
 mod scan;
 mod split;
+mod state;
 mod time;
 mod transactions;
 mod values;
 mod verify;
 mod view;
 mod write;
+mod writer;
 mod writers;
 
 use crate::disk::Disk;
@@ -35,15 +36,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use append_log::AppendLogOptions;
-pub use appender::{
-    AppendInfo, AppendOptions, AppendOrigin, Cut, MarkerOptions, Progress, RecoverOptions,
-    RecoveryReport, RemovedSegment, RetentionReason, WriteOptions, recover,
-};
 pub use batches::Batches;
 pub use cluster::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 pub use follow::Follow;
 pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
+pub use producers::MarkerOptions;
+pub use recovery::{Cut, Progress, RecoverOptions, RecoveryReport};
 pub use scan::{
     Batch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics,
 };
@@ -54,14 +53,18 @@ pub use values::{
 };
 
 pub use verify::{DamageReport, Finding, Severity, VerifyOptions, verify};
+pub use writer::{
+    AppendInfo, AppendOptions, AppendOrigin, RemovedSegment, RetentionReason, WriteOptions, recover,
+};
 
-pub(crate) use appender::{lock_idle, lock_log_dir, lock_partition, read_config, write_config};
 pub(crate) use cluster::{
     Guard, Membership, Surroundings, check_internal, is_internal, read_metadata, replay,
 };
-pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
 pub(crate) use open::{
     forget_partition, make_directory, open_for_append_in, open_in, partition_name,
+};
+pub(crate) use state::{
+    LogDirFiles, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
 };
 
 pub(crate) use crate::segment::ends::Ends;
@@ -157,7 +160,7 @@ struct Inner {
     view: RwLock<Arc<View>>,
     scratch: Mutex<Vec<Scratch>>,
     /// The writer, in a log that was opened for appending.
-    appender: Option<Mutex<appender::Appender>>,
+    writer: Option<Mutex<writer::PartitionWriter>>,
     /// Upkeep, of which there is one at a time.
     turn: maintain::Turn,
 }

@@ -20,7 +20,7 @@ mod ends {
 
 #[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
 mod commits {
-    include!(concat!(env!("OUT_DIR"), "/commits.rs"));
+    include!(concat!(env!("OUT_DIR"), "/group_commit.rs"));
 }
 
 /// Bytes and records of each batch in the model.

@@ -62,11 +62,11 @@ impl Log {
                 break;
             };
             let gap = behind.map_or(0, |behind| first - behind);
-            self.changing(|appender| {
-                appender.guard().check_replicas("append", self.path())?;
-                let leader_epoch = appender.epoch_for(options.append.leader_epoch);
+            self.changing(|writer| {
+                writer.guard().check_replicas("append", self.path())?;
+                let leader_epoch = writer.epoch_for(options.append.leader_epoch);
                 if !options.keep_offsets {
-                    let base_offset = appender.log_end().saturating_add(gap);
+                    let base_offset = writer.log_end().saturating_add(gap);
                     renumber(&mut bytes, base_offset, leader_epoch)?;
                 }
                 // Kept epochs may be newer than this log's.
@@ -76,7 +76,7 @@ impl Log {
                     leader_epoch
                 };
                 for part in parts(&bytes)? {
-                    let info = appender.append_as_follower(part, newest)?;
+                    let info = writer.append_as_follower(part, newest)?;
                     if total.base_offset < 0 {
                         total.base_offset = info.base_offset;
                     }

@@ -3,7 +3,7 @@
 //! A pass reads the dirty part of the log into an [`OffsetMap`](offset_map::OffsetMap), key to last offset, as far as the map has
 //! room; then it copies all segments up to there, without the records that the map knows a later one of. Segments that became small
 //! are written together. Nothing here changes a file of the log: the writer puts finished output in its place
-//! (`appender/cleaning`), so that appends go on while a pass runs.
+//! (`writer/replace_segments`), so that appends go on while a pass runs.
 //!
 //! Source: Kafka's `Cleaner` and `MemoryRecords.filterTo`; FORMAT.md «Record batch, magic 2».
 

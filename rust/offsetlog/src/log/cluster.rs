@@ -13,7 +13,7 @@ pub(crate) use guard::{Guard, Upkeep, check_internal, is_internal};
 pub(crate) use metadata::read_metadata;
 pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 
-use super::appender::{CONFIG_FILE, read_small};
+use super::state::{CONFIG_FILE, read_small};
 use super::{Log, OpenOptions};
 use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind};

@@ -3,9 +3,9 @@
 //! Source: the order of Kafka's `kafka-log-retention` task and its cleaner threads.
 
 use super::Log;
-use super::appender::{RemovedSegment, RetentionReason};
 use super::cleaner::{Pass, Plan};
 use super::cluster::{Membership, Upkeep};
+use super::writer::{PartitionWriter, RemovedSegment, RetentionReason};
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -188,7 +188,7 @@ impl Log {
         let mut done = self.maintain_at(now, report, options, is_one_of_many);
         if !options.dry_run && options.retention && done.as_ref().is_err_and(Error::is_out_of_room)
         {
-            let freed = self.in_turn(|| self.changing(|appender| appender.make_room(now)))?;
+            let freed = self.in_turn(|| self.changing(|writer| writer.make_room(now)))?;
             if !freed.is_empty() {
                 report.removed.extend(freed.removed);
                 report.deleted.extend(freed.deleted);
@@ -208,12 +208,12 @@ impl Log {
         options: &MaintainOptions,
         is_one_of_many: bool,
     ) -> Result<()> {
-        let is_compacted = self.changing(|appender| {
-            let guard = appender.guard();
+        let is_compacted = self.changing(|writer| {
+            let guard = writer.guard();
             guard.check_internal(self.topic(), "maintain", self.path())?;
-            let effective = appender.effective(options.config.as_ref())?;
+            let effective = writer.effective(options.config.as_ref())?;
             guard.check_upkeep(&effective, options.parts(), self.path())?;
-            appender.set_upkeep_config(effective.config().clone());
+            writer.set_upkeep_config(effective.config().clone());
             Ok(effective.config().is_compacted())
         })?;
         let mut compacted = Ok(());
@@ -241,11 +241,11 @@ impl Log {
                 .append(&mut self.retain_due(now, options.dry_run)?);
         }
         if options.deletes {
-            report.deleted.extend(self.changing(|appender| {
+            report.deleted.extend(self.changing(|writer| {
                 Ok(if options.dry_run {
-                    appender.due(now)
+                    writer.due(now)
                 } else {
-                    appender.delete_due(now)
+                    writer.delete_due(now)
                 })
             })?);
         }
@@ -263,17 +263,16 @@ impl Log {
             let reason = format!("{offset} found, 0 or more expected");
             return Err(Error::argument("first_dirty", reason));
         }
-        self.changing(|appender| {
-            let guard = appender.guard();
+        self.changing(|writer| {
+            let guard = writer.guard();
             guard.check_internal(self.topic(), "compact", self.path())?;
-            let effective = appender.effective(None)?;
+            let effective = writer.effective(None)?;
             guard.check_compaction(&effective, self.path())?;
-            appender.set_upkeep_config(effective.config().clone());
+            writer.set_upkeep_config(effective.config().clone());
             Ok(())
         })?;
         let compaction = self.in_turn(|| {
-            let plan =
-                self.changing(|appender| appender.cleaning_plan(options.first_dirty, now))?;
+            let plan = self.changing(|writer| writer.cleaning_plan(options.first_dirty, now))?;
             self.run_pass(&plan, options.map_bytes.unwrap_or(MAP_BYTES))
         })?;
         self.fresh_view()?;
@@ -283,7 +282,7 @@ impl Log {
     /// Has the log go by what its cluster says now. What was a broker's when it was opened stays one's: our own files are no sign of
     /// the contrary.
     pub(crate) fn join(&self, membership: Arc<Membership>) -> Result<()> {
-        self.changing(|appender| appender.join(membership))
+        self.changing(|writer| writer.join(membership))
     }
 
     /// Keeps upkeep away until the result is dropped: the segments that it reads are about to be cut.
@@ -309,25 +308,25 @@ impl Log {
 
     /// What a pass would do, if the log is dirty enough or a record has waited too long.
     fn due_plan(&self, now: i64, dry_run: bool) -> Result<Option<Plan>> {
-        self.changing(|appender| {
-            let plan = appender.cleaning_plan(None, now)?;
+        self.changing(|writer| {
+            let plan = writer.cleaning_plan(None, now)?;
             if plan.is_reset && !dry_run {
-                appender.set_cleaner_point(plan.first_dirty)?;
+                writer.set_cleaner_point(plan.first_dirty)?;
             }
             let is_due = plan.dirty_bytes() > 0
                 && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
-                    || appender.must_be_cleaned(plan.first_dirty, now)?);
+                    || writer.must_be_cleaned(plan.first_dirty, now)?);
             Ok(is_due.then_some(plan))
         })
     }
 
     fn retain_due(&self, now: i64, dry_run: bool) -> Result<Vec<RemovedSegment>> {
         self.in_turn(|| {
-            self.changing(|appender| {
+            self.changing(|writer| {
                 if dry_run {
-                    appender.breached(now)
+                    writer.breached(now)
                 } else {
-                    appender.retain(now)
+                    writer.retain(now)
                 }
             })
         })
@@ -353,11 +352,11 @@ impl Log {
             return Ok(begun(plan));
         }
         let end = pass.read_dirty()?;
-        self.changing(super::appender::Appender::settle_for_cleaning)?;
+        self.changing(PartitionWriter::settle_for_cleaning)?;
         pass.clean(end, |group, suffixes| {
-            self.changing(|appender| appender.swap_in(group, suffixes, plan.now))
+            self.changing(|writer| writer.swap_in(group, suffixes, plan.now))
         })?;
-        self.changing(|appender| appender.set_cleaner_point(end))?;
+        self.changing(|writer| writer.set_cleaner_point(end))?;
         Ok(Compaction {
             end_offset: end,
             keys: pass.keys(),

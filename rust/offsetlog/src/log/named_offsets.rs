@@ -1,6 +1,6 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
-use super::appender::{STATE_FILE, read_state};
+use super::state::{STATE_FILE, read_state};
 use super::{Isolation, Log, View};
 use crate::disk::read_whole;
 use crate::error::{Error, ErrorKind, Result};

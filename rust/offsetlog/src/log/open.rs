@@ -1,6 +1,7 @@
 //! Opening a partition directory for reading.
 
-use super::appender::{self, Appender, WriteOptions};
+use super::state::PartitionState;
+use super::writer::{self, PartitionWriter, WriteOptions};
 use super::writers::Slot;
 use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, Surroundings, View, lock_log_dir};
 use crate::checkpoints::Checkpoints;
@@ -66,7 +67,7 @@ pub(crate) fn open_for_append_in(
     }
     let (directory, topic, partition) = self::directory(path, options, true, checkpoints)?;
     super::view::refuse_other(disk, &directory.path)?;
-    let appender = appender::open(
+    let writer = writer::open(
         &directory,
         &topic,
         partition,
@@ -75,8 +76,8 @@ pub(crate) fn open_for_append_in(
         shared,
         surroundings,
     )?;
-    let warnings = appender.report().warnings.clone();
-    let mut log = build(&directory, topic, partition, options, Some(appender))?;
+    let warnings = writer.report().warnings.clone();
+    let mut log = build(&directory, topic, partition, options, Some(writer))?;
     if let Some(inner) = Arc::get_mut(&mut log.0) {
         inner.warnings.extend(warnings);
         inner.warnings.dedup();
@@ -108,7 +109,7 @@ pub(crate) fn forget_partition(
     log_start: Option<i64>,
 ) -> Result<()> {
     let (directory, topic, partition) = directory(path, options, true, None)?;
-    appender::Place::new(&directory, &topic, partition, None)?.forget(log_start)
+    PartitionState::new(&directory, &topic, partition, None)?.forget(log_start)
 }
 
 /// What a partition directory's name says.
@@ -205,13 +206,13 @@ fn build(
     topic: String,
     partition: i32,
     options: &OpenOptions,
-    appender: Option<Appender>,
+    writer: Option<PartitionWriter>,
 ) -> Result<Log> {
     let owner = directory
         .path
         .parent()
         .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
-    if let (Some(ends), true) = (&directory.ends, appender.is_some()) {
+    if let (Some(ends), true) = (&directory.ends, writer.is_some()) {
         let identity = options.disk.stat(&directory.path);
         let identity = identity.map_err(|error| Error::io("look at", &directory.path, error))?;
         Slot::of(options.disk.as_ref(), Some(identity.id)).begin(ends);
@@ -221,12 +222,12 @@ fn build(
         topic,
         partition,
         options: options.clone(),
-        owner: owner && appender.is_none(),
+        owner: owner && writer.is_none(),
         warnings: view.warnings.clone(),
         view: RwLock::new(Arc::new(view)),
         scratch: Mutex::new(Vec::new()),
         directory: Arc::clone(directory),
-        appender: appender.map(Mutex::new),
+        writer: writer.map(Mutex::new),
         turn: super::maintain::Turn::default(),
     })))
 }

@@ -11,6 +11,7 @@
 
 mod changes;
 mod entry;
+mod marker;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +19,16 @@ pub(crate) use changes::{
     Batch, Changes, CompletedTransaction, Marker, Origin, TRANSACTION_VERSION_UNKNOWN,
 };
 pub(crate) use entry::{AppendedBatch, ProducerEntry};
+pub use marker::MarkerOptions;
+pub(in crate::log) use marker::{encode_marker, parse_marker};
 
 use crate::error::Result;
 use offsetlog_format::snapshot::{HASH_TABLE_MINIMUM, hash_table_after, sort_by_bucket};
 use offsetlog_format::{AbortedTransaction, ProducerSnapshotEntry};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// `producer.id.expiration.ms` of a broker.
+pub(in crate::log) const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 
 /// First offset and producer of a transaction. The offset alone would do but for followers, which may be sent batches that overlap.
 type TransactionKey = (i64, i64);

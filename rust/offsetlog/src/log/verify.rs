@@ -4,7 +4,7 @@ mod folder;
 mod report;
 mod segment;
 
-use super::appender::Progress;
+use super::recovery::Progress;
 use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;

@@ -3,7 +3,7 @@
 mod listing;
 
 use super::Ends;
-use super::appender::LOCK_FILE;
+use super::state::LOCK_FILE;
 use super::transactions::{Fates, OpenTransactions};
 use super::writers::Slot;
 use crate::disk::FileStat;

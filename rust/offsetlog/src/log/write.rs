@@ -1,8 +1,9 @@
 //! The verbs that write, on a log that was opened for appending.
 
-use super::appender::{
-    self, AppendInfo, AppendOptions, AppendOrigin, Appender, Commit, MarkerOptions, RecoveryReport,
-    WriteOptions,
+use super::producers::MarkerOptions;
+use super::recovery::RecoveryReport;
+use super::writer::{
+    AppendInfo, AppendOptions, AppendOrigin, Commit, PartitionWriter, WriteOptions,
 };
 use super::{Log, OpenOptions};
 use crate::batch_builder::BatchBuilder;
@@ -45,9 +46,9 @@ impl Log {
     /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRefused`; with a producer id `OutOfOrderSequence`,
     /// `ProducerFenced`, `InvalidTxnState`; `Io`, `Closed`, `Poisoned`.
     pub fn append(&self, batch: &mut BatchBuilder, options: &AppendOptions) -> Result<AppendInfo> {
-        self.appending("append", options.flush, |appender| {
-            let leader_epoch = appender.epoch_for(options.leader_epoch);
-            appender.append_built(batch, leader_epoch)
+        self.appending("append", options.flush, |writer| {
+            let leader_epoch = writer.epoch_for(options.leader_epoch);
+            writer.append_built(batch, leader_epoch)
         })
     }
 
@@ -59,9 +60,9 @@ impl Log {
         base_offset: i64,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending("append", options.flush, |appender| {
-            let leader_epoch = appender.epoch_for(options.leader_epoch);
-            appender.append_built_at(batch, base_offset, leader_epoch)
+        self.appending("append", options.flush, |writer| {
+            let leader_epoch = writer.epoch_for(options.leader_epoch);
+            writer.append_built_at(batch, base_offset, leader_epoch)
         })
     }
 
@@ -69,9 +70,9 @@ impl Log {
     #[cfg(feature = "arrow")]
     pub(crate) fn replica_terms(&self, first: Option<i64>) -> Result<(LogConfig, i64)> {
         let now = (self.0.options.clock)();
-        let appender = self.appender()?;
-        appender.check_replica(first)?;
-        Ok((appender.config().clone(), now))
+        let writer = self.writer()?;
+        writer.check_replica(first)?;
+        Ok((writer.config().clone(), now))
     }
 
     /// What [`append`](Self::append) refuses of records before it encodes them; otherwise the settings, and the time by the log's
@@ -84,11 +85,11 @@ impl Log {
         leader_epoch: Option<i32>,
     ) -> Result<(LogConfig, i64)> {
         let now = (self.0.options.clock)();
-        let appender = self.appender()?;
-        let leader_epoch = appender.epoch_for(leader_epoch);
+        let writer = self.writer()?;
+        let leader_epoch = writer.epoch_for(leader_epoch);
         let timestamps = timestamps.unwrap_or((now, now));
-        appender.check_records(timestamps, first_null_key, leader_epoch, now)?;
-        Ok((appender.config().clone(), now))
+        writer.check_records(timestamps, first_null_key, leader_epoch, now)?;
+        Ok((writer.config().clone(), now))
     }
 
     /// Whether a record of so many headers may be appended: for whoever gathers records and tells early.
@@ -110,9 +111,9 @@ impl Log {
         origin: AppendOrigin,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending("append", options.flush, |appender| {
-            let leader_epoch = appender.epoch_for(options.leader_epoch);
-            appender.append_as_leader(data, origin, leader_epoch, 0)
+        self.appending("append", options.flush, |writer| {
+            let leader_epoch = writer.epoch_for(options.leader_epoch);
+            writer.append_as_leader(data, origin, leader_epoch, 0)
         })
     }
 
@@ -127,8 +128,8 @@ impl Log {
         leader_epoch: i32,
         flush: bool,
     ) -> Result<AppendInfo> {
-        self.appending("append", flush, |appender| {
-            appender.append_as_follower(data, leader_epoch)
+        self.appending("append", flush, |writer| {
+            writer.append_as_follower(data, leader_epoch)
         })
     }
 
@@ -141,9 +142,9 @@ impl Log {
         marker: &MarkerOptions,
         options: &AppendOptions,
     ) -> Result<AppendInfo> {
-        self.appending("append a marker", options.flush, |appender| {
-            let leader_epoch = appender.epoch_for(options.leader_epoch);
-            appender.append_marker(marker, leader_epoch)
+        self.appending("append a marker", options.flush, |writer| {
+            let leader_epoch = writer.epoch_for(options.leader_epoch);
+            writer.append_marker(marker, leader_epoch)
         })
     }
 
@@ -151,14 +152,14 @@ impl Log {
         &self,
         verb: &str,
         flush: bool,
-        append: impl FnOnce(&mut Appender) -> Result<AppendInfo>,
+        append: impl FnOnce(&mut PartitionWriter) -> Result<AppendInfo>,
     ) -> Result<AppendInfo> {
-        let (info, end, due, interval) = self.changing(|appender| {
-            appender.guard().check_replicas(verb, self.path())?;
-            let info = append(appender)?;
-            let due = appender.take_flush_due() || flush;
-            let interval = appender.config().flush_ms();
-            Ok((info, appender.log_end(), due, interval))
+        let (info, end, due, interval) = self.changing(|writer| {
+            writer.guard().check_replicas(verb, self.path())?;
+            let info = append(writer)?;
+            let due = writer.take_flush_due() || flush;
+            let interval = writer.config().flush_ms();
+            Ok((info, writer.log_end(), due, interval))
         })?;
         if due {
             self.commit(Some(end)).map_err(Error::after_append)?;
@@ -170,7 +171,7 @@ impl Log {
 
     /// Makes everything below `end` durable, or with `None` everything so far. Callers at the same time share one sync.
     fn commit(&self, end: Option<i64>) -> Result<()> {
-        let flusher = self.appender()?.flusher().clone();
+        let flusher = self.writer()?.flusher().clone();
         let ends = self.0.directory.ends.as_deref();
         // Whether somebody who waits may count on this caller to sync.
         let mut is_next = false;
@@ -181,7 +182,7 @@ impl Log {
             let commit = if is_done {
                 Ok(Commit::Done)
             } else {
-                self.changing(|appender| appender.begin_commit(end))
+                self.changing(|writer| writer.begin_commit(end))
             };
             match commit {
                 Ok(Commit::Lead(job)) => return flusher.commit(&job),
@@ -198,7 +199,7 @@ impl Log {
 
     /// Has a thread flush the log when `flush.ms` are over, unless one waits for that already.
     fn flush_within(&self, interval: i64) -> Result<()> {
-        let flusher = self.appender()?.flusher().clone();
+        let flusher = self.writer()?.flusher().clone();
         let wait = Duration::from_millis(interval.max(0) as u64);
         let Some(due) = Instant::now().checked_add(wait) else {
             return Ok(());
@@ -239,7 +240,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn roll(&self) -> Result<i64> {
-        self.changing(Appender::roll)
+        self.changing(PartitionWriter::roll)
     }
 
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
@@ -249,9 +250,9 @@ impl Log {
     /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
         let _paused = self.pause_upkeep();
-        self.changing(|appender| {
-            self.check_removal(appender, "truncate")?;
-            appender.truncate_to(offset)
+        self.changing(|writer| {
+            self.check_removal(writer, "truncate")?;
+            writer.truncate_to(offset)
         })
     }
 
@@ -261,9 +262,9 @@ impl Log {
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
         let _paused = self.pause_upkeep();
-        self.changing(|appender| {
-            self.check_removal(appender, "truncate")?;
-            appender.truncate_fully_and_start_at(offset, log_start)
+        self.changing(|writer| {
+            self.check_removal(writer, "truncate")?;
+            writer.truncate_fully_and_start_at(offset, log_start)
         })
     }
 
@@ -272,15 +273,15 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
     pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
-        self.changing(|appender| {
-            self.check_removal(appender, "delete records")?;
-            appender.delete_records_before(offset)
+        self.changing(|writer| {
+            self.check_removal(writer, "delete records")?;
+            writer.delete_records_before(offset)
         })
     }
 
     /// Refuses what a caller wants taken away against the cluster, or from a topic that brokers keep for themselves.
-    fn check_removal(&self, appender: &Appender, verb: &str) -> Result<()> {
-        let guard = appender.guard();
+    fn check_removal(&self, writer: &PartitionWriter, verb: &str) -> Result<()> {
+        let guard = writer.guard();
         guard.check_internal(self.topic(), verb, self.path())?;
         guard.check_replicas(verb, self.path())
     }
@@ -291,7 +292,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a log that was opened for reading.
     pub fn recovery_point(&self) -> Result<i64> {
-        Ok(self.appender()?.recovery_point())
+        Ok(self.writer()?.recovery_point())
     }
 
     /// The settings that hold, with where each one comes from. In a broker's log dir they are the cluster's.
@@ -299,7 +300,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a log that was opened for reading.
     pub fn effective_config(&self) -> Result<EffectiveConfig> {
-        self.appender()?.effective(None)
+        self.writer()?.effective(None)
     }
 
     /// The settings.
@@ -307,7 +308,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a log that was opened for reading.
     pub fn config(&self) -> Result<LogConfig> {
-        Ok(self.appender()?.config().clone())
+        Ok(self.writer()?.config().clone())
     }
 
     /// Changes the settings, and those stored beside the data.
@@ -315,7 +316,7 @@ impl Log {
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
     pub fn set_config(&self, config: &LogConfig) -> Result<()> {
-        self.changing(|appender| appender.set_config(config))
+        self.changing(|writer| writer.set_config(config))
     }
 
     /// What opening found and changed.
@@ -323,7 +324,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a log that was opened for reading.
     pub fn recovery_report(&self) -> Result<RecoveryReport> {
-        Ok(self.appender()?.report().clone())
+        Ok(self.writer()?.report().clone())
     }
 
     /// The greatest epoch at or below `epoch` and the offset at which it ended; `None` where the log knows none, as a leader answers
@@ -332,13 +333,13 @@ impl Log {
     /// # Errors
     /// `Argument` for a log that was opened for reading.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> Result<Option<(i32, i64)>> {
-        Ok(self.appender()?.end_offset_for_epoch(epoch))
+        Ok(self.writer()?.end_offset_for_epoch(epoch))
     }
 
     /// Whether the log was opened for appending.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.0.appender.is_some()
+        self.0.writer.is_some()
     }
 
     /// Closes the log: flushes, trims, writes a snapshot and the clean mark, and lets go of the locks. Does nothing for a reader
@@ -347,10 +348,10 @@ impl Log {
     /// # Errors
     /// `Io`, `Poisoned`; the log is closed all the same, and the next opening recovers it.
     pub fn close(&self) -> Result<()> {
-        match &self.0.appender {
-            Some(appender) => {
+        match &self.0.writer {
+            Some(writer) => {
                 let _paused = self.pause_upkeep();
-                lock(appender).close()
+                lock(writer).close()
             }
             None => Ok(()),
         }
@@ -359,20 +360,23 @@ impl Log {
     /// Lets go of files and locks as a killed process would. For tests of recovery.
     #[doc(hidden)]
     pub fn abandon(&self) {
-        if let Some(appender) = &self.0.appender {
+        if let Some(writer) = &self.0.writer {
             let _paused = self.pause_upkeep();
-            lock(appender).abandon();
+            lock(writer).abandon();
         }
     }
 
     /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
-    pub(super) fn changing<T>(&self, work: impl FnOnce(&mut Appender) -> Result<T>) -> Result<T> {
-        let mut appender = self.appender()?;
-        work(&mut appender).inspect_err(|error| appender.note_failure(error))
+    pub(super) fn changing<T>(
+        &self,
+        work: impl FnOnce(&mut PartitionWriter) -> Result<T>,
+    ) -> Result<T> {
+        let mut writer = self.writer()?;
+        work(&mut writer).inspect_err(|error| writer.note_failure(error))
     }
 
-    fn appender(&self) -> Result<MutexGuard<'_, Appender>> {
-        self.0.appender.as_ref().map(lock).ok_or_else(|| {
+    fn writer(&self) -> Result<MutexGuard<'_, PartitionWriter>> {
+        self.0.writer.as_ref().map(lock).ok_or_else(|| {
             Error::argument(
                 "mode",
                 "the log was opened for reading; open it with mode \"a\" to write",
@@ -382,7 +386,7 @@ impl Log {
     }
 }
 
-/// A panic of another thread is no reason to panic here: the appender's own state says whether it can go on.
-fn lock(appender: &std::sync::Mutex<appender::Appender>) -> MutexGuard<'_, Appender> {
-    appender.lock().unwrap_or_else(PoisonError::into_inner)
+/// A panic of another thread is no reason to panic here: the writer's own state says whether it can go on.
+fn lock(writer: &std::sync::Mutex<PartitionWriter>) -> MutexGuard<'_, PartitionWriter> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use crate::disk::{Disk, EntryKind, FileStat};
 use crate::error::{Error, Result};
 use crate::folder;
-use crate::log::appender::next_offset;
+use crate::log::recovery::interrupted_swaps::next_offset;
 use crate::segment::{Directory, segment_path, with_state};
 use offsetlog_format::name::{FileName, FileState, SegmentFile};
 use std::collections::BTreeSet;

@@ -2,11 +2,12 @@
 //!
 //! Source: Kafka's `LogCleanerManager.cleanableOffsets`, `LogToClean` and `LocalLog.replaceSegments`.
 
-use super::state::State;
-use super::{Appender, rebuild};
+use super::PartitionWriter;
 use crate::disk::SYNC_NAMES;
 use crate::error::{Error, Result};
 use crate::log::cleaner::{LastRecord, Plan, Source};
+use crate::log::recovery::scan_segment;
+use crate::log::state::State;
 use crate::segment::time_index::SegmentTimes;
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{segment_path, with_state};
@@ -14,7 +15,7 @@ use offsetlog_format::FileState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-impl Appender {
+impl PartitionWriter {
     /// What a cleaning at `now` would work on. Without `first_dirty` it goes on where the last one ended.
     pub(crate) fn cleaning_plan(&self, first_dirty: Option<i64>, now: i64) -> Result<Plan> {
         self.check_usable()?;
@@ -96,7 +97,7 @@ impl Appender {
         let lag = self.upkeep_config().min_compaction_lag_ms();
         if lag > 0 {
             for (base, next) in self.dirty_segments(first_dirty) {
-                let segment = rebuild::open(&self.directory, base, Some(next))?;
+                let segment = scan_segment::open(&self.directory, base, Some(next))?;
                 let mut newest = SegmentTimes::load(&segment, &|| Ok(()))?.max_timestamp;
                 if newest < 0 {
                     newest = segment.stat.modified_ms;
@@ -128,7 +129,7 @@ impl Appender {
         let lag = self.upkeep_config().max_compaction_lag_ms().max(0);
         let until = now.saturating_sub(lag);
         for (base, next) in self.dirty_segments(first_dirty) {
-            let segment = rebuild::open(&self.directory, base, Some(next))?;
+            let segment = scan_segment::open(&self.directory, base, Some(next))?;
             let mut walk = Walk::new(segment, 0, LOOKUP_BYTES, Vec::new()).headers_only();
             if let Step::Batch(header) = walk.step(false)?
                 && (1..until).contains(&header.max_timestamp)

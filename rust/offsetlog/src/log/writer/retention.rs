@@ -3,10 +3,10 @@
 //! Source: Kafka's `UnifiedLog.deleteOldSegments`. Unlike there a segment's age is that of its batches: a time index counts only as
 //! far as they agree with it, so one that lies neither keeps a segment for ever nor makes it go.
 
-use super::Appender;
-use super::rebuild;
+use super::PartitionWriter;
 use crate::disk::SYNC_NAMES;
 use crate::error::{Error, Result};
+use crate::log::recovery::scan_segment;
 use crate::segment::segment_path;
 use crate::segment::time_index::SegmentTimes;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ struct Candidate {
     is_last: bool,
 }
 
-impl Appender {
+impl PartitionWriter {
     /// The segments that retention removes at `now`, oldest first.
     pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
         self.breached_below(self.high_watermark()?, now)
@@ -63,7 +63,7 @@ impl Appender {
 
     fn breached_below(&self, high_watermark: i64, now: i64) -> Result<Vec<RemovedSegment>> {
         let mut walk = Walk {
-            appender: self,
+            writer: self,
             high_watermark,
             candidates: self.candidates(),
             removed: Vec::new(),
@@ -127,7 +127,7 @@ impl Appender {
             self.active.max_timestamp()
         } else {
             let base = candidate.base_offset;
-            let segment = rebuild::open(&self.directory, base, Some(candidate.end_offset))?;
+            let segment = scan_segment::open(&self.directory, base, Some(candidate.end_offset))?;
             SegmentTimes::load(&segment, &|| Ok(()))?.max_timestamp
         };
         if timestamp >= 0 {
@@ -187,7 +187,7 @@ impl Appender {
 
 /// A walk from the oldest segment on. Each reason goes on where the one before stopped.
 struct Walk<'a> {
-    appender: &'a Appender,
+    writer: &'a PartitionWriter,
     high_watermark: i64,
     candidates: Vec<Candidate>,
     removed: Vec<RemovedSegment>,
@@ -205,7 +205,7 @@ impl Walk<'_> {
         mut is_due: impl FnMut(&Candidate, u64) -> Result<bool>,
     ) -> Result<()> {
         while let Some(candidate) = self.rest().first().copied() {
-            let size_bytes = self.appender.size_of(&candidate)?;
+            let size_bytes = self.writer.size_of(&candidate)?;
             let may_go = candidate.end_offset <= self.high_watermark
                 && !(candidate.is_last && size_bytes == 0);
             if !may_go || !is_due(&candidate, size_bytes)? {
@@ -250,7 +250,7 @@ mod tests {
         }
         let due = |high_watermark| {
             let removed = log
-                .changing(|appender| appender.breached_below(high_watermark, NOW + 1))
+                .changing(|writer| writer.breached_below(high_watermark, NOW + 1))
                 .unwrap();
             removed
                 .iter()
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(due(1), [0]);
         assert_eq!(due(2), [0, 1]);
         assert_eq!(due(3), [0, 1, 2]);
-        let all = log.changing(|appender| appender.breached(NOW + 1)).unwrap();
+        let all = log.changing(|writer| writer.breached(NOW + 1)).unwrap();
         assert_eq!(all.len(), 3);
     }
 }

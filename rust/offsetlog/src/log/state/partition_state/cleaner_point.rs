@@ -1,14 +1,14 @@
 //! Up to where a log was compacted: in the checkpoint of a log dir, as a broker's cleaner keeps it, otherwise in the partition's own state.
 
-use super::{Place, State};
+use super::{PartitionState, State};
 use crate::error::Result;
 use offsetlog_format::OffsetCheckpointFile;
 
 const FILE: OffsetCheckpointFile = OffsetCheckpointFile::CleanerOffset;
 
-impl Place {
+impl PartitionState {
     /// First offset that was not compacted yet, if the log ever was. A checkpoint that cannot be read counts as empty.
-    pub(in crate::log::appender) fn cleaner_point(&self) -> Result<Option<i64>> {
+    pub(in crate::log) fn cleaner_point(&self) -> Result<Option<i64>> {
         let Some(shared) = &self.shared else {
             return Ok(self.cleaner);
         };
@@ -19,11 +19,7 @@ impl Place {
     }
 
     /// Writes it down. `state` is what stands beside it where there is no log dir.
-    pub(in crate::log::appender) fn set_cleaner_point(
-        &mut self,
-        offset: i64,
-        state: State,
-    ) -> Result<()> {
+    pub(in crate::log) fn set_cleaner_point(&mut self, offset: i64, state: State) -> Result<()> {
         let Some(shared) = &self.shared else {
             self.cleaner = Some(offset);
             let boot = Some(self.boot());

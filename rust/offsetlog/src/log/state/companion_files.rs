@@ -1,52 +1,15 @@
-//! The files beside the segments: leader epochs, producer snapshots, the topic's id; and markers, which end transactions.
+//! The files beside the segments: leader epochs, producer snapshots, the topic's id.
 
-use super::Appender;
-use super::append::MarkerOptions;
-use crate::codec::Compressor;
 use crate::disk::{Access, DiskFile, temporary, write_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
 use crate::segment::{Directory, segment_path};
-use offsetlog_format::builder::{BatchFields, NewRecord, write_batch};
 use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
 use offsetlog_format::snapshot::write_producer_snapshot;
-use offsetlog_format::{Attributes, Codec, ControlRecord, LeaderEpochs, PartitionMetadata, Uuid};
+use offsetlog_format::{LeaderEpochs, PartitionMetadata, Uuid};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-impl Appender {
-    /// Takes the clean marks away before the first change.
-    pub(super) fn mark_unclean(&mut self) -> Result<()> {
-        self.place
-            .mark_unclean(self.ends.recovery_point(), self.ends.log_start())
-    }
-
-    pub(super) fn write_epochs(&self) -> Result<()> {
-        write_epochs(&self.directory, &self.epochs)
-    }
-
-    /// Writes the producers' state at its end offset, unless a snapshot of that offset or a later one is there. Without `sync` the
-    /// caller syncs the file that is returned.
-    pub(super) fn take_snapshot(
-        &mut self,
-        sync: bool,
-    ) -> Result<Option<(PathBuf, Arc<dyn DiskFile>)>> {
-        let offset = self.producers.end_offset();
-        if offset <= self.last_snapshot {
-            return Ok(None);
-        }
-        let file = if sync {
-            write_snapshot(&self.directory, &self.producers)?;
-            None
-        } else {
-            Some(place_snapshot(&self.directory, &self.producers)?)
-        };
-        self.snapshots.insert(offset);
-        self.last_snapshot = offset;
-        Ok(file)
-    }
-}
 
 /// Path and bytes of the snapshot of a state.
 fn snapshot_of(directory: &Directory, producers: &ProducerStates) -> Result<(PathBuf, Vec<u8>)> {
@@ -56,14 +19,17 @@ fn snapshot_of(directory: &Directory, producers: &ProducerStates) -> Result<(Pat
 }
 
 /// Writes a snapshot, durably.
-pub(super) fn write_snapshot(directory: &Directory, producers: &ProducerStates) -> Result<()> {
+pub(in crate::log) fn write_snapshot(
+    directory: &Directory,
+    producers: &ProducerStates,
+) -> Result<()> {
     let (path, bytes) = snapshot_of(directory, producers)?;
     write_whole(directory.disk.as_ref(), &path, &bytes)
         .map_err(|failed| Error::failed_call(&path, failed))
 }
 
 /// Writes a snapshot so that a crash of the process leaves no half of it; the caller syncs the file.
-fn place_snapshot(
+pub(in crate::log) fn place_snapshot(
     directory: &Directory,
     producers: &ProducerStates,
 ) -> Result<(PathBuf, Arc<dyn DiskFile>)> {
@@ -84,7 +50,7 @@ fn place_snapshot(
 }
 
 /// Makes the file of leader epochs, empty, where there is none: a broker does so when it makes a log.
-pub(super) fn make_epochs_file(directory: &Directory) -> Result<()> {
+pub(in crate::log) fn make_epochs_file(directory: &Directory) -> Result<()> {
     let path = directory.path.join(LEADER_EPOCH_CHECKPOINT);
     directory
         .disk
@@ -93,7 +59,7 @@ pub(super) fn make_epochs_file(directory: &Directory) -> Result<()> {
         .map_err(|error| Error::io("make", &path, error))
 }
 
-pub(super) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs) -> Result<()> {
+pub(in crate::log) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs) -> Result<()> {
     let path = directory.path.join(LEADER_EPOCH_CHECKPOINT);
     let bytes = epochs
         .write()
@@ -103,7 +69,7 @@ pub(super) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs) -> Resu
 }
 
 /// Gives the partition its topic's id, or compares it with the one it has.
-pub(super) fn keep_topic_id(directory: &Directory, wanted: Option<Uuid>) -> Result<()> {
+pub(in crate::log) fn keep_topic_id(directory: &Directory, wanted: Option<Uuid>) -> Result<()> {
     let path = directory.path.join(PARTITION_METADATA);
     let stored = match crate::log::named_offsets::read_optional(directory, &path)? {
         Some(bytes) => Some(
@@ -133,45 +99,4 @@ pub(super) fn keep_topic_id(directory: &Directory, wanted: Option<Uuid>) -> Resu
                 .map_err(|failed| Error::failed_call(&path, failed))
         }
     }
-}
-
-/// The control batch that ends a transaction, as a coordinator sends it.
-pub(super) fn encode_marker(
-    marker: &MarkerOptions,
-    timestamp: i64,
-    leader_epoch: i32,
-) -> Result<Vec<u8>> {
-    let coordinator_epoch = marker.coordinator_epoch;
-    let record = if marker.commit {
-        ControlRecord::Commit { coordinator_epoch }
-    } else {
-        ControlRecord::Abort { coordinator_epoch }
-    };
-    let key = record.control_type().write_key();
-    let value = record.write_value()?;
-    let fields = BatchFields {
-        leader_epoch,
-        attributes: Attributes::new(Codec::None, false)
-            .transactional()
-            .control(),
-        producer_id: marker.producer_id,
-        producer_epoch: marker.producer_epoch,
-        ..BatchFields::default()
-    };
-    let records = [NewRecord {
-        offset: 0,
-        timestamp,
-        key: Some(&key),
-        value: value.as_deref(),
-        headers: &[],
-    }];
-    let mut bytes = Vec::new();
-    write_batch(
-        &mut bytes,
-        &fields,
-        &records,
-        &mut Compressor::new(),
-        &mut Vec::new(),
-    )?;
-    Ok(bytes)
 }

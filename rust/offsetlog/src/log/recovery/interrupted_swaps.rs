@@ -1,9 +1,8 @@
 //! What a deletion, a compaction or a split left half done, and how it ends: as a broker does it when it loads a log.
 
-use super::Appender;
 use crate::disk::{Access, Disk, EntryKind, SYNC_NAMES};
 use crate::error::{Error, Result};
-use crate::segment::{Directory, segment_path};
+use crate::segment::Directory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::name::TEMPORARY_SUFFIX;
 use offsetlog_format::{BatchHeader, FileName, FileState, SegmentFile, SegmentFileName};
@@ -12,7 +11,7 @@ use std::path::Path;
 
 /// One step of tidying up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::log) enum Step {
     /// A file goes.
     Remove(String, &'static str),
     /// Finished output takes its place.
@@ -21,13 +20,13 @@ pub(super) enum Step {
 
 /// What has to be done, in order, and the base offsets of segments that came out of a swap.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) steps: Vec<Step>,
-    pub(super) swapped: Vec<i64>,
+pub(in crate::log) struct Plan {
+    pub(in crate::log) steps: Vec<Step>,
+    pub(in crate::log) swapped: Vec<i64>,
 }
 
 /// Looks at a directory's leftovers; changes nothing.
-pub(super) fn plan(directory: &Directory) -> Result<Plan> {
+pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     let disk = directory.disk.as_ref();
     let entries = disk
         .list(&directory.path)
@@ -140,7 +139,7 @@ pub(in crate::log) fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64
 }
 
 /// Does what was planned.
-pub(super) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
+pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
     let disk = directory.disk.as_ref();
     for step in &plan.steps {
         match step {
@@ -160,67 +159,11 @@ pub(super) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
 }
 
 /// Removes a file that may be gone already.
-pub(super) fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(in crate::log) fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
     match disk.unlink(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", path, error))
         }
         _ => Ok(()),
-    }
-}
-
-impl Appender {
-    /// Renames a segment's files, to be removed when `file.delete.delay.ms` is over: who reads them can finish.
-    pub(super) fn doom_segment(&mut self, base_offset: i64, now: i64) -> Result<()> {
-        self.doom_files(base_offset, now)?;
-        self.doom_snapshot(base_offset, now)
-    }
-
-    /// The same for its `.log` and indexes alone.
-    pub(super) fn doom_files(&mut self, base_offset: i64, now: i64) -> Result<()> {
-        [".log", ".index", ".timeindex", ".txnindex"]
-            .into_iter()
-            .try_for_each(|suffix| self.doom(base_offset, suffix, now))
-    }
-
-    /// The same for the snapshot of an offset.
-    pub(super) fn doom_snapshot(&mut self, offset: i64, now: i64) -> Result<()> {
-        if self.snapshots.remove(&offset) {
-            self.doom(offset, ".snapshot", now)?;
-        }
-        Ok(())
-    }
-
-    fn doom(&mut self, offset: i64, suffix: &str, now: i64) -> Result<()> {
-        let path = segment_path(&self.directory.path, offset, suffix);
-        let mut target = path.as_os_str().to_owned();
-        target.push(FileState::Deleted.suffix());
-        let target = std::path::PathBuf::from(target);
-        match self.directory.disk.rename(&path, &target) {
-            Ok(()) => {
-                self.names_changed = true;
-                let due = now.saturating_add(self.upkeep_config().file_delete_delay_ms());
-                self.doomed.push((due, target));
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io("rename", &path, error)),
-        }
-    }
-
-    /// Removes what has waited long enough, and tells. A file that cannot be removed now is removed when the log is opened again.
-    pub(crate) fn delete_due(&mut self, now: i64) -> Vec<std::path::PathBuf> {
-        let disk = std::sync::Arc::clone(&self.directory.disk);
-        let is_due = |doomed: &mut (i64, std::path::PathBuf)| doomed.0 <= now;
-        let due = self.doomed.extract_if(.., is_due);
-        due.filter(|(_, path)| disk.unlink(path).is_ok())
-            .map(|(_, path)| path)
-            .collect()
-    }
-
-    /// What [`delete_due`](Self::delete_due) would remove.
-    pub(crate) fn due(&self, now: i64) -> Vec<std::path::PathBuf> {
-        let due = self.doomed.iter().filter(|(due, _)| *due <= now);
-        due.map(|(_, path)| path.clone()).collect()
     }
 }

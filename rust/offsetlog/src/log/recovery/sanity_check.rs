@@ -1,10 +1,10 @@
 //! What is looked at of a segment that counts as clean: whether its indexes can be what they say, and the end of the last one.
 
-use super::append::parse_marker;
-use super::load::Loading;
-use super::rebuild::{self, Contents, Rule};
+use super::loader::Loading;
+use super::scan_segment::{self, Contents, Rule};
 use crate::disk::{Access, read_whole};
 use crate::error::{Error, Result};
+use crate::log::producers::parse_marker;
 use crate::segment::active;
 use crate::segment::find::{self, Trace};
 use crate::segment::indexing::{MaxTimestamp, capacities};
@@ -20,14 +20,14 @@ use std::collections::HashSet;
 
 /// The end of the last segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tail {
-    pub(super) contents: active::Contents,
-    pub(super) next_offset: i64,
+pub(in crate::log) struct Tail {
+    pub(in crate::log) contents: active::Contents,
+    pub(in crate::log) next_offset: i64,
     /// Leader epoch of the last batch, -1 for none.
-    pub(super) last_epoch: i32,
+    pub(in crate::log) last_epoch: i32,
 }
 
-pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
+pub(in crate::log) fn of_contents(contents: &Contents, base: i64) -> Tail {
     let times = &contents.entries.time;
     let time_entries = times.len() / TIME_INDEX_ENTRY_BYTES;
     Tail {
@@ -48,7 +48,7 @@ pub(super) fn of_contents(contents: &Contents, base: i64) -> Tail {
 }
 
 /// All that is made from a segment's batches.
-pub(super) const ALL: [SegmentFile; 3] = [
+pub(in crate::log) const ALL: [SegmentFile; 3] = [
     SegmentFile::OffsetIndex,
     SegmentFile::TimeIndex,
     SegmentFile::TransactionIndex,
@@ -56,7 +56,7 @@ pub(super) const ALL: [SegmentFile; 3] = [
 const BY_OFFSET_AND_TIME: [SegmentFile; 2] = [SegmentFile::OffsetIndex, SegmentFile::TimeIndex];
 
 /// The files of a segment whose log is durable and whose indexes may not be.
-pub(super) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
+pub(in crate::log) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
     let files = loading.files.segments.get(&base);
     let has_aborted = files.is_some_and(|files| files.contains(&SegmentFile::TransactionIndex))
         || holds_aborted(loading, base)?;
@@ -70,7 +70,7 @@ pub(super) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [Seg
 /// The files of a segment of a clean log that have to be made from its batches after all; mostly none. Sound ones are left alone: they
 /// may differ from what would be made now, because the interval between entries was another, or a writer came and went. Of the
 /// last segment the end is looked at and kept.
-pub(super) fn needed(
+pub(in crate::log) fn needed(
     loading: &mut Loading<'_>,
     base: i64,
     is_last: bool,
@@ -181,7 +181,7 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
 
 /// Whether a segment holds a marker of an aborted transaction, and records of it that are not deleted.
 fn holds_aborted(loading: &Loading<'_>, base: i64) -> Result<bool> {
-    let segment = rebuild::open(loading.directory, base, None)?;
+    let segment = scan_segment::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
     // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay. Of one whose records are all deleted a
     // broker that was killed knows nothing any more, and there is nothing to hide.
@@ -209,8 +209,8 @@ fn holds_aborted(loading: &Loading<'_>, base: i64) -> Result<bool> {
 }
 
 /// Whether the batches of a segment follow each other without a gap, from its base offset on. A compacted one has gaps.
-pub(super) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<bool> {
-    let segment = rebuild::open(loading.directory, base, None)?;
+pub(in crate::log) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<bool> {
+    let segment = scan_segment::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
     let mut next = base;
     loop {
@@ -227,8 +227,8 @@ pub(super) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<bool> {
 }
 
 /// Offset behind the last batch of a segment, found from its last index entry; `None` where it cannot be read.
-pub(super) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64>> {
-    let segment = rebuild::open(loading.directory, base, None)?;
+pub(in crate::log) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64>> {
+    let segment = scan_segment::open(loading.directory, base, None)?;
     let mut trace = Trace::default();
     let mut walk = match find::start(&segment, i64::MAX, LOOKUP_BYTES, Vec::new(), &mut trace) {
         Ok(walk) => walk,
@@ -275,7 +275,7 @@ fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
     if times > 0 {
         return Ok(false);
     }
-    let segment = rebuild::open(loading.directory, base, None)?;
+    let segment = scan_segment::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, LOOKUP_BYTES, Vec::new());
     match walk.step(false) {
         Ok(Step::Batch(header)) => Ok(header.max_timestamp >= 0),
@@ -284,7 +284,7 @@ fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
 }
 
 /// The end of the last segment from its last index entry on; `None` where anything does not agree.
-pub(super) fn read_tail(
+pub(in crate::log) fn read_tail(
     directory: &std::sync::Arc<crate::segment::Directory>,
     rule: Rule,
     base: i64,
@@ -306,7 +306,7 @@ pub(super) fn read_tail(
     let (Ok(last_entry), Ok(last_time)) = (last_entry.transpose(), last_time.transpose()) else {
         return Ok(None);
     };
-    let segment = rebuild::open(directory, base, None)?;
+    let segment = scan_segment::open(directory, base, None)?;
     let position = last_entry.map_or(0, |entry| u64::from(entry.position));
     if position > segment.stat.size || (position == segment.stat.size && position > 0) {
         return Ok(None);

@@ -5,8 +5,8 @@
 //! known to have reached are read past the cache too, and where the disk lacks some of them the file is written anew: cutting it there
 //! would lose what was acknowledged, should this process be killed in between.
 
-use super::load::Loading;
-use super::rebuild;
+use super::loader::Loading;
+use super::scan_segment;
 use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT, temporary};
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Found, Trace};
@@ -19,7 +19,7 @@ use std::path::Path;
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Makes the disk hold what the cache shows of the segments that are not durable for certain.
-pub(super) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
+pub(in crate::log) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
     let durable = loading.terms.start.durable;
     // The segment that ends there may have been closed since: its log was synced, its indexes were not.
     let first = bases
@@ -68,7 +68,7 @@ fn position_of(loading: &Loading<'_>, base: i64, durable: i64) -> u64 {
     if durable <= base {
         return 0;
     }
-    let Ok(segment) = rebuild::open(loading.directory, base, None) else {
+    let Ok(segment) = scan_segment::open(loading.directory, base, None) else {
         return 0;
     };
     let size = segment.stat.size;

@@ -1,9 +1,9 @@
 //! Whether an index says nothing that is not so. One that was written live may have other entries than a rebuilt one: the interval was
 //! another, a writer came and went, an older broker counted appends instead of batches. What it holds is true all the same.
 
-use super::append::parse_marker;
-use super::rebuild;
+use super::scan_segment;
 use crate::error::Result;
+use crate::log::producers::parse_marker;
 use crate::segment::walk::{Walk, hop_headers};
 use crate::segment::{Check, Directory};
 use offsetlog_format::index_entry::{
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Holds an index against the first `valid_bytes` of its segment, and against what a `rebuilt` one would hold. Gives the size of its
 /// entries, behind which are zeros at most; `None` where it has to be made again.
-pub(super) fn judge(
+pub(in crate::log) fn judge(
     directory: &Arc<Directory>,
     base: i64,
     valid_bytes: u64,
@@ -32,7 +32,7 @@ pub(super) fn judge(
     let Some(mut truth) = truth else {
         return Ok(None);
     };
-    let segment = rebuild::open(directory, base, None)?;
+    let segment = scan_segment::open(directory, base, None)?;
     let hopped = hop_headers(&segment, 0, check, |header, walk| {
         if walk.batch_position() < valid_bytes {
             truth.note(header, walk)?;

@@ -3,17 +3,16 @@
 //! Source: Kafka's `UnifiedLog.append`; FORMAT.md «Record batch, magic 2». Where Kafka changes something before its last check (leader
 //! epochs, rolls), all checks come first here.
 
-use super::Appender;
+use super::PartitionWriter;
 use super::validate::{self, Incoming, Terms, refused};
 use crate::batch_builder::BatchBuilder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::producers::{Batch, Checked, Marker, Origin};
-use crate::records::Records;
+use crate::log::producers::{
+    Batch, Checked, Marker, MarkerOptions, Origin, PRODUCER_EXPIRATION_MS, encode_marker,
+    parse_marker,
+};
 use crate::segment::indexing::Indexed;
 use offsetlog_format::{BatchHeader, Codec, EpochEntry};
-
-/// More than any control batch holds, compressed or not.
-const MARKER_BYTES_MAX: u64 = 1 << 20;
 
 /// What an append did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,23 +51,6 @@ pub struct AppendOptions {
     pub flush: bool,
 }
 
-/// How a transaction is ended.
-#[derive(Debug, Clone, Copy)]
-pub struct MarkerOptions {
-    /// The producer.
-    pub producer_id: i64,
-    /// Its epoch.
-    pub producer_epoch: i16,
-    /// Committed, or aborted.
-    pub commit: bool,
-    /// Epoch of the coordinator that decided.
-    pub coordinator_epoch: i32,
-    /// Milliseconds since 1970; `None`: now.
-    pub timestamp: Option<i64>,
-    /// Version of the transaction protocol, 0 to 2.
-    pub transaction_version: i16,
-}
-
 /// Batches that passed all checks of their own and have their offsets.
 struct Storing<'a> {
     parts: &'a [&'a [u8]],
@@ -82,7 +64,7 @@ struct Storing<'a> {
     now: i64,
 }
 
-impl Appender {
+impl PartitionWriter {
     /// Appends what a client or coordinator sends to the leader: one batch, or messages of magic 0 and 1.
     pub(crate) fn append_as_leader(
         &mut self,
@@ -301,7 +283,7 @@ impl Appender {
         leader_epoch: i32,
     ) -> Result<AppendInfo> {
         let timestamp = marker.timestamp.unwrap_or_else(|| self.now());
-        let bytes = super::companions::encode_marker(marker, timestamp, leader_epoch)?;
+        let bytes = encode_marker(marker, timestamp, leader_epoch)?;
         self.append_as_leader(
             &bytes,
             AppendOrigin::Coordinator,
@@ -520,8 +502,7 @@ impl Appender {
         if due > 0 {
             // A broker looks at fixed intervals since the log was opened.
             self.last_expiry += due * CHECK_INTERVAL_MS;
-            self.producers
-                .remove_expired(now, super::load::PRODUCER_EXPIRATION_MS);
+            self.producers.remove_expired(now, PRODUCER_EXPIRATION_MS);
         }
     }
 }
@@ -574,20 +555,4 @@ fn marker_of(incoming: &Incoming<'_>, stored: &BatchHeader) -> Result<Option<Mar
         },
         ..marker
     }))
-}
-
-/// The marker that a producer's control batch holds; `None` for data and for an emptied control batch.
-pub(super) fn parse_marker(bytes: &[u8], header: &BatchHeader) -> Result<Option<Marker>> {
-    let is_marker = header.attributes.is_control() && header.producer_id >= 0;
-    if !is_marker || header.record_count == 0 || header.magic < 2 {
-        return Ok(None);
-    }
-    let limit = (bytes.len() as u64).max(MARKER_BYTES_MAX);
-    let mut decompressor = crate::codec::Decompressor::new();
-    let whole = bytes.get(..header.size_bytes).unwrap_or(bytes);
-    let mut records = Records::open(header, whole, &mut decompressor, limit)?;
-    match records.next_record()? {
-        Some(record) => Marker::parse(&record).map(Some),
-        None => Ok(None),
-    }
 }

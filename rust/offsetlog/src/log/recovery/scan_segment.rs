@@ -1,10 +1,10 @@
 //! One pass over a segment that checks every batch and works out all that is kept beside it: both indexes, aborted transactions,
 //! leader epochs, producers. Nothing is written here.
 
-use super::ahead::Ahead;
-use super::append::parse_marker;
-use super::load_producers::Tracked;
+use super::parallel_crc::Ahead;
+use super::producer_state::Tracked;
 use crate::error::{Error, Result};
+use crate::log::producers::parse_marker;
 use crate::log::producers::{Batch, Checked, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
 use crate::segment::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -18,42 +18,42 @@ const CHECK_BYTES: u64 = 4 << 20;
 
 /// Bytes of a segment that no batch explains.
 #[derive(Debug)]
-pub(super) struct Damage {
-    pub(super) error: Error,
+pub(in crate::log) struct Damage {
+    pub(in crate::log) error: Error,
     /// Whole batches stand behind them, which cutting would lose.
-    pub(super) batches_follow: bool,
+    pub(in crate::log) batches_follow: bool,
 }
 
 /// What a segment holds.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(in crate::log) struct Contents {
     /// Up to here whole, checked batches in order.
-    pub(super) valid_bytes: u64,
-    pub(super) file_bytes: u64,
-    pub(super) entries: NewEntries,
+    pub(in crate::log) valid_bytes: u64,
+    pub(in crate::log) file_bytes: u64,
+    pub(in crate::log) entries: NewEntries,
     /// Offset entries that the rule asks for, also where the index has no room for them.
-    pub(super) rebuilt_entries: usize,
-    pub(super) transactions: Vec<u8>,
-    pub(super) max: MaxTimestamp,
-    pub(super) first_timestamp: Option<i64>,
+    pub(in crate::log) rebuilt_entries: usize,
+    pub(in crate::log) transactions: Vec<u8>,
+    pub(in crate::log) max: MaxTimestamp,
+    pub(in crate::log) first_timestamp: Option<i64>,
     /// Offset behind the last batch; the base offset where there is none.
-    pub(super) next_offset: i64,
+    pub(in crate::log) next_offset: i64,
     /// Leader epoch of the last batch, -1 for none.
-    pub(super) last_epoch: i32,
-    pub(super) damage: Option<Damage>,
+    pub(in crate::log) last_epoch: i32,
+    pub(in crate::log) damage: Option<Damage>,
     /// Epochs that go down, gaps and the like: kept, and told.
-    pub(super) oddities: Vec<String>,
+    pub(in crate::log) oddities: Vec<String>,
 }
 
 /// What the segments before leave to this one, and this one to the next.
 #[derive(Debug, Clone)]
-pub(super) struct Carried {
-    pub(super) producers: Tracked,
-    pub(super) epochs: LeaderEpochs,
+pub(in crate::log) struct Carried {
+    pub(in crate::log) producers: Tracked,
+    pub(in crate::log) epochs: LeaderEpochs,
 }
 
 impl Carried {
-    pub(super) fn new(epochs: LeaderEpochs) -> Self {
+    pub(in crate::log) fn new(epochs: LeaderEpochs) -> Self {
         Self {
             producers: Tracked::new(),
             epochs,
@@ -63,13 +63,13 @@ impl Carried {
 
 /// Settings that decide where index entries stand.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rule {
-    pub(super) index_bytes: i32,
-    pub(super) index_interval: i32,
+pub(in crate::log) struct Rule {
+    pub(in crate::log) index_bytes: i32,
+    pub(in crate::log) index_interval: i32,
 }
 
 /// Opens a segment to be walked to its last whole batch, whatever its place in the log.
-pub(super) fn open(
+pub(in crate::log) fn open(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
@@ -87,7 +87,7 @@ pub(super) fn open(
 }
 
 /// Walks a segment from its start. `check` is told every few MiB how far it came since the last time, and may end the work.
-pub(super) fn survey(
+pub(in crate::log) fn survey(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
@@ -168,7 +168,7 @@ fn is_unknown_magic(error: &Error) -> bool {
 }
 
 /// The leader epochs as the batch headers of all segments say.
-pub(super) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
+pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
     let mut carried = Carried::new(LeaderEpochs::default());
     for &base in bases {
         let segment = open(directory, base, None)?;
@@ -231,7 +231,10 @@ fn note_producer(
 }
 
 /// The batch at which `walk` stands, if it has a producer.
-pub(super) fn producer_batch(header: &BatchHeader, walk: &mut Walk) -> Result<Option<Batch>> {
+pub(in crate::log) fn producer_batch(
+    header: &BatchHeader,
+    walk: &mut Walk,
+) -> Result<Option<Batch>> {
     if header.producer_id < 0 {
         return Ok(None);
     }

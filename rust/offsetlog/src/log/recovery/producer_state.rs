@@ -3,12 +3,14 @@
 //! Source: Kafka's `UnifiedLog.rebuildProducerState`. Unlike there the log is also scanned where all snapshots are missing after a
 //! clean end, so that duplicates are recognised.
 
-use super::companions::write_snapshot;
-use super::leftovers;
-use super::rebuild::{self, producer_batch};
+use super::interrupted_swaps;
+use super::scan_segment::{self, producer_batch};
 use crate::disk::read_whole;
 use crate::error::{Error, Result};
-use crate::log::producers::{Changes, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
+use crate::log::producers::{
+    Changes, Origin, PRODUCER_EXPIRATION_MS, ProducerStates, TRANSACTION_VERSION_UNKNOWN,
+};
+use crate::log::state::write_snapshot;
 use crate::segment::find::{self, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
 use crate::segment::{Directory, segment_path};
@@ -20,14 +22,14 @@ use std::sync::Arc;
 
 /// What a broker's `ProducerStateManager` holds: the producers, and the offset of the newest snapshot of them.
 #[derive(Debug, Clone)]
-pub(super) struct Tracked {
-    pub(super) states: ProducerStates,
-    pub(super) last_snapshot: i64,
+pub(in crate::log) struct Tracked {
+    pub(in crate::log) states: ProducerStates,
+    pub(in crate::log) last_snapshot: i64,
 }
 
 impl Tracked {
     /// Nothing is known yet.
-    pub(super) fn new() -> Self {
+    pub(in crate::log) fn new() -> Self {
         Self {
             states: ProducerStates::new(),
             last_snapshot: 0,
@@ -46,7 +48,7 @@ fn is_no_snapshot(error: &io::Error) -> bool {
 }
 
 /// The log start offset was moved to `log_start`, or is found to be there. Gives the offset of the newest snapshot.
-pub(super) fn follow_log_start(
+pub(in crate::log) fn follow_log_start(
     states: &mut ProducerStates,
     snapshots: &BTreeSet<i64>,
     log_start: i64,
@@ -59,20 +61,20 @@ pub(super) fn follow_log_start(
 }
 
 /// Snapshot files and the log they belong to.
-pub(super) struct ProducerFiles<'l> {
-    pub(super) directory: &'l Arc<Directory>,
-    pub(super) bases: &'l [i64],
-    pub(super) log_start: i64,
-    pub(super) now: i64,
-    pub(super) dry_run: bool,
+pub(in crate::log) struct ProducerFiles<'l> {
+    pub(in crate::log) directory: &'l Arc<Directory>,
+    pub(in crate::log) bases: &'l [i64],
+    pub(in crate::log) log_start: i64,
+    pub(in crate::log) now: i64,
+    pub(in crate::log) dry_run: bool,
     /// Whether the last writer's end was clean, and the log is being loaded.
-    pub(super) clean: bool,
+    pub(in crate::log) clean: bool,
 }
 
 impl ProducerFiles<'_> {
     /// Brings the state to `end`, where the log ends or a segment begins that is to be read whole. Snapshots outside the log go;
     /// those that are due are written.
-    pub(super) fn rebuild(
+    pub(in crate::log) fn rebuild(
         &self,
         snapshots: &mut BTreeSet<i64>,
         tracked: &mut Tracked,
@@ -123,7 +125,7 @@ impl ProducerFiles<'_> {
     fn load_newest(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
         while let Some(&snapshot) = snapshots.last() {
             if let Some(entries) = self.read(snapshot)? {
-                let expiration_ms = super::load::PRODUCER_EXPIRATION_MS;
+                let expiration_ms = PRODUCER_EXPIRATION_MS;
                 tracked
                     .states
                     .load_snapshot(&entries, snapshot, self.now, expiration_ms);
@@ -138,7 +140,11 @@ impl ProducerFiles<'_> {
     }
 
     /// Takes a snapshot, unless there is one of that offset or a later one.
-    pub(super) fn write(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
+    pub(in crate::log) fn write(
+        &self,
+        snapshots: &mut BTreeSet<i64>,
+        tracked: &mut Tracked,
+    ) -> Result<()> {
         let offset = tracked.states.end_offset();
         if offset <= tracked.last_snapshot {
             return Ok(());
@@ -157,7 +163,7 @@ impl ProducerFiles<'_> {
 
     /// Removes snapshots that stand for no segment, when a log is loaded. The newest of them stays, if it is behind the last segment's
     /// beginning: it was taken at a clean end.
-    pub(super) fn drop_stray(&self, snapshots: &mut BTreeSet<i64>) -> Result<()> {
+    pub(in crate::log) fn drop_stray(&self, snapshots: &mut BTreeSet<i64>) -> Result<()> {
         let is_base = |offset: i64| self.bases.binary_search(&offset).is_ok();
         let last_base = self.bases.last().copied();
         let mut newest_first = snapshots.iter().rev().copied();
@@ -175,7 +181,11 @@ impl ProducerFiles<'_> {
         Ok(())
     }
 
-    pub(super) fn drop_outside(&self, snapshots: &mut BTreeSet<i64>, end: i64) -> Result<()> {
+    pub(in crate::log) fn drop_outside(
+        &self,
+        snapshots: &mut BTreeSet<i64>,
+        end: i64,
+    ) -> Result<()> {
         let outside: Vec<i64> = snapshots
             .iter()
             .copied()
@@ -193,7 +203,7 @@ impl ProducerFiles<'_> {
             return Ok(());
         }
         let path = segment_path(&self.directory.path, offset, ".snapshot");
-        leftovers::remove(self.directory.disk.as_ref(), &path)
+        interrupted_swaps::remove(self.directory.disk.as_ref(), &path)
     }
 
     /// The entries of a snapshot; `None` where it is not one: the next older one is taken.
@@ -229,7 +239,7 @@ impl ProducerFiles<'_> {
         };
         let from = states.end_offset();
         let next = self.bases.get(slot + 1).copied();
-        let segment = rebuild::open(self.directory, base, next)?;
+        let segment = scan_segment::open(self.directory, base, next)?;
         let mut walk = find::start(
             &segment,
             from,

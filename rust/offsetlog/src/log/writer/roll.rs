@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `LogSegment.shouldRoll` and `LocalLog.roll`.
 
-use super::Appender;
+use super::PartitionWriter;
 use super::flush::Job;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::active::ActiveSegment;
@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
-impl Appender {
+impl PartitionWriter {
     /// Rolls if the coming append wants it.
     pub(super) fn roll_if_due(
         &mut self,

@@ -3,13 +3,13 @@
 //! A sync never runs under the writer's lock: one caller syncs for all who wait (a group commit) while others go on appending.
 //! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
 
-use super::Appender;
-use super::commits::Commits;
-use super::state::CleanMark;
+use super::PartitionWriter;
+use super::group_commit::Commits;
 use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
-use crate::log::log_dir_files::CHECKPOINT_INTERVAL_MS;
+use crate::log::state::CHECKPOINT_INTERVAL_MS;
+use crate::log::state::CleanMark;
 use crate::segment::{Directory, segment_path};
 use std::collections::VecDeque;
 use std::io;
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-impl Appender {
+impl PartitionWriter {
     /// What makes everything below `target` durable, or with `None` everything appended so far and every truncation.
     pub(crate) fn begin_commit(&mut self, target: Option<i64>) -> Result<Commit> {
         // A truncation may have taken away what the caller appended.

@@ -1,17 +1,17 @@
 //! The end of a loading: where the log begins and ends, its leader epochs, its producers.
 
-use super::companions;
-use super::load::{Loaded, Loading, RECOVER};
-use super::load_producers::{ProducerFiles, Tracked};
-use super::rebuild::{self, Carried, Contents};
-use super::tail;
+use super::loader::{Loaded, Loading, RECOVER};
+use super::producer_state::{ProducerFiles, Tracked};
+use super::sanity_check;
+use super::scan_segment::{self, Carried, Contents};
 use crate::error::{Error, Result};
+use crate::log::state::write_epochs;
 use offsetlog_format::LeaderEpochs;
 use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 
 impl Loading<'_> {
     /// The leader epochs as stored. A file that is malformed is refused here, as a broker does, and set aside by recovery.
-    pub(super) fn read_epochs(&mut self) -> Result<LeaderEpochs> {
+    pub(in crate::log) fn read_epochs(&mut self) -> Result<LeaderEpochs> {
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         let Some(bytes) = crate::log::named_offsets::read_optional(self.directory, &path)? else {
             return Ok(LeaderEpochs::default());
@@ -28,7 +28,7 @@ impl Loading<'_> {
     }
 
     /// What the directory holds, after all that is due was mended.
-    pub(super) fn finish(
+    pub(in crate::log) fn finish(
         mut self,
         mut bases: Vec<i64>,
         last: Option<&Contents>,
@@ -37,7 +37,7 @@ impl Loading<'_> {
     ) -> Result<Loaded> {
         let start = self.terms.start;
         let mut active = match (last, bases.last()) {
-            (Some(contents), Some(&base)) => Some(tail::of_contents(contents, base)),
+            (Some(contents), Some(&base)) => Some(sanity_check::of_contents(contents, base)),
             (None, Some(_)) => self.tail.take(),
             _ => None,
         };
@@ -67,7 +67,7 @@ impl Loading<'_> {
         // The start may be the end: what a broker would find at its next loading is done now.
         carried.epochs.truncate_from_end(log_end);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
-            companions::write_epochs(self.directory, &carried.epochs)?;
+            write_epochs(self.directory, &carried.epochs)?;
         }
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
         // Where there is no segment, one is about to be made.
@@ -105,7 +105,7 @@ impl Loading<'_> {
 
     /// The producers' state at the base offset of a segment that is to be read. Where it is read whole, as in a broker's recovery, the
     /// snapshots behind go, and one is taken there.
-    pub(super) fn producers_before(
+    pub(in crate::log) fn producers_before(
         &mut self,
         base: i64,
         bases: &[i64],
@@ -123,7 +123,11 @@ impl Loading<'_> {
     }
 
     /// A snapshot behind a segment that was read whole.
-    pub(super) fn snapshot_behind(&mut self, bases: &[i64], tracked: &mut Tracked) -> Result<()> {
+    pub(in crate::log) fn snapshot_behind(
+        &mut self,
+        bases: &[i64],
+        tracked: &mut Tracked,
+    ) -> Result<()> {
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
         let written = self
             .producer_files(bases, self.terms.start.log_start_offset)
@@ -156,7 +160,7 @@ impl Loading<'_> {
         if known >= last_epoch && !is_unknown {
             return Ok(());
         }
-        let found = rebuild::epochs_of(self.directory, bases)?;
+        let found = scan_segment::epochs_of(self.directory, bases)?;
         let last_epoch = found.latest().map_or(-1, |entry| entry.epoch);
         if found == *epochs {
             return Ok(());

@@ -4,34 +4,25 @@
 //! Whatever fails before the bytes of an append were handed over leaves everything as it was; what fails in the middle is taken
 //! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
 
-mod agree;
-mod ahead;
 mod append;
-mod cleaning;
-mod commits;
 mod companions;
-mod finish;
 mod flush;
-mod leftovers;
-mod load;
-mod load_producers;
-mod mend;
+mod group_commit;
+mod open;
 mod owned_records;
-mod place;
-mod rebuild;
-mod recover;
+mod pending_deletes;
+mod replace_segments;
 mod retention;
 mod roll;
 mod room;
-mod settle;
-mod state;
-mod tail;
 mod truncate;
 mod validate;
 
 use super::Clock;
 use super::Ends;
 use super::producers::ProducerStates;
+use super::recovery::RecoveryReport;
+use super::state::{PartitionState, write_config};
 use super::{Guard, Membership};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::Lock;
@@ -43,19 +34,14 @@ use offsetlog_format::LeaderEpochs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use validate::Workshop;
+use validate::CodecBuffers;
 
-pub use append::{AppendInfo, AppendOptions, AppendOrigin, MarkerOptions};
-pub use recover::{Cut, Progress, RecoverOptions, RecoveryReport, recover};
+pub use append::{AppendInfo, AppendOptions, AppendOrigin};
+pub use open::recover;
 pub use retention::{RemovedSegment, RetentionReason};
 
 pub(super) use flush::Commit;
-pub(super) use leftovers::next_offset;
-pub(super) use load::open;
-pub(crate) use load::{lock_idle, lock_log_dir, lock_partition};
-pub(crate) use place::{CONFIG_FILE, read_config, read_small, write_config};
-pub(super) use place::{LOCK_FILE, Place, STATE_FILE, read_state};
-pub(super) use state::Unclean;
+pub(super) use open::open;
 
 /// How a log is opened for appending.
 #[derive(Clone, Default)]
@@ -86,9 +72,9 @@ pub struct WriteOptions {
 
 /// The writer's state; one lock around it makes appends follow each other.
 #[derive(Debug)]
-pub(crate) struct Appender {
+pub(crate) struct PartitionWriter {
     directory: Arc<Directory>,
-    place: Place,
+    place: PartitionState,
     config: LogConfig,
     /// What the settings are made of: those that the caller gave, those that stand beside the data, and what holds where neither says
     /// anything.
@@ -113,7 +99,7 @@ pub(crate) struct Appender {
     snapshots: BTreeSet<i64>,
     /// The newest snapshot that was loaded or written.
     last_snapshot: i64,
-    workshop: Workshop,
+    workshop: CodecBuffers,
     /// Files renamed `.deleted`, with the time at which they go.
     doomed: Vec<(i64, PathBuf)>,
     flusher: Flusher,
@@ -173,7 +159,7 @@ impl std::fmt::Debug for WriteOptions {
     }
 }
 
-impl Appender {
+impl PartitionWriter {
     fn now(&self) -> i64 {
         (self.clock.0)()
     }
@@ -309,7 +295,7 @@ impl Appender {
         let mut membership = Membership::clone(&self.guard.membership);
         membership.keep();
         let effective = membership.effective(Some(config), None, &self.defaults)?;
-        place::write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
+        write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
         self.config = effective.config().clone();
         self.option = Some(config.clone());
         self.stored = Some(config.clone());

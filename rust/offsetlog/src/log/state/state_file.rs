@@ -7,17 +7,17 @@ use std::path::Path;
 
 /// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CleanMark {
-    pub(super) active_base: i64,
-    pub(super) size: u64,
-    pub(super) modified_ns: i128,
+pub(in crate::log) struct CleanMark {
+    pub(in crate::log) active_base: i64,
+    pub(in crate::log) size: u64,
+    pub(in crate::log) modified_ns: i128,
 }
 
 /// What the checkpoints of a log dir say of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Lines {
-    pub(super) recovery_point: i64,
-    pub(super) log_start: i64,
+pub(in crate::log) struct Lines {
+    pub(in crate::log) recovery_point: i64,
+    pub(in crate::log) log_start: i64,
 }
 
 /// Contents of the state file.
@@ -26,16 +26,16 @@ pub(crate) struct State {
     pub(crate) recovery_point: i64,
     pub(crate) log_start: i64,
     /// In a log dir, until its checkpoints say the above: what they said before.
-    pub(super) before: Option<Lines>,
-    pub(super) clean: Option<CleanMark>,
+    pub(in crate::log) before: Option<Lines>,
+    pub(in crate::log) clean: Option<CleanMark>,
     /// First offset that was not compacted yet; not in a log dir, which has a checkpoint for it.
-    pub(super) cleaner: Option<i64>,
+    pub(in crate::log) cleaner: Option<i64>,
     /// When the machine was started on which a writer has the log open, or had it when it ended.
-    pub(super) boot: Option<u128>,
+    pub(in crate::log) boot: Option<u128>,
 }
 
 impl State {
-    pub(super) const fn new(recovery_point: i64, log_start: i64) -> Self {
+    pub(in crate::log) const fn new(recovery_point: i64, log_start: i64) -> Self {
         Self {
             recovery_point,
             log_start,
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    pub(super) const fn lines(&self) -> Lines {
+    pub(in crate::log) const fn lines(&self) -> Lines {
         Lines {
             recovery_point: self.recovery_point,
             log_start: self.log_start,
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// Whether what is noted here, or was before, is what the checkpoints say.
-    pub(super) fn notes(&self, is_said: impl Fn(Lines) -> bool) -> bool {
+    pub(in crate::log) fn notes(&self, is_said: impl Fn(Lines) -> bool) -> bool {
         is_said(self.lines()) || self.before.is_some_and(is_said)
     }
 
@@ -71,7 +71,7 @@ impl State {
         self.boot.is_some()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(in crate::log) fn text(&self) -> String {
         let mut text = format!(
             "version: 0\nrecovery_point: {}\nlog_start_offset: {}\n",
             self.recovery_point, self.log_start
@@ -100,7 +100,7 @@ impl State {
         text
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::log) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.lines();
         if lines.next()? != "version: 0" {

@@ -1,10 +1,10 @@
 //! Reading a segment whole, cutting what is no batch, keeping what was cut, and writing the files beside it again.
 
-use super::agree;
-use super::leftovers;
-use super::load::{Loading, RECOVER};
-use super::rebuild::{self, Carried, Contents, Damage};
-use super::recover::Cut;
+use super::index_check;
+use super::interrupted_swaps;
+use super::loader::{Loading, RECOVER};
+use super::report::Cut;
+use super::scan_segment::{self, Carried, Contents, Damage};
 use crate::disk::{Access, Disk, SYNC, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
-pub(super) const CUT_FOLDER: &str = "offsetlog-cut";
+pub(in crate::log) const CUT_FOLDER: &str = "offsetlog-cut";
 
 /// Whole batches that are cut off.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +25,7 @@ struct Lost {
 
 impl Loading<'_> {
     /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
-    pub(super) fn read_segment(
+    pub(in crate::log) fn read_segment(
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
@@ -35,7 +35,8 @@ impl Loading<'_> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
         let check = |bytes| self.went_on(bytes);
-        let mut contents = rebuild::survey(self.directory, base, next, self.rule, carried, &check)?;
+        let mut contents =
+            scan_segment::survey(self.directory, base, next, self.rule, carried, &check)?;
         self.report.segments_read += 1;
         self.report.bytes_read += contents.file_bytes;
         for oddity in contents.oddities.drain(..) {
@@ -95,7 +96,7 @@ impl Loading<'_> {
         if !had_batches {
             return Ok(lost);
         }
-        let segment = rebuild::open(self.directory, base, None)?;
+        let segment = scan_segment::open(self.directory, base, None)?;
         let mut walk = Walk::new(segment, position, SCAN_BYTES, Vec::new());
         loop {
             let from = walk.position();
@@ -120,7 +121,7 @@ impl Loading<'_> {
     }
 
     /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
-    pub(super) fn is_unsynced(&self, offset: i64) -> bool {
+    pub(in crate::log) fn is_unsynced(&self, offset: i64) -> bool {
         let start = &self.terms.start;
         let is_beyond = |point: i64| offset >= point.max(start.recovery_point);
         !start.clean && start.crashed_beyond.is_some_and(is_beyond)
@@ -128,7 +129,7 @@ impl Loading<'_> {
 
     /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
     /// segment did. Nothing beyond the hole was promised, since a flush covers all that comes before.
-    pub(super) fn cut_behind_hole(
+    pub(in crate::log) fn cut_behind_hole(
         &mut self,
         bases: &mut Vec<i64>,
         slot: usize,
@@ -147,8 +148,8 @@ impl Loading<'_> {
     }
 
     /// Whether a segment begins with a whole batch.
-    pub(super) fn holds_batches(&self, base: i64) -> Result<bool> {
-        let segment = rebuild::open(self.directory, base, None)?;
+    pub(in crate::log) fn holds_batches(&self, base: i64) -> Result<bool> {
+        let segment = scan_segment::open(self.directory, base, None)?;
         let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new());
         match walk.step(true) {
             Ok(Step::Batch(_)) => Ok(true),
@@ -159,7 +160,7 @@ impl Loading<'_> {
     }
 
     /// Moves a whole segment, its indexes and its snapshot out of the log.
-    pub(super) fn take_out(&mut self, base: i64, reason: &str) -> Result<()> {
+    pub(in crate::log) fn take_out(&mut self, base: i64, reason: &str) -> Result<()> {
         let path = segment_path(&self.directory.path, base, ".log");
         let disk = self.directory.disk.as_ref();
         let bytes = disk
@@ -174,7 +175,7 @@ impl Loading<'_> {
             disk.rename(&path, &kept)
                 .map_err(|error| Error::io("rename", &path, error))?;
             for suffix in [".index", ".timeindex", ".txnindex", ".snapshot"] {
-                leftovers::remove(disk, &segment_path(&self.directory.path, base, suffix))?;
+                interrupted_swaps::remove(disk, &segment_path(&self.directory.path, base, suffix))?;
             }
         }
         self.files.segments.remove(&base);
@@ -237,7 +238,12 @@ impl Loading<'_> {
     }
 
     /// Keeps the bytes of a small file that cannot be used.
-    pub(super) fn keep_bytes(&mut self, path: &Path, position: u64, bytes: &[u8]) -> Result<()> {
+    pub(in crate::log) fn keep_bytes(
+        &mut self,
+        path: &Path,
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let kept = self.kept_path(path, position);
         if !self.terms.dry_run {
             self.make_cut_folder()?;
@@ -330,7 +336,7 @@ impl Loading<'_> {
                 Some(before) => {
                     let valid = contents.valid_bytes;
                     let check = || self.check();
-                    agree::judge(self.directory, base, valid, kind, (before, bytes), &check)?
+                    index_check::judge(self.directory, base, valid, kind, (before, bytes), &check)?
                 }
                 None => None,
             };
@@ -366,7 +372,7 @@ impl Loading<'_> {
                         *bytes = entries;
                     } else {
                         // A wrong one is of no use, and what it took is room.
-                        leftovers::remove(disk.as_ref(), &path)?;
+                        interrupted_swaps::remove(disk.as_ref(), &path)?;
                         write(disk.as_ref(), &path, bytes)?;
                     }
                 }

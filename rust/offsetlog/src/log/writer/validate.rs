@@ -223,7 +223,7 @@ fn be_i64(bytes: &[u8], at: usize) -> i64 {
 
 /// Codecs' contexts and buffers that a log keeps from append to append.
 #[derive(Debug, Default)]
-pub(super) struct Workshop {
+pub(super) struct CodecBuffers {
     pub(super) decompressor: Option<Decompressor>,
     pub(super) compressor: Option<Compressor>,
     pub(super) scratch: Vec<u8>,
@@ -239,7 +239,7 @@ pub(super) fn validate<'a>(
     incoming: &Incoming<'a>,
     origin: Origin,
     terms: &Terms<'_>,
-    workshop: &mut Workshop,
+    workshop: &mut CodecBuffers,
 ) -> Result<Stored<'a>> {
     let Some((_, first)) = incoming.batches.first() else {
         return Err(refused("the append holds no batch"));
@@ -499,7 +499,7 @@ fn rebuild<'a>(
     first: &BatchHeader,
     target: Codec,
     terms: &Terms<'_>,
-    workshop: &mut Workshop,
+    workshop: &mut CodecBuffers,
 ) -> Result<Stored<'a>> {
     if first.producer_id >= 0 && (first.producer_epoch < 0 || first.base_sequence < 0) {
         return Err(refused(format!(

@@ -6,13 +6,13 @@
 
 mod cleaner_point;
 
-use super::state::{CleanMark, Lines, State};
+use super::log_dir_files::LogDirFiles;
+use super::state_file::{CleanMark, Lines, State};
 use crate::config::LogConfig;
 use crate::disk::{Disk, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::has_log_dir_files;
 use crate::log::Membership;
-use crate::log::log_dir_files::LogDirFiles;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::CLEAN_SHUTDOWN;
@@ -32,28 +32,28 @@ const UNKNOWN_BOOT: u128 = 0;
 
 /// What stands on the disk about a partition's last writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Start {
-    pub(super) clean: bool,
+pub(in crate::log) struct Start {
+    pub(in crate::log) clean: bool,
     /// A writer of ours closed the log, and the segment with this base offset is as it left it: a clean end, if that is still the
     /// last one.
-    pub(super) own: Option<i64>,
+    pub(in crate::log) own: Option<i64>,
     /// A writer of ours ended since the machine was started without closing the log: the system's cache may show what a disk that
     /// failed does not hold.
-    pub(super) same_boot: bool,
+    pub(in crate::log) same_boot: bool,
     /// A writer of ours ended without closing the log: beyond this offset power loss may have taken any bytes, also of segments that
     /// others follow.
-    pub(super) crashed_beyond: Option<i64>,
+    pub(in crate::log) crashed_beyond: Option<i64>,
     /// The log start offset is the one that a writer of ours noted.
-    pub(super) noted_by_us: bool,
-    pub(super) recovery_point: i64,
+    pub(in crate::log) noted_by_us: bool,
+    pub(in crate::log) recovery_point: i64,
     /// Everything below is on the disk, as far as is written down. A recovery point that a caller names says only from where on to read.
-    pub(super) durable: i64,
-    pub(super) log_start_offset: i64,
+    pub(in crate::log) durable: i64,
+    pub(in crate::log) log_start_offset: i64,
 }
 
 /// A partition's place and how it is marked.
 #[derive(Debug)]
-pub(in crate::log) struct Place {
+pub(in crate::log) struct PartitionState {
     directory: Arc<Directory>,
     /// What is shared with the log dir's other partitions, where the folder around this one is a log dir.
     shared: Option<Arc<LogDirFiles>>,
@@ -69,7 +69,7 @@ pub(in crate::log) struct Place {
     has_others: bool,
 }
 
-impl Place {
+impl PartitionState {
     /// `shared` is what a program has that has the whole log dir open.
     pub(in crate::log) fn new(
         directory: &Arc<Directory>,
@@ -97,7 +97,7 @@ impl Place {
     }
 
     /// Goes by what the cluster says of the partition.
-    pub(super) fn join(&mut self, membership: &Membership) {
+    pub(in crate::log) fn join(&mut self, membership: &Membership) {
         self.has_others = membership.is_brokers()
             && (membership.unreadable().is_some() || !membership.others().is_empty());
     }
@@ -106,7 +106,7 @@ impl Place {
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn high_watermark(&self, log_end: i64) -> Result<i64> {
+    pub(in crate::log) fn high_watermark(&self, log_end: i64) -> Result<i64> {
         let line = self.high_watermark_line(log_end)?;
         Ok(line.unwrap_or(0))
     }
@@ -126,25 +126,25 @@ impl Place {
         }
     }
 
-    pub(super) const fn durable(&self) -> i64 {
+    pub(in crate::log) const fn durable(&self) -> i64 {
         self.durable
     }
 
     /// What is known to be durable ends at `offset`: the log does, or is about to.
-    pub(super) fn limit_durable(&mut self, offset: i64) {
+    pub(in crate::log) fn limit_durable(&mut self, offset: i64) {
         self.durable = self.durable.min(offset);
     }
 
     /// Everything below `offset` is durable, wherever the recovery point is.
-    pub(super) fn raise_durable(&mut self, offset: i64) {
+    pub(in crate::log) fn raise_durable(&mut self, offset: i64) {
         self.durable = self.durable.max(offset);
     }
 
-    pub(super) const fn is_marked_unclean(&self) -> bool {
+    pub(in crate::log) const fn is_marked_unclean(&self) -> bool {
         self.marked_unclean
     }
 
-    pub(super) fn log_dir(&self) -> Option<&Path> {
+    pub(in crate::log) fn log_dir(&self) -> Option<&Path> {
         self.shared.as_ref().map(|shared| shared.log_dir())
     }
 
@@ -157,7 +157,7 @@ impl Place {
     }
 
     /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
-    pub(super) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
+    pub(in crate::log) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
         self.cleaner = state.and_then(|state| state.cleaner);
         let own = state.and_then(|state| state.closed_with(self.disk(), &self.directory.path));
@@ -215,7 +215,11 @@ impl Place {
     }
 
     /// Takes the clean marks away, durably, before the first change of a file.
-    pub(super) fn mark_unclean(&mut self, recovery_point: i64, log_start: i64) -> Result<()> {
+    pub(in crate::log) fn mark_unclean(
+        &mut self,
+        recovery_point: i64,
+        log_start: i64,
+    ) -> Result<()> {
         if self.marked_unclean {
             return Ok(());
         }
@@ -276,13 +280,18 @@ impl Place {
 
     /// Writes recovery point and log start offset where the next opening reads them. `first_base` decides, as in a broker,
     /// whether the log dir needs a line for the log start offset.
-    pub(super) fn checkpoint(&self, state: State, log_end: i64, first_base: i64) -> Result<()> {
+    pub(in crate::log) fn checkpoint(
+        &self,
+        state: State,
+        log_end: i64,
+        first_base: i64,
+    ) -> Result<()> {
         let boot = Some(self.boot());
         self.note(State { boot, ..state }, log_end, first_base)
     }
 
     /// Writes them down for a minute in which nobody did, where many partitions' are written together.
-    pub(super) fn checkpoint_in_time(&self, now: i64) -> Result<()> {
+    pub(in crate::log) fn checkpoint_in_time(&self, now: i64) -> Result<()> {
         match &self.shared {
             Some(shared) => shared.write_lines_in_time(now),
             None => Ok(()),
@@ -290,7 +299,7 @@ impl Place {
     }
 
     /// As [`checkpoint`](Self::checkpoint), and notes a clean end; everything else is on the disk already.
-    pub(super) fn close(
+    pub(in crate::log) fn close(
         &mut self,
         state: State,
         mark: CleanMark,
@@ -412,6 +421,6 @@ pub(crate) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>
 }
 
 /// Whether an entry of a partition directory is a file of ours.
-pub(super) fn is_ours(name: &str) -> bool {
+pub(in crate::log) fn is_ours(name: &str) -> bool {
     name.starts_with(".offsetlog") || name.starts_with("offsetlog-")
 }

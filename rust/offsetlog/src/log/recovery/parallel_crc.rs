@@ -20,7 +20,7 @@ const LARGE_BATCH: u64 = 8 << 10;
 
 /// How far ahead of a walk batches were checked.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(in crate::log) struct Ahead {
     /// `None` where a second thread would not help.
     segment: Option<Arc<OpenSegment>>,
     /// The positions that were looked at last, and whether all batches that begin there are right.
@@ -29,7 +29,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn of(segment: &Arc<OpenSegment>) -> Self {
+    pub(in crate::log) fn of(segment: &Arc<OpenSegment>) -> Self {
         let helps = segment.is_mapped()
             && segment.stat.size >= 2 * WINDOW_BYTES
             && std::thread::available_parallelism().is_ok_and(|threads| threads.get() > 1);
@@ -41,7 +41,7 @@ impl Ahead {
     }
 
     /// Whether the checksum of the batch at `position` was found to be right. Positions ascend.
-    pub(super) fn has_checked(&mut self, position: u64) -> bool {
+    pub(in crate::log) fn has_checked(&mut self, position: u64) -> bool {
         if !self.window.contains(&position)
             && let Some(segment) = &self.segment
         {
@@ -113,7 +113,7 @@ fn are_right(log: &[u8], turns: &[&[(u64, BatchHeader)]]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::appender::rebuild;
+    use crate::log::recovery::scan_segment;
     use crate::{BatchBuilder, Log, OpenOptions, WriteOptions};
     use std::os::unix::fs::FileExt;
 
@@ -143,7 +143,7 @@ mod tests {
             let mut directory =
                 crate::log::open::directory(&path, &OpenOptions::default(), true, None);
             let directory = directory.as_mut().unwrap().0.clone();
-            let segment = rebuild::open(&directory, 0, Some(100)).unwrap();
+            let segment = scan_segment::open(&directory, 0, Some(100)).unwrap();
             let mut ahead = Ahead::of(&segment);
             let mut found: Vec<bool> = (0..100)
                 .map(|slot| ahead.has_checked(slot * batch_bytes))

@@ -4,12 +4,12 @@
 //! `.deleted`. With no byte free that fails. A broker's own retention removes segments before it notes the new start, and finds the
 //! start again in the name of the first segment that is left; so does this.
 
-use super::Appender;
-use super::leftovers;
-use super::load_producers::follow_log_start;
+use super::PartitionWriter;
 use super::retention::RemovedSegment;
 use crate::disk::SYNC_NAMES;
 use crate::error::{Error, Result};
+use crate::log::recovery::follow_log_start;
+use crate::log::recovery::interrupted_swaps;
 use crate::segment::segment_path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Freed {
     }
 }
 
-impl Appender {
+impl PartitionWriter {
     /// Removes the files that wait as `.deleted`, and of the segments below the active one those that retention takes at `now`. Writes
     /// nothing. A crash leaves a log that begins with one of its segments.
     pub(crate) fn make_room(&mut self, now: i64) -> Result<Freed> {
@@ -55,7 +55,7 @@ impl Appender {
         let disk = Arc::clone(&self.directory.disk);
         let path = |suffix| segment_path(&self.directory.path, base, suffix);
         let beside = [".index", ".timeindex", ".txnindex", ".snapshot"].map(path);
-        leftovers::remove(disk.as_ref(), &path(".log"))?;
+        interrupted_swaps::remove(disk.as_ref(), &path(".log"))?;
         // Its records are gone, whatever becomes of the rest: the next opening removes files that stand beside none.
         self.names_changed = true;
         self.closed.retain(|&closed| closed != base);
@@ -71,7 +71,7 @@ impl Appender {
             follow_log_start(&mut self.producers, &self.snapshots, ends.log_start());
         self.publish(self.log_end());
         for file in &beside {
-            leftovers::remove(disk.as_ref(), file)?;
+            interrupted_swaps::remove(disk.as_ref(), file)?;
         }
         // One after the other: names that come back with the power must not leave a hole.
         let path = &self.directory.path;
@@ -125,16 +125,14 @@ mod tests {
             let aside = folder.path().join("aside");
             std::fs::rename(&file, &aside).unwrap();
             std::fs::create_dir(&file).unwrap();
-            let failed = log.changing(|appender| appender.make_room(NOW + 1));
+            let failed = log.changing(|writer| writer.make_room(NOW + 1));
             assert!(failed.is_err(), "{stuck}");
             std::fs::remove_dir(&file).unwrap();
             std::fs::rename(&aside, &file).unwrap();
             assert_eq!(log.log_start_offset().unwrap(), start, "{stuck}");
             assert_eq!(count(&log), 3 - start as usize, "{stuck}");
             // The second call does the rest, and so does upkeep.
-            let freed = log
-                .changing(|appender| appender.make_room(NOW + 1))
-                .unwrap();
+            let freed = log.changing(|writer| writer.make_room(NOW + 1)).unwrap();
             assert_eq!(freed.removed.len(), 2 - start as usize, "{stuck}");
             let options = MaintainOptions {
                 now: Some(NOW + 1),

@@ -2,13 +2,14 @@
 //!
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
-use super::load_producers::{ProducerFiles, Tracked, follow_log_start};
-use super::rebuild::{self, Carried, Rule};
-use super::state::State;
-use super::{Appender, companions, tail};
+use super::PartitionWriter;
 use crate::disk::{Access, read_whole, replace_file};
 use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::producers::ProducerStates;
+use crate::log::recovery::sanity_check;
+use crate::log::recovery::scan_segment::{self, Carried, Rule};
+use crate::log::recovery::{ProducerFiles, Tracked, follow_log_start};
+use crate::log::state::{State, write_epochs};
 use crate::segment::active::ActiveSegment;
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::segment_path;
@@ -21,7 +22,7 @@ use offsetlog_format::{AbortedTransaction, LeaderEpochs};
 use std::io;
 use std::sync::Arc;
 
-impl Appender {
+impl PartitionWriter {
     /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
     /// goes, and the next append still gets `offset`.
     pub(crate) fn truncate_to(&mut self, offset: i64) -> Result<bool> {
@@ -110,7 +111,7 @@ impl Appender {
             index_interval: settings.index_interval,
         };
         let path = segment_path(&self.directory.path, base, ".log");
-        let segment = rebuild::open(&self.directory, base, None)?;
+        let segment = scan_segment::open(&self.directory, base, None)?;
         // What was preallocated is no part of the log.
         let written = if base == self.active.base_offset {
             self.active.size()
@@ -134,18 +135,18 @@ impl Appender {
         drop(segment);
         self.cut_file(base, ".log", position.min(written))?;
         self.cut_entries(base, offset)?;
-        let tail = if let Some(tail) = tail::read_tail(&self.directory, rule, base)? {
+        let tail = if let Some(tail) = sanity_check::read_tail(&self.directory, rule, base)? {
             tail
         } else {
             let mut carried = Carried::new(LeaderEpochs::default());
             let contents =
-                rebuild::survey(&self.directory, base, None, rule, &mut carried, &|_| Ok(()))?;
+                scan_segment::survey(&self.directory, base, None, rule, &mut carried, &|_| Ok(()))?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
             }
             self.write_entries(base, ".index", &contents.entries.offset)?;
             self.write_entries(base, ".timeindex", &contents.entries.time)?;
-            tail::of_contents(&contents, base)
+            sanity_check::of_contents(&contents, base)
         };
         let contents = tail.contents;
         self.data_end = tail.next_offset;
@@ -294,7 +295,7 @@ impl Appender {
         let disk = self.directory.disk.as_ref();
         for snapshot in std::mem::take(&mut self.snapshots) {
             let path = segment_path(&self.directory.path, snapshot, ".snapshot");
-            super::leftovers::remove(disk, &path)?;
+            crate::log::recovery::interrupted_swaps::remove(disk, &path)?;
         }
         self.active = match fresh {
             Some(fresh) => fresh,
@@ -302,7 +303,7 @@ impl Appender {
         };
         self.active.touch()?;
         self.epochs = LeaderEpochs::default();
-        companions::write_epochs(&self.directory, &self.epochs)?;
+        write_epochs(&self.directory, &self.epochs)?;
         self.producers.clear(offset);
         self.last_snapshot = log_start;
         self.take_snapshot(true)?;

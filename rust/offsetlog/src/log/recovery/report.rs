@@ -1,8 +1,5 @@
-//! What opening for writing changed, and the call that does it without opening.
+//! What a recovery is asked for, and what it found and did.
 
-use super::{WriteOptions, load};
-use crate::error::{Error, Result};
-use crate::log::{OpenOptions, Surroundings, open, view};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,60 +83,4 @@ impl std::fmt::Debug for RecoverOptions {
             .field("dry_run", &self.dry_run)
             .finish_non_exhaustive()
     }
-}
-
-/// Makes a log that was not closed cleanly, or is damaged, one that can be appended to: reads its segments whole, cuts them at the
-/// first bytes that are no batch, with everything behind, and makes those files beside them again that are missing or say anything
-/// wrong. What is cut is kept in the folder `offsetlog-cut` of the partition directory.
-///
-/// Unlike opening, which refuses that, this also cuts where whole batches stand behind the damage: a broker does so without
-/// asking.
-///
-/// # Errors
-/// `Io`; `Locked` while somebody writes; `LogDir` for names that are not Kafka's.
-pub fn recover(
-    path: impl AsRef<Path>,
-    options: &OpenOptions,
-    recover: &RecoverOptions,
-) -> Result<RecoveryReport> {
-    let (directory, topic, partition) =
-        open::directory(path.as_ref(), options, !recover.dry_run, None)?;
-    view::refuse_other(directory.disk.as_ref(), &directory.path)?;
-    let mut warnings = Vec::new();
-    let mut place = super::place::Place::new(&directory, &topic, partition, None)?;
-    let surroundings = Surroundings::new(options, None, &[], None)?;
-    place.join(&surroundings.membership(&directory.path, &topic, partition)?);
-    let config =
-        super::place::read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
-    let locks = if recover.dry_run {
-        Vec::new()
-    } else {
-        load::lock(&directory, &place)?
-    };
-    let mut start = place.read(&mut warnings)?;
-    start.clean = false;
-    start.own = None;
-    start.recovery_point = recover.from_offset.unwrap_or(0);
-    if start.recovery_point < 0 {
-        return Err(Error::argument(
-            "from_offset",
-            format!("{} found, 0 or more expected", start.recovery_point),
-        ));
-    }
-    let terms = load::Terms {
-        start,
-        cut_batches: true,
-        dry_run: recover.dry_run,
-        now: (options.clock)(),
-        warnings,
-        progress: recover.progress.clone(),
-    };
-    if recover.dry_run {
-        return Ok(load::load(&directory, &config, terms, options.interrupt.as_ref())?.report);
-    }
-    let write = WriteOptions::default();
-    let mut appender = load::assemble(&directory, place, config, terms, options, &write, locks)?;
-    let report = appender.report().clone();
-    appender.close()?;
-    Ok(report)
 }

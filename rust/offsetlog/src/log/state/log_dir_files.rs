@@ -3,7 +3,7 @@
 //! A log that is opened by itself changes these files at once. A program that has the whole log dir open collects the lines of its
 //! partitions, as a broker does, and writes them together; what must not be lost in between is written at once there too.
 
-use super::appender::{STATE_FILE, Unclean, read_small, read_state};
+use super::{STATE_FILE, Unclean, read_small, read_state};
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, EntryKind, FileStat, Lock, LockKind, SYNC_NAMES, write_whole};
 use crate::error::{Error, Result};

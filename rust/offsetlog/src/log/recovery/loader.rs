@@ -1,0 +1,313 @@
+//! Opening for writing: from the files of a clean or an unclean end to a log that can be appended to.
+//!
+//! Source: Kafka's `LogLoader`. Order: leftovers, segments (checked, or read whole), end, leader epochs, producers. Where Kafka
+//! trusts or drops without a word, this checks, keeps and tells; what would lose whole batches is refused here and done by
+//! [`recover`](super::recover::recover) only.
+
+use super::interrupted_swaps::{self, Step as Leftover};
+use super::page_cache_check;
+use super::report::{Progress, RecoveryReport};
+use super::sanity_check;
+use super::scan_segment::{Carried, Contents, Rule};
+use crate::config::LogConfig;
+use crate::disk::EntryKind;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::Interrupt;
+use crate::log::producers::ProducerStates;
+use crate::log::state::{Start, is_ours};
+use crate::log::view::not_a_file;
+use crate::segment::{Directory, active, segment_path};
+use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How a log is loaded.
+pub(in crate::log) struct LoadOptions {
+    pub(in crate::log) start: Start,
+    /// Whether whole batches behind damage may be cut.
+    pub(in crate::log) cut_batches: bool,
+    pub(in crate::log) dry_run: bool,
+    pub(in crate::log) now: i64,
+    pub(in crate::log) warnings: Vec<String>,
+    pub(in crate::log) progress: Option<Progress>,
+}
+
+/// What a directory holds.
+#[derive(Debug)]
+pub(in crate::log) struct Loaded {
+    /// Base offsets, ascending; none for a new log.
+    pub(in crate::log) bases: Vec<i64>,
+    /// What is in the last segment.
+    pub(in crate::log) active: Option<active::Contents>,
+    pub(in crate::log) epochs: LeaderEpochs,
+    pub(in crate::log) producers: ProducerStates,
+    pub(in crate::log) snapshots: BTreeSet<i64>,
+    pub(in crate::log) last_snapshot: i64,
+    pub(in crate::log) log_start: i64,
+    pub(in crate::log) recovery_point: i64,
+    /// Base offset of the segment behind the last gap that was found after an unclean end and is none that lost power left.
+    pub(in crate::log) gap: Option<i64>,
+    pub(in crate::log) report: RecoveryReport,
+}
+
+/// One loading under way.
+pub(in crate::log) struct Loading<'l> {
+    pub(in crate::log) directory: &'l Arc<Directory>,
+    pub(in crate::log) rule: Rule,
+    pub(in crate::log) terms: LoadOptions,
+    pub(in crate::log) files: Files,
+    pub(in crate::log) report: RecoveryReport,
+    /// The end of the last segment, where it did not have to be read whole.
+    pub(in crate::log) tail: Option<sanity_check::Tail>,
+    pub(in crate::log) gap: Option<i64>,
+    compacted: bool,
+    interrupt: Option<&'l Interrupt>,
+}
+
+/// The live files of a directory by what they are.
+#[derive(Debug, Default)]
+pub(in crate::log) struct Files {
+    /// Suffixes present, by base offset.
+    pub(in crate::log) segments: BTreeMap<i64, BTreeSet<SegmentFile>>,
+    pub(in crate::log) snapshots: BTreeSet<i64>,
+}
+
+/// Works out what the directory holds, mending what can be mended.
+pub(in crate::log) fn load(
+    directory: &Arc<Directory>,
+    config: &LogConfig,
+    terms: LoadOptions,
+    interrupt: Option<&Interrupt>,
+) -> Result<Loaded> {
+    let mut loading = Loading {
+        directory,
+        rule: Rule {
+            index_bytes: config.segment_index_bytes(),
+            index_interval: config.index_interval_bytes(),
+        },
+        report: RecoveryReport {
+            clean: terms.start.clean,
+            dry_run: terms.dry_run,
+            warnings: terms.warnings.clone(),
+            ..RecoveryReport::default()
+        },
+        terms,
+        files: Files::default(),
+        tail: None,
+        gap: None,
+        compacted: config.is_compacted(),
+        interrupt,
+    };
+    let swapped = loading.tidy()?;
+    loading.list()?;
+    loading.judge_own_mark();
+    loading.load(&swapped)
+}
+
+impl Loading<'_> {
+    pub(in crate::log) fn check(&self) -> Result<()> {
+        match self.interrupt {
+            Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`check`](Self::check), after so many more bytes of segments were read.
+    pub(in crate::log) fn went_on(&self, bytes: u64) -> Result<()> {
+        if let Some(progress) = &self.terms.progress {
+            progress(bytes);
+        }
+        self.check()
+    }
+
+    fn tidy(&mut self) -> Result<Vec<i64>> {
+        let plan = interrupted_swaps::plan(self.directory)?;
+        for step in &plan.steps {
+            self.report.tidied.push(match step {
+                Leftover::Remove(name, why) => format!("{name} removed: it {why}"),
+                Leftover::Rename(from, to) => format!("{from} renamed to {to}"),
+            });
+        }
+        if self.terms.dry_run {
+            if !plan.swapped.is_empty() {
+                self.report.warnings.push(
+                    "finished output of a compaction or split waits to take its place; what is said of the segments is as they are before that".to_owned(),
+                );
+            }
+            return Ok(Vec::new());
+        }
+        interrupted_swaps::apply(self.directory, &plan)?;
+        Ok(plan.swapped)
+    }
+
+    fn list(&mut self) -> Result<()> {
+        let disk = Arc::clone(&self.directory.disk);
+        let path = &self.directory.path;
+        let entries = disk
+            .list(path)
+            .map_err(|error| Error::io("list", path, error))?;
+        let mut files = Files::default();
+        for entry in entries {
+            if is_ours(&entry.name) {
+                continue;
+            }
+            match FileName::classify(&entry.name) {
+                FileName::Segment(name) if name.state == FileState::Live => {
+                    if entry.kind != EntryKind::File {
+                        return Err(not_a_file(path, &entry.name));
+                    }
+                    if name.file == SegmentFile::ProducerSnapshot {
+                        files.snapshots.insert(name.offset);
+                    } else {
+                        files
+                            .segments
+                            .entry(name.offset)
+                            .or_default()
+                            .insert(name.file);
+                    }
+                }
+                FileName::BadSegmentName(error) if entry.kind != EntryKind::Directory => {
+                    return Err(Error::log_dir(
+                        &path.join(&entry.name),
+                        format!(
+                            "file {:?} is named like a segment but {}; move it out of the directory",
+                            entry.name, error.fault
+                        ),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let checked = self.directory.limits.check_segments(files.segments.len());
+        checked.map_err(|error| error.at_path(path))?;
+        let orphans: Vec<i64> = files
+            .segments
+            .iter()
+            .filter(|(_, kinds)| !kinds.contains(&SegmentFile::Log))
+            .map(|(&base, _)| base)
+            .collect();
+        for base in orphans {
+            for kind in files.segments.remove(&base).unwrap_or_default() {
+                let file = segment_path(path, base, kind.extension());
+                self.report.tidied.push(format!(
+                    "{base:020}{} removed: there is no .log beside it",
+                    kind.extension()
+                ));
+                if !self.terms.dry_run {
+                    interrupted_swaps::remove(disk.as_ref(), &file)?;
+                }
+            }
+        }
+        self.files = files;
+        Ok(())
+    }
+
+    /// A mark of ours counts while the segment that it names is the last one.
+    fn judge_own_mark(&mut self) {
+        let last = self.files.segments.last_key_value().map(|(&base, _)| base);
+        self.terms.start.own = self.terms.start.own.filter(|&base| last == Some(base));
+        self.terms.start.clean |= self.terms.start.own.is_some();
+        self.report.clean = self.terms.start.clean;
+    }
+
+    fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
+        let stored_epochs = self.read_epochs()?;
+        let bases: Vec<i64> = self.files.segments.keys().copied().collect();
+        let mut carried = Carried::new(stored_epochs.clone());
+        let from = if self.terms.start.clean {
+            bases.len()
+        } else {
+            bases
+                .partition_point(|&base| base <= self.terms.start.recovery_point)
+                .saturating_sub(1)
+        };
+        let doubtful = self.doubtful(&bases, from);
+        if !self.terms.start.clean && self.terms.start.same_boot && !self.terms.dry_run {
+            page_cache_check::settle(&mut self, &bases)?;
+        }
+        let mut kept = bases.clone();
+        let mut last: Option<Contents> = None;
+        let mut chain_end = None;
+        let mut ends = BTreeMap::new();
+        for slot in 0..bases.len() {
+            let Some(&base) = kept.get(slot) else { break };
+            let is_last = slot + 1 == kept.len();
+            let is_due = slot >= from || swapped.contains(&base);
+            let files: &[SegmentFile] = if is_due {
+                &sanity_check::ALL
+            } else if doubtful == Some(slot) {
+                sanity_check::doubtful(&self, base)?
+            } else {
+                sanity_check::needed(&mut self, base, is_last)?
+            };
+            if files.is_empty() {
+                continue;
+            }
+            self.check()?;
+            let is_whole =
+                files.len() == sanity_check::ALL.len() && (is_due || doubtful != Some(slot));
+            // A dry run writes no snapshots to go on from.
+            if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
+                carried.producers = self.producers_before(base, &kept, is_whole)?;
+            }
+            let epochs = (!is_whole).then(|| carried.epochs.clone());
+            let contents = self.read_segment(&mut kept, slot, (files, is_whole), &mut carried)?;
+            carried.epochs = epochs.unwrap_or(carried.epochs);
+            self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
+            let next = kept.get(slot + 1).copied();
+            self.gap = next
+                .filter(|&next| contents.next_offset < next)
+                .or(self.gap);
+            chain_end = Some(slot + 1);
+            ends.insert(base, contents.next_offset);
+            if slot + 1 == kept.len() {
+                last = Some(contents);
+            }
+        }
+        self.warn_of_gaps(&kept, &ends)?;
+        self.finish(kept, last.as_ref(), carried, &stored_epochs)
+    }
+
+    /// The segment of ours that ends at the recovery point, if its log was not closed: it may have been rolled after that, and its indexes
+    /// were not synced then. A broker would not look at it.
+    fn doubtful(&self, bases: &[i64], from: usize) -> Option<usize> {
+        let start = &self.terms.start;
+        let is_ours = !start.clean && start.crashed_beyond.is_some();
+        let ends_there = bases.get(from) == Some(&start.recovery_point);
+        from.checked_sub(1).filter(|_| is_ours && ends_there)
+    }
+
+    /// Tells of offsets that no segment holds: a segment may be missing. A broker says nothing. Compaction makes gaps itself.
+    fn warn_of_gaps(&mut self, bases: &[i64], ends: &BTreeMap<i64, i64>) -> Result<()> {
+        if self.compacted || self.terms.start.own.is_some() {
+            return Ok(());
+        }
+        let mut gaps = Vec::new();
+        for pair in bases.windows(2) {
+            let &[base, next_base] = pair else { continue };
+            let end = match ends.get(&base) {
+                Some(&end) => Some(end),
+                None => sanity_check::next_offset(self, base)?,
+            };
+            if let Some(end) = end.filter(|&end| end > base && end < next_base)
+                && sanity_check::is_contiguous(self, base)?
+                && sanity_check::is_contiguous(self, next_base)?
+            {
+                gaps.push((end, next_base - 1));
+            }
+        }
+        if let Some((first, last)) = gaps.first() {
+            let more = match gaps.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} ranges more)"),
+            };
+            self.report.warnings.push(format!(
+                "offsets {first} to {last}{more} are in no segment: a segment may be missing"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What to do about damage that opening does not mend.
+pub(in crate::log) const RECOVER: &str = "`offsetlog recover --dry-run` shows what recovering would cut, `offsetlog recover` does it and keeps what it cuts";

@@ -1,0 +1,22 @@
+//! What stands on the disk about a partition, beside its records: marks, recovery point, settings, locks, companion files.
+//!
+//! A partition in a log dir has its lines in the log dir's files; elsewhere all of it is inside the partition directory.
+
+mod companion_files;
+mod locks;
+mod log_dir_files;
+mod partition_state;
+mod state_file;
+
+pub(in crate::log) use companion_files::{
+    keep_topic_id, make_epochs_file, place_snapshot, write_epochs, write_snapshot,
+};
+pub(in crate::log) use locks::lock;
+pub(crate) use locks::{lock_idle, lock_log_dir, lock_partition};
+pub(in crate::log) use log_dir_files::CHECKPOINT_INTERVAL_MS;
+pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
+pub(in crate::log) use partition_state::{
+    CONFIG_FILE, LOCK_FILE, PartitionState, STATE_FILE, Start, is_ours, read_small, read_state,
+};
+pub(crate) use partition_state::{read_config, write_config};
+pub(in crate::log) use state_file::{CleanMark, State, Unclean};

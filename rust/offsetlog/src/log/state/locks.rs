@@ -1,0 +1,69 @@
+//! The locks of a writer: shared on the log dir, exclusive on the partition.
+
+use super::{LOCK_FILE, PartitionState, forget_dead_writers};
+use crate::disk::{Disk, Lock, LockKind, read_whole};
+use crate::error::{Error, ErrorKind, Result, is_out_of_room};
+use crate::log::writers::{RaiseAtEnd, Slot};
+use crate::segment::Directory;
+use offsetlog_format::name::LOCK;
+use std::io;
+use std::path::Path;
+
+/// Takes the locks of a writer: shared on the log dir, exclusive on the partition.
+pub(in crate::log) fn lock(directory: &Directory, place: &PartitionState) -> Result<Vec<Lock>> {
+    let disk = directory.disk.as_ref();
+    let mut locks = Vec::new();
+    if let Some(log_dir) = place.log_dir() {
+        locks.push(lock_log_dir(disk, log_dir)?);
+    }
+    locks.push(lock_partition(disk, &directory.path)?);
+    Ok(locks)
+}
+
+/// Keeps brokers out of a log dir, and is kept out by one; other processes of ours may have it as well.
+pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
+    forget_dead_writers(disk, log_dir)?;
+    let path = log_dir.join(LOCK);
+    let lock = disk
+        .lock(&path, LockKind::Shared)
+        .map_err(|error| Error::io("lock", &path, error))?;
+    lock.ok_or_else(|| {
+        let pid = disk.lock_holder(&path).ok().flatten().flatten();
+        Error::new(ErrorKind::Locked { pid }).at_path(&path)
+    })
+}
+
+/// Makes this process the only writer of a partition.
+pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> {
+    let path = partition.join(LOCK_FILE);
+    let lock = disk
+        .lock(&path, LockKind::Exclusive)
+        .map_err(|error| Error::io("lock", &path, error))?;
+    let Some(lock) = lock else {
+        let pid = read_whole(disk, &path, 64)
+            .ok()
+            .and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+        return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
+    };
+    match lock.sign(&format!("{}\n", std::process::id())) {
+        // It only helps who finds it locked.
+        Err(error) if is_out_of_room(&error) => {}
+        signed => signed.map_err(|error| Error::io("write", &path, error))?,
+    }
+    // Who reads the partition in this process looks again when the lock is given back, whatever was done under it.
+    let identity = disk.stat(partition).ok().map(|stat| stat.id);
+    Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
+}
+
+/// Keeps others away from a directory that is about to be removed; `None` where somebody works in it. Makes no file: who works there
+/// has made it, and a full disk must not keep anything from going.
+pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock>> {
+    let path = directory.join(LOCK_FILE);
+    let locked = disk
+        .stat(&path)
+        .and_then(|_| disk.lock(&path, LockKind::Exclusive));
+    match locked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lock::unneeded())),
+        locked => locked.map_err(|error| Error::io("lock", &path, error)),
+    }
+}

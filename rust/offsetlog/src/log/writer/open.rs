@@ -1,0 +1,251 @@
+//! Opening for writing, and [`recover`], which does all of that but the writing.
+
+use super::{
+    ClockHolder, CloseAtEnd, CodecBuffers, Flusher, PartitionWriter, WriteOptions, settings,
+};
+use crate::config::LogConfig;
+use crate::disk::Lock;
+use crate::error::{Error, Result};
+use crate::log::recovery::{LoadOptions, RecoverOptions, RecoveryReport, load};
+use crate::log::state::{
+    PartitionState, keep_topic_id, lock, make_epochs_file, read_config, write_config,
+};
+use crate::log::{Guard, LogDirFiles, OpenOptions, Surroundings, open, view};
+use crate::segment::Directory;
+use crate::segment::active::ActiveSegment;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens a partition directory for appending.
+pub(in crate::log) fn open(
+    directory: &Arc<Directory>,
+    topic: &str,
+    partition: i32,
+    options: &OpenOptions,
+    write: &WriteOptions,
+    shared: Option<&Arc<LogDirFiles>>,
+    surroundings: Option<&Arc<Surroundings>>,
+) -> Result<PartitionWriter> {
+    let mut place = PartitionState::new(directory, topic, partition, shared)?;
+    let stored = read_config(directory.disk.as_ref(), &directory.path)?;
+    // Before anything is made: the directory is to be seen as it was found.
+    let mut membership = if let Some(known) = surroundings {
+        known.membership(&directory.path, topic, partition)?
+    } else {
+        let (metadata, broker) = (write.metadata.as_deref(), write.broker.as_ref());
+        let found = Surroundings::new(options, metadata, &[], broker)?;
+        found.membership(&directory.path, topic, partition)?
+    };
+    if write.config.is_some() {
+        membership.keep();
+    }
+    let guard = Guard {
+        membership: Arc::new(membership),
+        internal: write.internal_topics.clone(),
+        single_replica: write.single_replica,
+    };
+    place.join(&guard.membership);
+    let effective =
+        guard
+            .membership
+            .effective(write.config.as_ref(), stored.as_ref(), &write.defaults)?;
+    let config = effective.config().clone();
+    let locks = lock(directory, &place)?;
+    keep_topic_id(directory, write.topic_id)?;
+    let mut warnings = Vec::new();
+    let mut start = place.read(&mut warnings)?;
+    if let Some(clean) = write.clean {
+        start.clean = clean;
+        start.own = None;
+    }
+    if let Some(recovery_point) = write.recovery_point {
+        start.recovery_point = recovery_point;
+    }
+    if let Some(log_start) = write.log_start_offset {
+        start.noted_by_us = false;
+        start.log_start_offset = log_start;
+    }
+    // What is made here is ours to keep, whatever is given: the next who opens it finds that out by its settings.
+    let is_made = stored.is_none() && !guard.membership.is_brokers() && !write.is_copy;
+    if is_made || (write.config.is_some() && stored != write.config) {
+        let given = write.config.clone().unwrap_or_default();
+        write_config(directory.disk.as_ref(), &directory.path, &given)?;
+    }
+    let terms = LoadOptions {
+        start,
+        cut_batches: false,
+        dry_run: false,
+        now: (options.clock)(),
+        warnings,
+        progress: None,
+    };
+    let mut writer = assemble(directory, place, config, terms, options, write, locks)?;
+    writer.option.clone_from(&write.config);
+    writer.stored = stored;
+    writer.guard = guard;
+    Ok(writer)
+}
+
+/// Loads the directory and builds the writer on it.
+pub(super) fn assemble(
+    directory: &Arc<Directory>,
+    place: PartitionState,
+    config: LogConfig,
+    terms: LoadOptions,
+    options: &OpenOptions,
+    write: &WriteOptions,
+    locks: Vec<Lock>,
+) -> Result<PartitionWriter> {
+    let (now, durable) = (terms.now, terms.start.durable);
+    let is_marked_clean = terms.start.clean || terms.start.own.is_some();
+    let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
+    let settings = settings(&config, now);
+    let mut bases = loaded.bases;
+    let (active, is_new) = match (bases.pop(), &loaded.active) {
+        (Some(base), Some(contents)) => (
+            ActiveSegment::open(directory, base, &settings, contents)?,
+            false,
+        ),
+        _ => (
+            ActiveSegment::create(directory, loaded.log_start, &settings)?,
+            true,
+        ),
+    };
+    let ends = directory.ends.clone().unwrap_or_default();
+    let changed = loaded.report.is_changed();
+    // Where the mark is that of a clean end all is durable.
+    let durable = if loaded.report.clean {
+        loaded.recovery_point
+    } else {
+        durable.min(loaded.recovery_point)
+    };
+    // What an unclean end left behind that point, and the indexes of the segment that ends there.
+    let unsettled = if loaded.report.clean {
+        Vec::new()
+    } else {
+        let first = bases.partition_point(|&base| base < durable);
+        bases.get(first.saturating_sub(1)..).unwrap_or(&[]).to_vec()
+    };
+    let mut writer = PartitionWriter {
+        directory: Arc::clone(directory),
+        place,
+        config,
+        option: None,
+        stored: None,
+        defaults: write.defaults.clone(),
+        upkeep: None,
+        guard: Guard::default(),
+        clock: ClockHolder(Arc::clone(&options.clock)),
+        closed: bases,
+        active,
+        opened_with: settings,
+        made_with: BTreeMap::new(),
+        epochs: loaded.epochs,
+        producers: loaded.producers,
+        snapshots: loaded.snapshots,
+        last_snapshot: loaded.last_snapshot,
+        workshop: CodecBuffers::default(),
+        doomed: Vec::new(),
+        flusher: Flusher::default(),
+        data_end: loaded.report.log_end_offset,
+        cut_inside: None,
+        gap: None,
+        last_flush: now,
+        last_checkpoint: now,
+        flush_due: false,
+        // What an earlier writer did last may not have reached the disk.
+        unsynced: !loaded.report.clean,
+        unsettled,
+        names_changed: true,
+        last_expiry: now,
+        started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
+        report: loaded.report,
+        poisoned: None,
+        locks,
+        closing: CloseAtEnd(Arc::clone(&ends)),
+        ends,
+    };
+    let log_end = writer.report.log_end_offset;
+    writer.place.limit_durable(log_end);
+    writer.ends.set_log_start(loaded.log_start);
+    writer.ends.set_recovery_point(durable);
+    writer.publish(log_end);
+    if let Some(base) = loaded.gap.filter(|_| !writer.report.clean) {
+        writer.settle_found_gap(base)?;
+    }
+    if changed || is_new {
+        // What was rebuilt counts as written by us: a broker must not believe an older mark.
+        match writer.mark_unclean() {
+            // There is none. On a full disk it waits for the next change, so that room can be made.
+            Err(error) if error.is_out_of_room() && !is_new && !is_marked_clean => {}
+            marked => marked?,
+        }
+    }
+    if is_new {
+        writer.active.touch()?;
+        make_epochs_file(directory)?;
+    }
+    if loaded.recovery_point > durable {
+        // The caller named it, so it is made true.
+        let mut job = writer.commit_job()?;
+        job.up_to = loaded.recovery_point;
+        job.run()?;
+    }
+    Ok(writer)
+}
+
+/// Makes a log that was not closed cleanly, or is damaged, one that can be appended to: reads its segments whole, cuts them at the
+/// first bytes that are no batch, with everything behind, and makes those files beside them again that are missing or say anything
+/// wrong. What is cut is kept in the folder `offsetlog-cut` of the partition directory.
+///
+/// Unlike opening, which refuses that, this also cuts where whole batches stand behind the damage: a broker does so without
+/// asking.
+///
+/// # Errors
+/// `Io`; `Locked` while somebody writes; `LogDir` for names that are not Kafka's.
+pub fn recover(
+    path: impl AsRef<Path>,
+    options: &OpenOptions,
+    recover: &RecoverOptions,
+) -> Result<RecoveryReport> {
+    let (directory, topic, partition) =
+        open::directory(path.as_ref(), options, !recover.dry_run, None)?;
+    view::refuse_other(directory.disk.as_ref(), &directory.path)?;
+    let mut warnings = Vec::new();
+    let mut place = PartitionState::new(&directory, &topic, partition, None)?;
+    let surroundings = Surroundings::new(options, None, &[], None)?;
+    place.join(&surroundings.membership(&directory.path, &topic, partition)?);
+    let config = read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
+    let locks = if recover.dry_run {
+        Vec::new()
+    } else {
+        lock(&directory, &place)?
+    };
+    let mut start = place.read(&mut warnings)?;
+    start.clean = false;
+    start.own = None;
+    start.recovery_point = recover.from_offset.unwrap_or(0);
+    if start.recovery_point < 0 {
+        return Err(Error::argument(
+            "from_offset",
+            format!("{} found, 0 or more expected", start.recovery_point),
+        ));
+    }
+    let terms = LoadOptions {
+        start,
+        cut_batches: true,
+        dry_run: recover.dry_run,
+        now: (options.clock)(),
+        warnings,
+        progress: recover.progress.clone(),
+    };
+    if recover.dry_run {
+        return Ok(load(&directory, &config, terms, options.interrupt.as_ref())?.report);
+    }
+    let write = WriteOptions::default();
+    let mut writer = assemble(&directory, place, config, terms, options, &write, locks)?;
+    let report = writer.report().clone();
+    writer.close()?;
+    Ok(report)
+}
