@@ -1,6 +1,6 @@
 //! The offset checkpoints of a log dir: read once for all its partitions, as long as the files stay the same.
 
-use crate::disk::{Disk, FileStat, read_whole};
+use crate::disk::{Disk, FileStat, IoCall, read_whole};
 use crate::error::{Error, Result};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile};
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl Checkpoints {
         let stat = match self.disk.stat(&path) {
             Ok(stat) => stat,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("look at", &path, error)),
+            Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
         };
         let offset = |known: &Known| known.offsets.get(topic)?.get(&partition).copied();
         let Some(slot) = self.known.get(file as usize) else {

@@ -7,7 +7,7 @@
 mod target;
 
 use crate::config::LogConfig;
-use crate::disk::{Disk, Lock, SYNC_NAMES};
+use crate::disk::{Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
@@ -119,7 +119,7 @@ pub fn convert(
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))
+    std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
 }
 
 /// What is converted.
@@ -237,11 +237,11 @@ impl Site {
         }
         self.disk
             .rename(&self.building, &self.new)
-            .map_err(|error| Error::io("rename", &self.building, error))?;
+            .map_err(|error| Error::io(IoCall::Rename, &self.building, error))?;
         for folder in [&self.aside, &self.parent] {
             self.disk
                 .sync_directory(folder)
-                .map_err(|error| Error::io(SYNC_NAMES, folder, error))?;
+                .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))?;
         }
         // A folder without a partition does no harm, and goes when the others do.
         self.discard();
@@ -280,7 +280,7 @@ fn refuse_used(disk: &dyn Disk, new: &Path) -> Result<()> {
             "the directory is not empty; convert makes a new one",
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::io("list", new, error)),
+        Err(error) => Err(Error::io(IoCall::List, new, error)),
     }
 }
 

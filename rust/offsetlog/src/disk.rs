@@ -2,6 +2,7 @@
 //!
 //! Nothing above this module names `std::fs`. It knows files and directories, not what is in them.
 
+mod io_call;
 mod lock;
 mod map;
 mod overlay;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use io_call::IoCall;
 pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
 pub use overlay::OverlayDisk;
@@ -338,8 +340,8 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// A call that failed while a file was replaced: what it was to do, and the system's error.
-pub type FailedCall = (&'static str, io::Error);
+/// A call that failed while a file was replaced, and the system's error.
+pub type FailedCall = (IoCall, io::Error);
 
 /// Puts a new file in the place of an old one, whose readers keep what they have open or mapped. Not synced.
 ///
@@ -360,22 +362,16 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fa
 pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
     let temporary = temporary(path);
     write_temporary(disk, &temporary, bytes)
-        .and_then(|file| file.sync_all().map_err(|error| (SYNC, error)))
+        .and_then(|file| file.sync_all().map_err(|error| (IoCall::Sync, error)))
         .and_then(|()| renamed(disk, &temporary, path))
         .inspect_err(|_| forget(disk, &temporary))?;
     match path.parent() {
         Some(parent) => disk
             .sync_directory(parent)
-            .map_err(|error| (SYNC_NAMES, error)),
+            .map_err(|error| (IoCall::SyncDirectory, error)),
         None => Ok(()),
     }
 }
-
-/// What a call was to do that makes bytes or names durable. After one that failed it is not known what the disk holds.
-pub const SYNC: &str = "sync";
-
-/// The same for the names in a directory, which has to be opened for it.
-pub const SYNC_NAMES: &str = "sync the names in";
 
 /// Where a file is written before it takes its place: beside it, under a name that opening sweeps.
 #[must_use]
@@ -396,11 +392,12 @@ fn write_temporary(
         }
         Ok(file)
     });
-    written.map_err(|error| ("write", error))
+    written.map_err(|error| (IoCall::Write, error))
 }
 
 fn renamed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), FailedCall> {
-    disk.rename(from, to).map_err(|error| ("rename", error))
+    disk.rename(from, to)
+        .map_err(|error| (IoCall::Rename, error))
 }
 
 /// An unfinished file is of no use; where it cannot be removed, the next opening does that.

@@ -5,7 +5,7 @@
 
 mod text;
 
-use crate::disk::{AboveLimit, SYNC, SYNC_NAMES};
+use crate::disk::{AboveLimit, IoCall};
 use offsetlog_format::{Codec, Fault, FormatError, Part};
 use std::fmt;
 use std::io;
@@ -34,8 +34,8 @@ pub enum ErrorKind {
     Io {
         /// What it said.
         source: io::Error,
-        /// What was asked of it, as a verb.
-        operation: &'static str,
+        /// What was asked of it.
+        call: IoCall,
     },
     /// Framing, size or checksum of a batch.
     CorruptBatch(FormatError),
@@ -345,15 +345,15 @@ impl Error {
         }))
     }
 
-    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::new(ErrorKind::Io { source, operation }).at_path(path)
+    pub(crate) fn io(call: IoCall, path: &Path, source: io::Error) -> Self {
+        Self::new(ErrorKind::Io { source, call }).at_path(path)
     }
 
     /// For a file of [`Limits::max_state_file_bytes`](crate::Limits::max_state_file_bytes) that could not be read whole.
     pub(crate) fn state_file(path: &Path, source: io::Error) -> Self {
         let above = source.get_ref().and_then(|above| above.downcast_ref());
         let Some(&AboveLimit { size, limit }) = above else {
-            return Self::io("read", path, source);
+            return Self::io(IoCall::Read, path, source);
         };
         Self::new(ErrorKind::Limit {
             name: "max_state_file_bytes",
@@ -367,31 +367,31 @@ impl Error {
     pub(crate) fn no_memory() -> Self {
         Self::new(ErrorKind::Io {
             source: io::ErrorKind::OutOfMemory.into(),
-            operation: "hold a batch",
+            call: IoCall::HoldBatch,
         })
     }
 
     /// For a file that could not be replaced.
-    pub(crate) fn failed_call(path: &Path, (operation, source): (&'static str, io::Error)) -> Self {
-        Self::io(operation, path, source)
+    pub(crate) fn failed_call(path: &Path, (call, source): (IoCall, io::Error)) -> Self {
+        Self::io(call, path, source)
     }
 
     /// Whether it was a sync that failed, after which it is not known what the disk holds.
     pub(crate) fn is_failed_sync(&self) -> bool {
-        let ErrorKind::Io { operation, source } = &self.0.kind else {
+        let ErrorKind::Io { call, source } = &self.0.kind else {
             return false;
         };
         // A directory that could not be opened to be synced is no sync that failed.
-        *operation == SYNC || (*operation == SYNC_NAMES && !is_out_of_descriptors(source))
+        *call == IoCall::Sync || (*call == IoCall::SyncDirectory && !is_out_of_descriptors(source))
     }
 
     /// Whether there was no room for what was to be written. What was only asked or read says nothing of room, nor does a sync, after
     /// which it is not known what the disk holds.
     pub(crate) fn is_out_of_room(&self) -> bool {
-        let ErrorKind::Io { operation, source } = &self.0.kind else {
+        let ErrorKind::Io { call, source } = &self.0.kind else {
             return false;
         };
-        is_out_of_room(source) && WRITING.contains(operation)
+        is_out_of_room(source) && call.needs_room()
     }
 
     pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
@@ -512,17 +512,6 @@ impl Error {
     }
 }
 
-/// What is done to files that may need room, in the words of [`Error::io`].
-const WRITING: [&str; 7] = [
-    "write",
-    "make",
-    "open",
-    "rename",
-    "cut",
-    "trim",
-    "preallocate",
-];
-
 /// Whether the disk is full, or what its user may have of it.
 pub(crate) fn is_out_of_room(error: &io::Error) -> bool {
     matches!(
@@ -532,9 +521,13 @@ pub(crate) fn is_out_of_room(error: &io::Error) -> bool {
 }
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+    let errno = error
+        .raw_os_error()
+        .map(rustix::io::Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(rustix::io::Errno::NFILE | rustix::io::Errno::MFILE)
+    )
 }
 
 impl fmt::Debug for Error {

@@ -1,7 +1,7 @@
 //! What a folder is: a partition's directory, a log dir, the folder around log dirs, or something else. Decided here and nowhere else,
 //! by what it holds. Its name does not tell: `log-dir-1` may be any of them.
 
-use crate::disk::{Disk, Entry, EntryKind, RealDisk};
+use crate::disk::{Disk, Entry, EntryKind, IoCall, RealDisk};
 use crate::error::{Error, Result};
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::{
@@ -42,13 +42,15 @@ pub enum FolderKind {
 /// ```
 pub fn folder_kind(path: impl AsRef<Path>) -> Result<FolderKind> {
     let path = path.as_ref();
-    let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
+    let path =
+        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
     kind_of(&RealDisk, &path)
 }
 
 /// As [`folder_kind`], on any disk; `path` is absolute.
 pub(crate) fn kind_of(disk: &dyn Disk, path: &Path) -> Result<FolderKind> {
-    let contents = Contents::of(disk, path).map_err(|error| Error::io("list", path, error))?;
+    let contents =
+        Contents::of(disk, path).map_err(|error| Error::io(IoCall::List, path, error))?;
     Ok(contents.kind(disk, path))
 }
 
@@ -60,7 +62,7 @@ pub(crate) fn has_log_dir_files(disk: &dyn Disk, path: &Path) -> Result<bool> {
         match disk.stat(&mark) {
             Ok(_) => return Ok(true),
             Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(Error::io("look at", &mark, error)),
+            Err(error) => return Err(Error::io(IoCall::Stat, &mark, error)),
         }
     }
     Ok(false)
@@ -81,7 +83,7 @@ pub(crate) fn is_doubtful(entry: &Entry) -> bool {
 pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
     let contents = match Contents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found.map_err(|error| Error::io("list", path, error))?,
+        found => found.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
     match contents.kind(disk, path) {
         FolderKind::LogDir => Err(Error::log_dir(
@@ -103,7 +105,7 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             refuse_inside_partition(disk, path)
         }
-        Err(error) => Err(Error::io("list", path, error)),
+        Err(error) => Err(Error::io(IoCall::List, path, error)),
         Ok(contents) => match contents.kind(disk, path) {
             FolderKind::Partition => Err(Error::log_dir(
                 path,
@@ -135,7 +137,7 @@ pub(crate) fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()
             Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
                 continue;
             }
-            Err(error) => return Err(Error::io("list", ancestor, error)),
+            Err(error) => return Err(Error::io(IoCall::List, ancestor, error)),
         };
         seen += 1;
         // A folder in which a conversion builds holds a lock, and no segments.
@@ -316,6 +318,6 @@ pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match disk.stat(path) {
         Ok(_) => Ok(true),
         Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(Error::io("look at", path, error)),
+        Err(error) => Err(Error::io(IoCall::Stat, path, error)),
     }
 }

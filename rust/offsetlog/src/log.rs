@@ -28,7 +28,7 @@ mod write;
 mod writer;
 mod writers;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::segment::Directory;
@@ -258,7 +258,7 @@ impl Log {
                 let stat = self.0.directory.disk.stat(&path);
                 Ok(total
                     + stat
-                        .map_err(|error| Error::io("look at", &path, error))?
+                        .map_err(|error| Error::io(IoCall::Stat, &path, error))?
                         .size)
             })
         })

@@ -12,6 +12,7 @@ mod transactions;
 mod writer;
 
 use crate::checkpoints::Checkpoints;
+use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
 use crate::log::{LaterLog, Log, LogDirFiles, OpenOptions, ScanOptions, Surroundings, open_in};
@@ -113,7 +114,7 @@ fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths {
         let path = std::path::absolute(path)
-            .map_err(|error| Error::io("resolve", path.as_ref(), error))?;
+            .map_err(|error| Error::io(IoCall::Resolve, path.as_ref(), error))?;
         if !all.contains(&path) {
             all.push(path);
         }

@@ -6,7 +6,7 @@
 mod entries;
 mod scan;
 
-use crate::disk::{Disk, EntryKind};
+use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::OpenOptions;
 use offsetlog_format::name::{BYTE_OFFSET_SEGMENT_SUFFIX, DirectoryName};
@@ -74,7 +74,8 @@ impl OldLog {
     /// Source: FORMAT.md «Message of Kafka 0.7».
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
+        let path =
+            std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.unwrap_or("");
         let parsed = DirectoryName::parse(name).map_err(|error| {
@@ -178,7 +179,7 @@ pub(crate) enum Layout {
 pub(crate) fn layout(disk: &dyn Disk, path: &Path) -> Result<Layout> {
     let entries = disk
         .list(path)
-        .map_err(|error| Error::io("list", path, error))?;
+        .map_err(|error| Error::io(IoCall::List, path, error))?;
     let any = |is_meant: fn(&str) -> bool| entries.iter().any(|entry| is_meant(&entry.name));
     match (any(is_log), any(is_old)) {
         (true, true) => Err(Error::log_dir(
@@ -204,7 +205,7 @@ fn segments(disk: &dyn Disk, path: &Path) -> Result<Vec<OldSegment>> {
     layout(disk, path)?;
     let entries = disk
         .list(path)
-        .map_err(|error| Error::io("list", path, error))?;
+        .map_err(|error| Error::io(IoCall::List, path, error))?;
     let mut segments = Vec::new();
     for entry in entries.into_iter().filter(|entry| is_old(&entry.name)) {
         let file = path.join(&entry.name);
@@ -228,7 +229,7 @@ fn segments(disk: &dyn Disk, path: &Path) -> Result<Vec<OldSegment>> {
         }
         let stat = disk
             .stat(&file)
-            .map_err(|error| Error::io("look at", &file, error))?;
+            .map_err(|error| Error::io(IoCall::Stat, &file, error))?;
         if position.checked_add_unsigned(stat.size).is_none() {
             return Err(Error::log_dir(
                 &file,

@@ -13,7 +13,7 @@ pub(crate) mod time_index;
 pub(crate) mod walk;
 
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Access, Disk, DiskFile, FileStat, Map};
+use crate::disk::{Access, Disk, DiskFile, FileStat, IoCall, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use ends::Ends;
@@ -190,10 +190,10 @@ impl OpenSegment {
         let file = directory
             .disk
             .open(&path, Access::Read)
-            .map_err(|error| Error::io("open", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Open, &path, error))?;
         let mut stat = file
             .stat()
-            .map_err(|error| Error::io("look at", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Stat, &path, error))?;
         // What a writer of this process has not finished, or has preallocated, is no part of the log.
         let written = directory
             .ends

@@ -6,7 +6,7 @@ use crate::console::Console;
 use crate::failure::{Failure, with_advice};
 use crate::json::{Shown, write_json};
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE};
-use offsetlog::disk::{Disk as _, EntryKind, RealDisk};
+use offsetlog::disk::{Disk as _, EntryKind, IoCall, RealDisk};
 use offsetlog::format::internal_topic::{CoordinatorTopic, METADATA_TOPIC};
 use offsetlog::format::{DirectoryName, FileName, FormatError, OffsetCheckpointFile, SegmentFile};
 use offsetlog::{BatchDecoder, ErrorKind, FolderKind, folder_kind};
@@ -325,6 +325,6 @@ impl Run<'_, '_> {
 pub(super) fn unreadable(source: io::Error) -> Failure {
     Failure::Engine(offsetlog::Error::new(ErrorKind::Io {
         source,
-        operation: "read",
+        call: IoCall::Read,
     }))
 }

@@ -2,7 +2,7 @@
 
 use super::table::settings;
 use super::{LogConfig, Setting, shown};
-use crate::disk::{Disk, read_whole};
+use crate::disk::{Disk, IoCall, read_whole};
 use crate::error::{Error, Result};
 use offsetlog_format::meta_properties::read_properties;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl BrokerSettings {
     /// `Io`; `MetadataFile` for a text that is no properties file; `Argument` as [`parse`](Self::parse).
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self> {
         let bytes = read_whole(disk, path, FILE_BYTES_MAX)
-            .map_err(|error| Error::io("read", path, error))?;
+            .map_err(|error| Error::io(IoCall::Read, path, error))?;
         let properties =
             read_properties(&bytes).map_err(|error| Error::new(error).at_path(path))?;
         let pairs = properties

@@ -112,7 +112,7 @@ impl Error {
 
     fn write_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
-            ErrorKind::Io { source, operation } => write!(f, "cannot {operation}: {source}")?,
+            ErrorKind::Io { source, call } => write!(f, "cannot {call}: {source}")?,
             ErrorKind::Decompression { codec, reason } => {
                 write!(f, "{codec} decompression failed: {reason}")?;
             }

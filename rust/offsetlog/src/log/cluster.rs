@@ -16,7 +16,7 @@ pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, Top
 use super::state::{CONFIG_FILE, read_small};
 use super::{Log, OpenOptions};
 use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
-use crate::disk::{Disk, EntryKind};
+use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::is_there;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
@@ -113,7 +113,7 @@ impl Surroundings {
         let named = named
             .map(|named| {
                 let named = std::path::absolute(named)
-                    .map_err(|error| Error::io("resolve", named, error))?;
+                    .map_err(|error| Error::io(IoCall::Resolve, named, error))?;
                 let disk = options.disk.as_ref();
                 if let Some(path) = metadata_log(disk, &named)? {
                     return Ok(Source::Log(path));
@@ -508,7 +508,7 @@ fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
 fn has_segments(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let entries = match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        listed => listed.map_err(|error| Error::io("list", path, error))?,
+        listed => listed.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
     let mut files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
     Ok(files.any(|entry| {

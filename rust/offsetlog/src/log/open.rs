@@ -5,7 +5,7 @@ use super::writer::{self, PartitionWriter, WriteOptions};
 use super::writers::Slot;
 use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, Surroundings, View, lock_log_dir};
 use crate::checkpoints::Checkpoints;
-use crate::disk::Disk;
+use crate::disk::{Disk, IoCall};
 use crate::error::{Error, Result};
 use crate::folder;
 use crate::segment::Directory;
@@ -98,7 +98,7 @@ pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
                 .filter_map(|made| made.parent())
                 .try_for_each(|parent| disk.sync_directory(parent))
         })
-        .map_err(|error| Error::io("make", path, error))
+        .map_err(|error| Error::io(IoCall::Create, path, error))
 }
 
 /// Takes a partition out of what its log dir says of all, before a directory gets its name whose log begins at `log_start`, if that is not
@@ -138,7 +138,8 @@ pub(super) fn directory(
     checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<(Arc<Directory>, String, i32)> {
     // Relative paths are made whole once: the process may change its directory while the log is open.
-    let path = std::path::absolute(path).map_err(|error| Error::io("resolve", path, error))?;
+    let path =
+        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
     let parsed = partition_name(&path)?;
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
     let parent = path.parent().unwrap_or(Path::new(""));
@@ -182,7 +183,7 @@ fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found
             .map(Some)
-            .map_err(|error| Error::io("resolve", path, error)),
+            .map_err(|error| Error::io(IoCall::Resolve, path, error)),
     };
     let (Some(target), Some(around)) = (real(path)?, path.parent()) else {
         return Ok(());
@@ -214,7 +215,7 @@ fn build(
         .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
     if let (Some(ends), true) = (&directory.ends, writer.is_some()) {
         let identity = options.disk.stat(&directory.path);
-        let identity = identity.map_err(|error| Error::io("look at", &directory.path, error))?;
+        let identity = identity.map_err(|error| Error::io(IoCall::Stat, &directory.path, error))?;
         Slot::of(options.disk.as_ref(), Some(identity.id)).begin(ends);
     }
     let view = View::take(directory, None)?;

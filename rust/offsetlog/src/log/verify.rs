@@ -8,7 +8,7 @@ use super::recovery::Progress;
 use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
-use crate::disk::{EntryKind, FileStat};
+use crate::disk::{EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
@@ -53,7 +53,7 @@ pub fn verify<P: AsRef<Path>>(
     let mut seen = BTreeSet::new();
     for path in paths {
         let path = std::path::absolute(path)
-            .map_err(|error| Error::io("resolve", path.as_ref(), error))?;
+            .map_err(|error| Error::io(IoCall::Resolve, path.as_ref(), error))?;
         folder::check(&path, options, verify, &mut report, &mut seen)?;
     }
     Ok(report)
@@ -260,7 +260,7 @@ impl Partition<'_> {
     fn names(&mut self) -> Result<(Vec<i64>, Vec<i64>)> {
         let folder = self.directory.path.clone();
         let entries = self.directory.disk.list(&folder);
-        let entries = entries.map_err(|error| Error::io("list", &folder, error))?;
+        let entries = entries.map_err(|error| Error::io(IoCall::List, &folder, error))?;
         let (mut bases, mut snapshots) = (Vec::new(), Vec::new());
         let mut entries: Vec<_> = entries
             .into_iter()
@@ -313,7 +313,7 @@ impl Partition<'_> {
     /// Indexes without their log.
     fn orphans(&mut self, folder: &Path, bases: &[i64]) -> Result<()> {
         let entries = self.directory.disk.list(folder);
-        let mut entries = entries.map_err(|error| Error::io("list", folder, error))?;
+        let mut entries = entries.map_err(|error| Error::io(IoCall::List, folder, error))?;
         // The system lists in any order.
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for entry in entries {

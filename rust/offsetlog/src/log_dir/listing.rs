@@ -1,7 +1,7 @@
 //! What stands in log dirs: partitions, and directories that wait for their deletion.
 
 use super::TopicPartition;
-use crate::disk::{Disk, EntryKind};
+use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::partition_name;
@@ -25,7 +25,7 @@ impl Listing {
     pub(super) fn add(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
         let mut entries = disk
             .list(path)
-            .map_err(|error| Error::io("list", path, error))?;
+            .map_err(|error| Error::io(IoCall::List, path, error))?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let contents = Contents::from_entries(&entries);
         match contents.kind(disk, path) {

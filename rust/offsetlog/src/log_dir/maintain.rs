@@ -2,7 +2,7 @@
 
 use super::writer::{Writer, is_closed};
 use super::{LogDir, TopicPartition};
-use crate::disk::OverlayDisk;
+use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{
     Guard, Log, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal,
@@ -240,7 +240,7 @@ impl LogDir {
         let entries = self
             .disk()
             .list(path)
-            .map_err(|error| Error::io("list", path, error))?;
+            .map_err(|error| Error::io(IoCall::List, path, error))?;
         Ok(entries.iter().any(|entry| entry.name.contains(".log")))
     }
 }

@@ -5,7 +5,7 @@
 use super::writer::{Doomed, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
-use crate::disk::{Access, Disk, EntryKind, Lock, read_whole, write_whole};
+use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::log::{
     Surroundings, check_internal, lock_idle, lock_partition, read_config, write_config,
@@ -163,7 +163,7 @@ impl LogDir {
                 let path = parent.join(&name);
                 match self.disk().stat(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(Error::io("look at", &path, error)),
+                    Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
                     Ok(_) => {
                         let reason = format!(
                             "topic {:?} is there already, made by another program since this one opened the log dir",
@@ -213,7 +213,7 @@ impl LogDir {
         let path = parent.join(name);
         let disk = self.disk();
         disk.create_directory(&path)
-            .map_err(|error| Error::io("make", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Create, &path, error))?;
         let metadata = PartitionMetadata {
             version: PARTITION_METADATA_VERSION,
             topic_id,
@@ -234,7 +234,7 @@ impl LogDir {
         for parent in parents {
             self.disk()
                 .sync_directory(parent)
-                .map_err(|error| Error::io("sync the names in", parent, error))?;
+                .map_err(|error| Error::io(IoCall::SyncDirectory, parent, error))?;
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ impl LogDir {
             let target = parent.join(name);
             self.disk()
                 .rename(path, &target)
-                .map_err(|error| Error::io("rename", path, error))?;
+                .map_err(|error| Error::io(IoCall::Rename, path, error))?;
             self.0.listing_mut().partitions.remove(partition);
             // Without it the directory waits longer.
             let _ = note_due(self.disk(), &target, due);
@@ -443,7 +443,7 @@ impl LogDir {
             };
             if !dry_run {
                 remove_all(self.disk(), &path, DEPTH_MAX)
-                    .map_err(|error| Error::io("remove", &path, error))?;
+                    .map_err(|error| Error::io(IoCall::Remove, &path, error))?;
                 guard(&writer.doomed).retain(|doomed| doomed.path != path);
             }
             lock.release();

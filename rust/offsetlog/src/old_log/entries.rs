@@ -1,7 +1,7 @@
 //! The entries of one `.kafka` file, one after another: framing and checksum, with bounded read-ahead.
 
 use super::{OldLog, OldSegment};
-use crate::disk::{Access, DiskFile};
+use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use crate::segment::walk::TornTail;
@@ -50,7 +50,7 @@ impl Entries {
         let disk = &log.options.disk;
         let file = disk
             .open(&segment.path, Access::Read)
-            .map_err(|error| Error::io("open", &segment.path, error))?;
+            .map_err(|error| Error::io(IoCall::Open, &segment.path, error))?;
         Ok(Self {
             segment: segment.clone(),
             file,
@@ -240,7 +240,9 @@ impl Entries {
         let read = self
             .file
             .read_at(&mut self.buffer, position)
-            .map_err(|error| Error::io("read", &self.segment.path, error).at_position(position))?;
+            .map_err(|error| {
+                Error::io(IoCall::Read, &self.segment.path, error).at_position(position)
+            })?;
         self.buffer.truncate(read);
         if read < wanted {
             // The file was cut since it was opened.

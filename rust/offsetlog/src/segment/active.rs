@@ -6,7 +6,7 @@
 use super::index_file::IndexFile;
 use super::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
 use super::{Directory, segment_path};
-use crate::disk::{Access, DiskFile};
+use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, Result};
 use offsetlog_format::AbortedTransaction;
 use offsetlog_format::index_entry::{
@@ -77,13 +77,13 @@ impl ActiveSegment {
         let log = directory
             .disk
             .open(&path, Access::Create)
-            .map_err(|error| Error::io("make", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Create, &path, error))?;
         if settings.preallocate > 0
             && let Err(error) = log.set_len(settings.preallocate)
         {
             // A segment that is not taken into use must not be found by the next opening.
             let _ = directory.disk.unlink(&path);
-            return Err(Error::io("preallocate", &path, error));
+            return Err(Error::io(IoCall::Preallocate, &path, error));
         }
         Ok(Self::assemble(directory, base_offset, path, log, settings))
     }
@@ -99,7 +99,7 @@ impl ActiveSegment {
         let log = directory
             .disk
             .open(&path, Access::Write)
-            .map_err(|error| Error::io("open", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Open, &path, error))?;
         let mut segment = Self::assemble(directory, base_offset, path, log, settings);
         segment.preallocated = false;
         segment.size = contents.size;
@@ -151,7 +151,7 @@ impl ActiveSegment {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io("open", &path, error)),
+            Err(error) => Err(Error::io(IoCall::Open, &path, error)),
         }
     }
 
@@ -254,7 +254,8 @@ impl ActiveSegment {
             [whole] => self.log.write_at(whole, self.size),
             _ => self.log.write_parts_at(parts, self.size),
         };
-        written.map_err(|error| Error::io("write", &self.path, error).at_position(self.size))?;
+        written
+            .map_err(|error| Error::io(IoCall::Write, &self.path, error).at_position(self.size))?;
         if self.size == 0 {
             self.first_timestamp = batches.first().map(|batch| batch.max_timestamp);
         }
@@ -284,7 +285,7 @@ impl ActiveSegment {
         self.log
             .set_len(self.size)
             .and_then(|()| full.map_or(Ok(()), |full| self.log.set_len(full)))
-            .map_err(|error| Error::io("cut", &self.path, error))?;
+            .map_err(|error| Error::io(IoCall::Truncate, &self.path, error))?;
         self.index.cut(offset_entries)?;
         self.time_index.cut(time_entries)
     }
@@ -296,7 +297,7 @@ impl ActiveSegment {
         let stat = self
             .log
             .stat()
-            .map_err(|error| Error::io("look at", &self.path, error))?;
+            .map_err(|error| Error::io(IoCall::Stat, &self.path, error))?;
         Ok(Some(stat.size.max(self.size)))
     }
 
@@ -313,7 +314,7 @@ impl ActiveSegment {
         if let Some((file, size)) = &mut self.transactions {
             let path = segment_path(&self.directory.path, self.base_offset, ".txnindex");
             file.write_at(&bytes, *size)
-                .map_err(|error| Error::io("write", &path, error))?;
+                .map_err(|error| Error::io(IoCall::Write, &path, error))?;
             *size += bytes.len() as u64;
         }
         Ok(())
@@ -328,7 +329,7 @@ impl ActiveSegment {
         if let (Some((file, size)), Some(before)) = (&mut self.transactions, state.transactions) {
             *size = before;
             file.set_len(before)
-                .map_err(|error| Error::io("cut", &self.path, error))?;
+                .map_err(|error| Error::io(IoCall::Truncate, &self.path, error))?;
         }
         self.take_back(state.entries)
     }
@@ -360,7 +361,7 @@ impl ActiveSegment {
         if self.preallocated {
             self.log
                 .set_len(self.size)
-                .map_err(|error| Error::io("trim", &self.path, error))?;
+                .map_err(|error| Error::io(IoCall::Trim, &self.path, error))?;
             self.preallocated = false;
         }
         Ok(())

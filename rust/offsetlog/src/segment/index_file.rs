@@ -3,7 +3,7 @@
 //!
 //! As in a broker the file is made on first use, so a segment that was just rolled has only its `.log`.
 
-use crate::disk::{Access, Disk, DiskFile};
+use crate::disk::{Access, Disk, DiskFile, IoCall};
 use crate::error::{Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl IndexFile {
         if self.file.is_some() {
             return Ok(());
         }
-        let failed = |error| Error::io("open", &self.path, error);
+        let failed = |error| Error::io(IoCall::Open, &self.path, error);
         let file = disk
             .open(&self.path, Access::WriteOrCreate)
             .map_err(failed)?;
@@ -80,7 +80,7 @@ impl IndexFile {
         let position = (self.entries * self.entry_bytes) as u64;
         if let Some(file) = &self.file {
             file.write_at(bytes, position)
-                .map_err(|error| Error::io("write", &self.path, error))?;
+                .map_err(|error| Error::io(IoCall::Write, &self.path, error))?;
         }
         self.entries += bytes.len() / self.entry_bytes;
         Ok(())
@@ -100,7 +100,7 @@ impl IndexFile {
                 grown => grown,
             }
         });
-        cut.map_err(|error| Error::io("cut", &self.path, error))
+        cut.map_err(|error| Error::io(IoCall::Truncate, &self.path, error))
     }
 
     /// Cuts the zeros behind the last entry off.
@@ -109,7 +109,7 @@ impl IndexFile {
             return Ok(());
         };
         file.set_len((self.entries * self.entry_bytes) as u64)
-            .map_err(|error| Error::io("trim", &self.path, error))
+            .map_err(|error| Error::io(IoCall::Trim, &self.path, error))
     }
 
     /// The open file, for a sync that runs beside further appends.

@@ -6,6 +6,7 @@
 mod search;
 
 use super::{Check, OpenSegment, Source};
+use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use offsetlog_format::{BatchHeader, Fault, FormatError, Part};
@@ -346,7 +347,9 @@ impl Walk {
         let room = self.buffer.get_mut(kept..wanted).unwrap_or_default();
         let read = file
             .read_at(room, position + kept as u64)
-            .map_err(|error| Error::io("read", &self.segment.path, error).at_position(position))?;
+            .map_err(|error| {
+                Error::io(IoCall::Read, &self.segment.path, error).at_position(position)
+            })?;
         self.filled = kept + read;
         if self.filled < need {
             // The file was cut since it was opened; what is left is the end for now.

@@ -1,6 +1,6 @@
 //! The segment that a group of segments becomes: written under the suffix `.cleaned`, its indexes made on the way.
 
-use crate::disk::{Access, DiskFile, SYNC};
+use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, Result};
 use crate::segment::indexing::{Indexed, Indexing, NewEntries, capacities};
 use crate::segment::{Directory, segment_path, with_state};
@@ -39,7 +39,7 @@ impl Output {
         let log = directory
             .disk
             .open(&path, Access::Replace)
-            .map_err(|error| Error::io("make", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Create, &path, error))?;
         let (offset_room, time_room) = capacities(index_bytes);
         Ok(Self {
             directory: Arc::clone(directory),
@@ -83,7 +83,9 @@ impl Output {
     fn write(&mut self) -> Result<()> {
         self.log
             .write_at(&self.pending, self.written)
-            .map_err(|error| Error::io("write", &self.path, error).at_position(self.written))?;
+            .map_err(|error| {
+                Error::io(IoCall::Write, &self.path, error).at_position(self.written)
+            })?;
         self.written += self.pending.len() as u64;
         self.pending.clear();
         Ok(())
@@ -106,7 +108,7 @@ impl Output {
         self.log
             .set_modified(modified_ms)
             .and_then(|()| self.log.sync_all())
-            .map_err(|error| Error::io(SYNC, &self.path, error))?;
+            .map_err(|error| Error::io(IoCall::Sync, &self.path, error))?;
         Ok((suffixes, self.written, self.pending))
     }
 
@@ -116,13 +118,13 @@ impl Output {
             .directory
             .disk
             .open(&path, Access::Replace)
-            .map_err(|error| Error::io("make", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Create, &path, error))?;
         if !bytes.is_empty() {
             file.write_at(bytes, 0)
-                .map_err(|error| Error::io("write", &path, error))?;
+                .map_err(|error| Error::io(IoCall::Write, &path, error))?;
         }
         file.sync_all()
-            .map_err(|error| Error::io(SYNC, &path, error))
+            .map_err(|error| Error::io(IoCall::Sync, &path, error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Snapshots of the metadata log: which is the newest, and the records in one.
 
 use crate::batch_decoder::BatchDecoder;
-use crate::disk::{Access, Disk, DiskFile, EntryKind};
+use crate::disk::{Access, Disk, DiskFile, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::OpenOptions;
 use crate::memory;
@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
 pub(super) fn newest_snapshot(disk: &dyn Disk, directory: &Path) -> Result<Option<Snapshot>> {
     let entries = disk
         .list(directory)
-        .map_err(|error| Error::io("list", directory, error))?;
+        .map_err(|error| Error::io(IoCall::List, directory, error))?;
     let files = entries
         .iter()
         .filter(|entry| entry.kind == EntryKind::File)
@@ -46,11 +46,11 @@ pub(super) fn each_record(
     mut take: impl FnMut(&[u8], i64, i64) -> Result<(), FormatError>,
 ) -> Result<()> {
     let limits = &options.limits;
-    let io = |error| Error::io("read", path, error);
+    let io = |error| Error::io(IoCall::Read, path, error);
     let disk = options.disk.as_ref();
     let file = disk
         .open(path, Access::Read)
-        .map_err(|error| Error::io("open", path, error))?;
+        .map_err(|error| Error::io(IoCall::Open, path, error))?;
     let size = file.stat().map_err(io)?.size;
     let (mut position, mut is_whole) = (0, false);
     let mut bytes = Vec::new();
@@ -120,7 +120,7 @@ fn fill(file: &dyn DiskFile, bytes: &mut Vec<u8>, position: u64, count: u64) -> 
     let read = read.map_err(|source| {
         Error::new(ErrorKind::Io {
             source,
-            operation: "read",
+            call: IoCall::Read,
         })
     })?;
     bytes.truncate(read);

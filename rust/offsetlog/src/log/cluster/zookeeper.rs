@@ -8,7 +8,7 @@ mod data_tests;
 mod files;
 mod nodes;
 
-use crate::disk::{Disk, EntryKind};
+use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{MetadataImage, OpenOptions};
 use files::{each_change, read_snapshot};
@@ -49,7 +49,7 @@ impl Places {
         let mut all = vec![folder.to_path_buf(), folder.join(VERSION_2)];
         let listed = match disk.list(folder) {
             Err(error) if crate::folder::is_absent(&error) => return Ok(None),
-            listed => listed.map_err(|error| Error::io("list", folder, error))?,
+            listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
         };
         let folders = listed
             .iter()
@@ -255,7 +255,7 @@ fn is_damage(error: &Error) -> bool {
 fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<(DataFile, String)>> {
     let entries = match disk.list(folder) {
         Err(error) if crate::folder::is_absent(&error) => return Ok(Vec::new()),
-        listed => listed.map_err(|error| Error::io("list", folder, error))?,
+        listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
     };
     let files = entries
         .into_iter()

@@ -1,6 +1,6 @@
 //! What a deletion, a compaction or a split left half done, and how it ends: as a broker does it when it loads a log.
 
-use crate::disk::{Access, Disk, EntryKind, SYNC_NAMES};
+use crate::disk::{Access, Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
@@ -30,7 +30,7 @@ pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     let disk = directory.disk.as_ref();
     let entries = disk
         .list(&directory.path)
-        .map_err(|error| Error::io("list", &directory.path, error))?;
+        .map_err(|error| Error::io(IoCall::List, &directory.path, error))?;
     let mut plan = Plan::default();
     let mut live = Vec::new();
     let mut cleaned = Vec::new();
@@ -118,7 +118,7 @@ fn plan_swaps(
 
 /// Offset behind the last whole batch of a file; its base offset where there is none.
 pub(in crate::log) fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64) -> Result<i64> {
-    let failed = |error| Error::io("read", path, error);
+    let failed = |error| Error::io(IoCall::Read, path, error);
     let file = disk.open(path, Access::Read).map_err(failed)?;
     let size = file.stat().map_err(failed)?.size;
     let mut next = base_offset;
@@ -147,7 +147,7 @@ pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
             Step::Rename(from, to) => {
                 let path = directory.path.join(from);
                 disk.rename(&path, &directory.path.join(to))
-                    .map_err(|error| Error::io("rename", &path, error))?;
+                    .map_err(|error| Error::io(IoCall::Rename, &path, error))?;
             }
         }
     }
@@ -155,14 +155,14 @@ pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     disk.sync_directory(&directory.path)
-        .map_err(|error| Error::io(SYNC_NAMES, &directory.path, error))
+        .map_err(|error| Error::io(IoCall::SyncDirectory, &directory.path, error))
 }
 
 /// Removes a file that may be gone already.
 pub(in crate::log) fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
     match disk.unlink(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, error))
+            Err(Error::io(IoCall::Remove, path, error))
         }
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ use super::report::{Progress, RecoveryReport};
 use super::sanity_check;
 use super::scan_segment::{Carried, Contents, Rule};
 use crate::config::LogConfig;
-use crate::disk::EntryKind;
+use crate::disk::{EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Interrupt;
 use crate::log::producers::ProducerStates;
@@ -145,7 +145,7 @@ impl Loading<'_> {
         let path = &self.directory.path;
         let entries = disk
             .list(path)
-            .map_err(|error| Error::io("list", path, error))?;
+            .map_err(|error| Error::io(IoCall::List, path, error))?;
         let mut files = Files::default();
         for entry in entries {
             if is_ours(&entry.name) {

@@ -7,7 +7,7 @@
 
 use super::loader::Loading;
 use super::scan_segment;
-use crate::disk::{Access, DiskFile, SYNC, UNCACHED_ALIGNMENT, temporary};
+use crate::disk::{Access, DiskFile, IoCall, UNCACHED_ALIGNMENT, temporary};
 use crate::error::{Error, Result};
 use crate::segment::find::{self, Found, Trace};
 use crate::segment::segment_path;
@@ -42,14 +42,14 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
     let disk = loading.directory.disk.as_ref();
     let file = match disk.open(&path, Access::Write) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.map_err(|error| Error::io("open", &path, error))?,
+        opened => opened.map_err(|error| Error::io(IoCall::Open, &path, error))?,
     };
     // What no process was told of yet fails here.
     file.sync_data()
-        .map_err(|error| Error::io(SYNC, &path, error))?;
+        .map_err(|error| Error::io(IoCall::Sync, &path, error))?;
     let uncached = disk
         .open_uncached(&path)
-        .map_err(|error| Error::io("open", &path, error))?;
+        .map_err(|error| Error::io(IoCall::Open, &path, error))?;
     let Some(uncached) = uncached else {
         return Ok(());
     };
@@ -87,7 +87,7 @@ fn first_difference(
     uncached: &dyn DiskFile,
     from: u64,
 ) -> Result<Option<u64>> {
-    let failed = |error| Error::io("read", path, error);
+    let failed = |error| Error::io(IoCall::Read, path, error);
     // Most files are short, and one byte more than there are tells the end.
     let size = cached.stat().map_err(failed)?.size;
     let chunk = usize::try_from(size + 1).map_or(CHUNK_BYTES, |bytes| {
@@ -119,7 +119,7 @@ fn first_difference(
 /// Copies a file as the cache shows it and puts the copy, durable, in its place.
 fn write_anew(loading: &Loading<'_>, path: &Path, cached: &dyn DiskFile) -> Result<()> {
     let disk = loading.directory.disk.as_ref();
-    let failed = |error| Error::io("write", path, error);
+    let failed = |error| Error::io(IoCall::Write, path, error);
     let temporary = temporary(path);
     let copy = disk.open(&temporary, Access::Replace).map_err(failed)?;
     let mut chunk = vec![0; CHUNK_BYTES];

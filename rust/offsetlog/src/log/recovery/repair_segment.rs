@@ -5,7 +5,7 @@ use super::interrupted_swaps;
 use super::loader::{Loading, RECOVER};
 use super::report::Cut;
 use super::scan_segment::{self, Carried, Contents, Damage};
-use crate::disk::{Access, Disk, SYNC, read_whole, write_whole};
+use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -72,7 +72,7 @@ impl Loading<'_> {
             let disk = self.directory.disk.as_ref();
             disk.open(&path, Access::Write)
                 .and_then(|file| file.set_len(contents.valid_bytes))
-                .map_err(|error| Error::io("cut", &path, error))?;
+                .map_err(|error| Error::io(IoCall::Truncate, &path, error))?;
         }
         self.report.cut.push(Cut {
             path,
@@ -165,7 +165,7 @@ impl Loading<'_> {
         let disk = self.directory.disk.as_ref();
         let bytes = disk
             .stat(&path)
-            .map_err(|error| Error::io("look at", &path, error))?
+            .map_err(|error| Error::io(IoCall::Stat, &path, error))?
             .size;
         let had_batches = self.holds_batches(base)?;
         let lost = self.lost(base, 0, had_batches)?;
@@ -173,7 +173,7 @@ impl Loading<'_> {
         if !self.terms.dry_run {
             self.make_cut_folder()?;
             disk.rename(&path, &kept)
-                .map_err(|error| Error::io("rename", &path, error))?;
+                .map_err(|error| Error::io(IoCall::Rename, &path, error))?;
             for suffix in [".index", ".timeindex", ".txnindex", ".snapshot"] {
                 interrupted_swaps::remove(disk, &segment_path(&self.directory.path, base, suffix))?;
             }
@@ -195,7 +195,7 @@ impl Loading<'_> {
 
     /// Copies the end of a file into the folder for cut bytes; zeros are not kept.
     fn keep_tail(&self, path: &Path, position: u64, bytes: u64) -> Result<Option<PathBuf>> {
-        let failed = |error| Error::io("read", path, error);
+        let failed = |error| Error::io(IoCall::Read, path, error);
         let disk = self.directory.disk.as_ref();
         let file = disk.open(path, Access::Read).map_err(failed)?;
         let kept = self.kept_path(path, position);
@@ -217,16 +217,16 @@ impl Loading<'_> {
                 self.make_cut_folder()?;
                 let file = disk
                     .open(&kept, Access::Replace)
-                    .map_err(|error| Error::io("make", &kept, error))?;
+                    .map_err(|error| Error::io(IoCall::Create, &kept, error))?;
                 // Zeros in front of the first byte that is not: a hole of the right length.
                 file.set_len(done)
-                    .map_err(|error| Error::io("write", &kept, error))?;
+                    .map_err(|error| Error::io(IoCall::Write, &kept, error))?;
                 target = Some(file);
             }
             if let Some(target) = &target {
                 target
                     .write_at(part, done)
-                    .map_err(|error| Error::io("write", &kept, error))?;
+                    .map_err(|error| Error::io(IoCall::Write, &kept, error))?;
             }
             done += read as u64;
         }
@@ -251,9 +251,9 @@ impl Loading<'_> {
                 .directory
                 .disk
                 .open(&kept, Access::Replace)
-                .map_err(|error| Error::io("make", &kept, error))?;
+                .map_err(|error| Error::io(IoCall::Create, &kept, error))?;
             file.write_at(bytes, 0)
-                .map_err(|error| Error::io("write", &kept, error))?;
+                .map_err(|error| Error::io(IoCall::Write, &kept, error))?;
             self.sync_kept(&*file, &kept)?;
         }
         self.report.cut.push(Cut {
@@ -276,7 +276,7 @@ impl Loading<'_> {
                 Some(parent) => self.directory.disk.sync_directory(parent),
                 None => Ok(()),
             })
-            .map_err(|error| Error::io(SYNC, path, error))
+            .map_err(|error| Error::io(IoCall::Sync, path, error))
     }
 
     fn make_cut_folder(&self) -> Result<()> {
@@ -284,7 +284,7 @@ impl Loading<'_> {
         self.directory
             .disk
             .create_directory(&path)
-            .map_err(|error| Error::io("make", &path, error))
+            .map_err(|error| Error::io(IoCall::Create, &path, error))
     }
 
     /// A name that is free: file and position, numbered where an earlier recovery cut at the same place.

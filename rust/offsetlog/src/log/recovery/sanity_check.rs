@@ -2,7 +2,7 @@
 
 use super::loader::Loading;
 use super::scan_segment::{self, Contents, Rule};
-use crate::disk::{Access, read_whole};
+use crate::disk::{Access, IoCall, read_whole};
 use crate::error::{Error, Result};
 use crate::log::producers::parse_marker;
 use crate::segment::active;
@@ -114,7 +114,7 @@ fn size_of(loading: &Loading<'_>, base: i64, suffix: &str) -> Result<u64> {
     let path = segment_path(&loading.directory.path, base, suffix);
     let stat = loading.directory.disk.stat(&path);
     Ok(stat
-        .map_err(|error| Error::io("look at", &path, error))?
+        .map_err(|error| Error::io(IoCall::Stat, &path, error))?
         .size)
 }
 
@@ -150,7 +150,7 @@ fn empty(base: i64) -> Tail {
 fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     let path = segment_path(&loading.directory.path, base, ".txnindex");
     let bytes = read_whole(loading.directory.disk.as_ref(), &path, u64::from(u32::MAX))
-        .map_err(|error| Error::io("read", &path, error))?;
+        .map_err(|error| Error::io(IoCall::Read, &path, error))?;
     let entries = bytes.len() / ABORTED_TRANSACTION_BYTES;
     Ok(bytes.len().is_multiple_of(ABORTED_TRANSACTION_BYTES)
         && (0..entries).all(|slot| {
@@ -267,7 +267,7 @@ fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
             .disk
             .open(&path, Access::Read)
             .and_then(|file| file.read_at(&mut front, 0))
-            .map_err(|error| Error::io("read", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Read, &path, error))?;
         if front.iter().all(|&byte| byte == 0) {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
 //! The files beside the segments: leader epochs, producer snapshots, the topic's id.
 
-use crate::disk::{Access, DiskFile, temporary, write_whole};
+use crate::disk::{Access, DiskFile, IoCall, temporary, write_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::ProducerStates;
 use crate::segment::{Directory, segment_path};
@@ -45,7 +45,7 @@ pub(in crate::log) fn place_snapshot(
         });
     match written {
         Ok(file) => Ok((path, file)),
-        Err(error) => Err(Error::io("write", &path, error)),
+        Err(error) => Err(Error::io(IoCall::Write, &path, error)),
     }
 }
 
@@ -56,7 +56,7 @@ pub(in crate::log) fn make_epochs_file(directory: &Directory) -> Result<()> {
         .disk
         .open(&path, Access::WriteOrCreate)
         .map(drop)
-        .map_err(|error| Error::io("make", &path, error))
+        .map_err(|error| Error::io(IoCall::Create, &path, error))
 }
 
 pub(in crate::log) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs) -> Result<()> {

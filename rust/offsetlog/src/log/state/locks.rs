@@ -1,7 +1,7 @@
 //! The locks of a writer: shared on the log dir, exclusive on the partition.
 
 use super::{LOCK_FILE, PartitionState, forget_dead_writers};
-use crate::disk::{Disk, Lock, LockKind, read_whole};
+use crate::disk::{Disk, IoCall, Lock, LockKind, read_whole};
 use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::writers::{RaiseAtEnd, Slot};
 use crate::segment::Directory;
@@ -26,7 +26,7 @@ pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     let path = log_dir.join(LOCK);
     let lock = disk
         .lock(&path, LockKind::Shared)
-        .map_err(|error| Error::io("lock", &path, error))?;
+        .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
     lock.ok_or_else(|| {
         let pid = disk.lock_holder(&path).ok().flatten().flatten();
         Error::new(ErrorKind::Locked { pid }).at_path(&path)
@@ -38,7 +38,7 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     let path = partition.join(LOCK_FILE);
     let lock = disk
         .lock(&path, LockKind::Exclusive)
-        .map_err(|error| Error::io("lock", &path, error))?;
+        .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
     let Some(lock) = lock else {
         let pid = read_whole(disk, &path, 64)
             .ok()
@@ -48,7 +48,7 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     match lock.sign(&format!("{}\n", std::process::id())) {
         // It only helps who finds it locked.
         Err(error) if is_out_of_room(&error) => {}
-        signed => signed.map_err(|error| Error::io("write", &path, error))?,
+        signed => signed.map_err(|error| Error::io(IoCall::Write, &path, error))?,
     }
     // Who reads the partition in this process looks again when the lock is given back, whatever was done under it.
     let identity = disk.stat(partition).ok().map(|stat| stat.id);
@@ -64,6 +64,6 @@ pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock
         .and_then(|_| disk.lock(&path, LockKind::Exclusive));
     match locked {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lock::unneeded())),
-        locked => locked.map_err(|error| Error::io("lock", &path, error)),
+        locked => locked.map_err(|error| Error::io(IoCall::Lock, &path, error)),
     }
 }

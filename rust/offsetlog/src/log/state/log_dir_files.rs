@@ -5,7 +5,7 @@
 
 use super::{STATE_FILE, Unclean, read_small, read_state};
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Disk, EntryKind, FileStat, Lock, LockKind, SYNC_NAMES, write_whole};
+use crate::disk::{Disk, EntryKind, FileStat, IoCall, Lock, LockKind, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::UNCLEAN_FILE;
 use offsetlog_format::clean_shutdown::{read_broker_epoch, write_clean_shutdown};
@@ -346,7 +346,7 @@ impl LogDirFiles {
         let entries = self
             .disk()
             .list(self.log_dir())
-            .map_err(|error| Error::io("list", self.log_dir(), error))?;
+            .map_err(|error| Error::io(IoCall::List, self.log_dir(), error))?;
         for entry in entries {
             let is_partition = entry.kind == EntryKind::Directory
                 && DirectoryName::parse(&entry.name)
@@ -399,7 +399,7 @@ pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()>
     let path = log_dir.join(LOCK);
     let alone = disk
         .lock(&path, LockKind::Exclusive)
-        .map_err(|error| Error::io("lock", &path, error))?;
+        .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
     // Each writer in the list has a lock here for its life. The list goes behind this one: who finds none waits for nobody.
     match alone {
         Some(alone) => alone.release(),
@@ -418,13 +418,13 @@ fn share(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     loop {
         let lock = disk
             .lock(&path, LockKind::Exclusive)
-            .map_err(|error| Error::io("lock", &path, error))?;
+            .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
         if let Some(lock) = lock {
             return Ok(lock);
         }
         if waited >= 60_000 {
             let busy = io::Error::new(io::ErrorKind::TimedOut, "held for more than 60 s");
-            return Err(Error::io("lock", &path, busy));
+            return Err(Error::io(IoCall::Lock, &path, busy));
         }
         std::thread::sleep(Duration::from_millis(2));
         waited += 2;
@@ -435,15 +435,15 @@ fn look_at(disk: &dyn Disk, path: &Path) -> Result<Option<FileStat>> {
     match disk.stat(path) {
         Ok(stat) => Ok(Some(stat)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("look at", path, error)),
+        Err(error) => Err(Error::io(IoCall::Stat, path, error)),
     }
 }
 
 fn remove(disk: &dyn Disk, log_dir: &Path, path: &Path) -> Result<()> {
     match disk.unlink(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        removed => removed.map_err(|error| Error::io("remove", path, error))?,
+        removed => removed.map_err(|error| Error::io(IoCall::Remove, path, error))?,
     }
     disk.sync_directory(log_dir)
-        .map_err(|error| Error::io(SYNC_NAMES, log_dir, error))
+        .map_err(|error| Error::io(IoCall::SyncDirectory, log_dir, error))
 }

@@ -9,7 +9,7 @@ mod cleaner_point;
 use super::log_dir_files::LogDirFiles;
 use super::state_file::{CleanMark, Lines, State};
 use crate::config::LogConfig;
-use crate::disk::{Disk, read_whole, write_whole};
+use crate::disk::{Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::has_log_dir_files;
 use crate::log::Membership;
@@ -416,7 +416,7 @@ pub(crate) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>
     match read_whole(disk, path, 16 << 20) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", path, error)),
+        Err(error) => Err(Error::io(IoCall::Read, path, error)),
     }
 }
 

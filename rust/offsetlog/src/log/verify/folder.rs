@@ -2,7 +2,7 @@
 
 use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
-use crate::disk::{EntryKind, read_whole};
+use crate::disk::{EntryKind, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::{OpenOptions, partition_name};
@@ -25,7 +25,7 @@ pub(super) fn check(
     let disk = options.disk.as_ref();
     let mut entries = disk
         .list(path)
-        .map_err(|error| Error::io("list", path, error))?;
+        .map_err(|error| Error::io(IoCall::List, path, error))?;
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let contents = Contents::from_entries(&entries);
     match contents.kind(disk, path) {

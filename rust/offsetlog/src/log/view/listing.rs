@@ -1,6 +1,6 @@
 //! What a partition directory holds, by the names in it.
 
-use crate::disk::{Disk, EntryKind, FileStat};
+use crate::disk::{Disk, EntryKind, FileStat, IoCall};
 use crate::error::{Error, Result};
 use crate::folder;
 use crate::log::recovery::interrupted_swaps::next_offset;
@@ -83,7 +83,7 @@ impl Listing {
 fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
     let entries = disk
         .list(path)
-        .map_err(|error| Error::io("list", path, error))?;
+        .map_err(|error| Error::io(IoCall::List, path, error))?;
     let mut listing = Listing::default();
     let mut old = 0;
     if entries.iter().any(folder::is_doubtful) {
@@ -138,7 +138,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
 pub(in crate::log) fn refuse_other(disk: &dyn Disk, path: &Path) -> Result<()> {
     let entries = match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        listed => listed.map_err(|error| Error::io("list", path, error))?,
+        listed => listed.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
     if entries.iter().any(folder::is_doubtful) {
         folder::refuse_unless_partition(disk, path)?;

@@ -5,7 +5,7 @@
 
 use super::PartitionWriter;
 use super::group_commit::Commits;
-use crate::disk::{Access, Disk, DiskFile, SYNC, SYNC_NAMES};
+use crate::disk::{Access, Disk, DiskFile, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Ends;
 use crate::log::state::CHECKPOINT_INTERVAL_MS;
@@ -47,14 +47,14 @@ impl Job {
             } else {
                 file.sync_data()
             };
-            synced.map_err(|error| Error::io(SYNC, path, error))?;
+            synced.map_err(|error| Error::io(IoCall::Sync, path, error))?;
         }
         if self.names {
             let path = &self.directory.path;
             self.directory
                 .disk
                 .sync_directory(path)
-                .map_err(|error| Error::io(SYNC_NAMES, path, error))?;
+                .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))?;
         }
         self.ends.raise_recovery_point(self.up_to);
         Ok(())
@@ -69,14 +69,14 @@ impl Job {
 pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<()> {
     let held = file
         .stat()
-        .map_err(|error| Error::io("look at", path, error))?;
+        .map_err(|error| Error::io(IoCall::Stat, path, error))?;
     let reason = match disk.stat(path) {
         Ok(named) if named.id == held.id => return Ok(()),
         Ok(_) => "is another file by now: the directory was removed and made again",
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             "is gone: the file or its directory was removed or renamed"
         }
-        Err(error) => return Err(Error::io("look at", path, error)),
+        Err(error) => return Err(Error::io(IoCall::Stat, path, error)),
     };
     let reason = format!(
         "the segment that this program appends to {reason} while it was open; what was appended since then has no name any more. \
@@ -422,7 +422,7 @@ impl PartitionWriter {
             .directory
             .disk
             .stat(path)
-            .map_err(|error| Error::io("look at", path, error))?;
+            .map_err(|error| Error::io(IoCall::Stat, path, error))?;
         Ok(CleanMark {
             active_base: self.active.base_offset,
             size: stat.size,
@@ -446,5 +446,5 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
-    synced.map_err(|error| Error::io(SYNC, path, error))
+    synced.map_err(|error| Error::io(IoCall::Sync, path, error))
 }

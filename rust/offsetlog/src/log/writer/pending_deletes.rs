@@ -3,6 +3,7 @@
 //! Source: Kafka's `LocalLog.deleteSegmentFiles` with `asyncDelete`.
 
 use super::PartitionWriter;
+use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
 use offsetlog_format::FileState;
@@ -45,7 +46,7 @@ impl PartitionWriter {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io("rename", &path, error)),
+            Err(error) => Err(Error::io(IoCall::Rename, &path, error)),
         }
     }
 

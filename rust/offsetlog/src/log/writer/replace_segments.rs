@@ -3,7 +3,7 @@
 //! Source: Kafka's `LogCleanerManager.cleanableOffsets`, `LogToClean` and `LocalLog.replaceSegments`.
 
 use super::PartitionWriter;
-use crate::disk::SYNC_NAMES;
+use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::cleaner::{LastRecord, Plan, Source};
 use crate::log::recovery::scan_segment;
@@ -67,7 +67,7 @@ impl PartitionWriter {
         let path = |suffix| segment_path(&self.directory.path, base_offset, suffix);
         let stat = disk
             .stat(&path(".log"))
-            .map_err(|error| Error::io("look at", &path(".log"), error))?;
+            .map_err(|error| Error::io(IoCall::Stat, &path(".log"), error))?;
         // An index that is not there is made again when it is needed.
         let size_of = |suffix| disk.stat(&path(suffix)).map_or(0, |stat| stat.size);
         Ok(Source {
@@ -236,7 +236,7 @@ impl PartitionWriter {
         self.directory
             .disk
             .rename(&from, &with_state(&path, to))
-            .map_err(|error| Error::io("rename", &from, error))
+            .map_err(|error| Error::io(IoCall::Rename, &from, error))
     }
 
     pub(super) fn sync_names(&self) -> Result<()> {
@@ -244,7 +244,7 @@ impl PartitionWriter {
         self.directory
             .disk
             .sync_directory(path)
-            .map_err(|error| Error::io(SYNC_NAMES, path, error))
+            .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))
     }
 
     /// Notes up to where the log was cleaned.

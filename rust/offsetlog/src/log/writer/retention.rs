@@ -4,7 +4,7 @@
 //! far as they agree with it, so one that lies neither keeps a segment for ever nor makes it go.
 
 use super::PartitionWriter;
-use crate::disk::SYNC_NAMES;
+use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::recovery::scan_segment;
 use crate::segment::segment_path;
@@ -117,7 +117,7 @@ impl PartitionWriter {
         let path = segment_path(&self.directory.path, candidate.base_offset, ".log");
         let stat = self.directory.disk.stat(&path);
         Ok(stat
-            .map_err(|error| Error::io("look at", &path, error))?
+            .map_err(|error| Error::io(IoCall::Stat, &path, error))?
             .size)
     }
 
@@ -136,7 +136,7 @@ impl PartitionWriter {
         let path = segment_path(&self.directory.path, candidate.base_offset, ".log");
         let stat = self.directory.disk.stat(&path);
         Ok(stat
-            .map_err(|error| Error::io("look at", &path, error))?
+            .map_err(|error| Error::io(IoCall::Stat, &path, error))?
             .modified_ms)
     }
 
@@ -169,7 +169,7 @@ impl PartitionWriter {
             .directory
             .disk
             .sync_directory(path)
-            .map_err(|error| Error::io(SYNC_NAMES, path, error));
+            .map_err(|error| Error::io(IoCall::SyncDirectory, path, error));
         done?;
         synced?;
         self.names_changed = false;

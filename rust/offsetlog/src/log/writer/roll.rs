@@ -4,6 +4,7 @@
 
 use super::PartitionWriter;
 use super::flush::Job;
+use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::active::ActiveSegment;
 use crate::segment::indexing::Indexed;
@@ -165,7 +166,7 @@ impl PartitionWriter {
             let path = segment_path(&self.directory.path, base_offset, suffix);
             match self.directory.disk.unlink(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path, error));
+                    return Err(Error::io(IoCall::Remove, &path, error));
                 }
                 _ => {}
             }

@@ -6,7 +6,7 @@
 
 use super::PartitionWriter;
 use super::retention::RemovedSegment;
-use crate::disk::SYNC_NAMES;
+use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::recovery::follow_log_start;
 use crate::log::recovery::interrupted_swaps;
@@ -76,7 +76,7 @@ impl PartitionWriter {
         // One after the other: names that come back with the power must not leave a hole.
         let path = &self.directory.path;
         disk.sync_directory(path)
-            .map_err(|error| Error::io(SYNC_NAMES, path, error))?;
+            .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))?;
         self.names_changed = false;
         Ok(())
     }

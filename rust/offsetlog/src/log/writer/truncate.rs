@@ -3,7 +3,7 @@
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
 use super::PartitionWriter;
-use crate::disk::{Access, read_whole, replace_file};
+use crate::disk::{Access, IoCall, read_whole, replace_file};
 use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::producers::ProducerStates;
 use crate::log::recovery::sanity_check;
@@ -164,7 +164,7 @@ impl PartitionWriter {
             .disk
             .open(&path, Access::Write)
             .and_then(|file| file.set_len(size))
-            .map_err(|error| Error::io("cut", &path, error))
+            .map_err(|error| Error::io(IoCall::Truncate, &path, error))
     }
 
     fn write_entries(&self, base: i64, suffix: &str, bytes: &[u8]) -> Result<()> {
@@ -202,7 +202,7 @@ impl PartitionWriter {
         let mut bytes = match read_whole(disk, &path, 1 << 31) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::io("read", &path, error)),
+            Err(error) => return Err(Error::io(IoCall::Read, &path, error)),
         };
         let kept = kept(&bytes);
         let replaced = replace_file(disk, &path, front(&bytes, kept));
@@ -213,7 +213,7 @@ impl PartitionWriter {
                 rest.fill(0);
                 disk.open(&path, Access::Write)
                     .and_then(|file| file.write_at(rest, kept as u64))
-                    .map_err(|error| Error::io("write", &path, error))
+                    .map_err(|error| Error::io(IoCall::Write, &path, error))
             }
             other => other.map_err(|failed| Error::failed_call(&path, failed)),
         }

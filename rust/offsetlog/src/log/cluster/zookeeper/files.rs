@@ -2,7 +2,7 @@
 
 use super::nodes::Nodes;
 use crate::codec::Decompressor;
-use crate::disk::{Access, DiskFile, read_whole};
+use crate::disk::{Access, DiskFile, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::OpenOptions;
 use crate::memory;
@@ -44,10 +44,10 @@ impl<'o> Window<'o> {
         let codec = match packing {
             Packing::None => {
                 let file = disk.open(path, Access::Read);
-                let file = file.map_err(|error| Error::io("open", path, error))?;
+                let file = file.map_err(|error| Error::io(IoCall::Open, path, error))?;
                 let stat = file
                     .stat()
-                    .map_err(|error| Error::io("read", path, error))?;
+                    .map_err(|error| Error::io(IoCall::Read, path, error))?;
                 (window.size, window.file) = (stat.size, Some(file));
                 return Ok(window);
             }
@@ -108,7 +108,7 @@ impl<'o> Window<'o> {
         self.bytes.resize(held + count, 0);
         let place = self.bytes.get_mut(held..).unwrap_or_default();
         let read = file.read_at(place, self.position + held as u64);
-        let read = read.map_err(|error| Error::io("read", self.path, error))?;
+        let read = read.map_err(|error| Error::io(IoCall::Read, self.path, error))?;
         self.bytes.truncate(held + read);
         if read < count {
             // Somebody cut it meanwhile.
