@@ -110,7 +110,7 @@ class Appending(AppendingMany):
             The batch is larger than ``max.message.bytes``.
         InvalidTimestampError
             The timestamp is further from now than ``message.timestamp.before.max.ms`` or ``after.max.ms`` allow.
-        InvalidRecordError
+        RecordRejectedError
             The topic is compacted and there is no key.
         LimitExceededError
             The log's own limits would not let it be read back: more headers than ``max_headers``, a batch of more than
@@ -165,7 +165,7 @@ class Appending(AppendingMany):
         ------
         OutOfOrderSequenceError, ProducerFencedError, InvalidTxnStateError
             What a broker answers to such a producer.
-        InvalidRecordError
+        RecordRejectedError
             No record at all, or a bad one; and all of :meth:`append`.
 
         Examples

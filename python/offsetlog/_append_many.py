@@ -92,7 +92,7 @@ class AppendingMany(Maintaining):
         ------
         ConfigError
             A column has a name or type that cannot be used, or is missing; the buffers are not what their type says.
-        InvalidRecordError
+        RecordRejectedError
             A negative timestamp without `preserve_offsets`, a header without a key, no key in a compacted topic, a row that is null as
             a whole.
         InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError, LimitExceededError

@@ -23,7 +23,7 @@ def arrow_digest(data: object, *, preserve_offsets: bool = False) -> tuple[int, 
 
     Raises
     ------
-    ConfigError, InvalidRecordError, TypeError
+    ConfigError, RecordRejectedError, TypeError
         As for :meth:`Log.append_arrow`.
 
     Examples

@@ -6,8 +6,7 @@
     └── OffsetLogError
         ├── CorruptionError                   bytes that contradict themselves
         │   ├── CorruptBatchError             a batch's frame, size or checksum
-        │   ├── InvalidRecordError            (ValueError) checksum right, content wrong; a record that is refused
-        │   │   └── InvalidTimestampError     a timestamp too far from now, or of the wrong kind
+        │   ├── InvalidRecordError            (ValueError) checksum right, content wrong
         │   ├── DecompressionError            the compressed payload of a batch
         │   ├── OffsetOrderError              offsets that go back, or leave their segment
         │   ├── OffsetOverflowError           offsets beyond what a segment or 64 bits can hold
@@ -28,6 +27,8 @@
         │   └── ClusterError                  changes that go against the cluster of the log dir
         ├── ConfigError                       (ValueError) an argument or option
         ├── CompressionError                  a codec that refused to compress
+        ├── RecordRejectedError               (ValueError) an append refused for what a record is
+        │   └── InvalidTimestampError         a timestamp too far from now, or of the wrong kind
         ├── RecordTooLargeError               (ValueError) a batch above ``max.message.bytes``
         │   └── RecordBatchTooLargeError      an append above ``segment.bytes``
         ├── AppendOrderError                  (ValueError) an append that does not follow what is there
@@ -49,7 +50,7 @@ What the operating system refuses stays an :class:`OSError` (or its subclass, as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from offsetlog._values import TopicPartition
@@ -85,6 +86,7 @@ __all__ = [
     "OutOfOrderSequenceError",
     "ProducerFencedError",
     "RecordBatchTooLargeError",
+    "RecordRejectedError",
     "RecordTooLargeError",
     "SegmentTooLargeError",
     "TransactionCoordinatorFencedError",
@@ -122,22 +124,15 @@ class OffsetLogError(Exception):
     found: str | None
     expected: str | None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-    ) -> None:
+    _fields: ClassVar[tuple[str, ...]] = ("path", "position", "offset", "found", "expected")
+
+    def __init__(self, message: str = "", **context: Any) -> None:  # noqa: ANN401  # the attributes above, by their names
         super().__init__(message)
-        self.path = path
-        self.position = position
-        self.offset = offset
-        self.found = found
-        self.expected = expected
+        if unknown := context.keys() - set(self._fields):
+            text = f"{type(self).__name__} has no attribute {min(unknown)!r}"
+            raise TypeError(text)
+        for name in self._fields:
+            setattr(self, name, context.get(name))
 
 
 class CorruptionError(OffsetLogError):
@@ -223,23 +218,7 @@ class LimitExceededError(OffsetLogError, ValueError):
     limit: int | None
     seen: int | None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        name: str | None = None,
-        limit: int | None = None,
-        seen: int | None = None,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
-        self.name = name
-        self.limit = limit
-        self.seen = seen
+    _fields = ("name", "limit", "seen", *OffsetLogError._fields)
 
 
 class DecompressionLimitError(LimitExceededError):
@@ -263,23 +242,7 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
     log_start_offset: int | None
     log_end_offset: int | None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        requested: int | None = None,
-        log_start_offset: int | None = None,
-        log_end_offset: int | None = None,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
-        self.requested = requested
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
+    _fields = ("requested", "log_start_offset", "log_end_offset", *OffsetLogError._fields)
 
 
 class LogDirError(OffsetLogError):
@@ -307,28 +270,18 @@ class ConfigError(OffsetLogError, ValueError):
     key: str | None
     value: str | None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        key: str | None = None,
-        value: str | None = None,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
-        self.key = key
-        self.value = value
+    _fields = ("key", "value", *OffsetLogError._fields)
 
 
 class LogClosedError(OffsetLogError, ValueError):
     """A ``Log`` or ``LogDir`` was used after ``close()``. Iterators that were already running go on: they own their files."""
 
 
-class InvalidTimestampError(InvalidRecordError):
+class RecordRejectedError(OffsetLogError, ValueError):
+    """An append that is refused for what a record or the batch itself is. Nothing was changed, and nothing on the disk is wrong."""
+
+
+class InvalidTimestampError(RecordRejectedError):
     """A timestamp further from now than ``message.timestamp.before.max.ms`` and ``after.max.ms`` allow, or of the wrong kind."""
 
 
@@ -386,21 +339,16 @@ class UnreadPartitionsError(OffsetLogError):
     partial: Any
     failed: dict[TopicPartition, Exception]
 
-    def __init__(  # the attributes of all errors
+    _fields = ("partial", "failed", *OffsetLogError._fields)
+
+    def __init__(
         self,
         message: str = "",
         *,
-        partial: Any = None,  # noqa: ANN401  # whatever the call returns
         failed: dict[TopicPartition, Exception] | None = None,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
+        **context: Any,  # noqa: ANN401  # as for all errors
     ) -> None:
-        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
-        self.partial = partial
-        self.failed = {} if failed is None else failed
+        super().__init__(message, failed={} if failed is None else failed, **context)
 
 
 class LogLockedError(OffsetLogError):
@@ -414,19 +362,7 @@ class LogLockedError(OffsetLogError):
 
     pid: int | None
 
-    def __init__(  # the attributes of all errors
-        self,
-        message: str = "",
-        *,
-        pid: int | None = None,
-        path: str | None = None,
-        position: int | None = None,
-        offset: int | None = None,
-        found: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        super().__init__(message, path=path, position=position, offset=offset, found=found, expected=expected)
-        self.pid = pid
+    _fields = ("pid", *OffsetLogError._fields)
 
 
 class LogPoisonedError(OffsetLogError):

@@ -37,12 +37,12 @@ CLEAN = '{"version":0,"brokerEpoch":-1}'
 NAME = "t-0"
 START = 1_700_000_000_000
 # A batch that contradicts itself may also stand where no batch may.
-SELF_CONTRADICTION = frozenset({"InvalidRecordError", "OffsetOrderError", "CorruptBatchError"})
+SELF_CONTRADICTION = frozenset({"RecordRejectedError", "InvalidRecordError", "OffsetOrderError", "CorruptBatchError"})
 MISPLACED = frozenset(
     {
         "UnexpectedAppendOffsetError",
         "OffsetsOutOfOrderError",
-        "OffsetOverflowError",
+        "RecordRejectedError",
         "RecordBatchTooLargeError",
         "InvalidTimestampError",
     }
@@ -144,7 +144,7 @@ class Comparison:
         if isinstance(want, KafkaError):
             self.seen[f"refused: {want.kind}"] += 1
         if isinstance(got, Refusal) and isinstance(want, Refusal):
-            late = bool(got.names & {"InvalidTimestampError", "InvalidRecordError"})
+            late = bool(got.names & {"InvalidTimestampError", "RecordRejectedError", "InvalidRecordError"})
             overlap = self.many and "OffsetsOutOfOrderError" in got.names
             untrue = bool(self.hostile) and bool(got.names & SELF_CONTRADICTION) and bool(want.names & MISPLACED)
             if overlap or untrue or (late and self.rows_form and ("RecordTooLargeError" in want.names or "without key" in want.text)):

@@ -29,13 +29,13 @@ NO_TIMESTAMP = -1
 ERRORS: dict[str, tuple[str, ...]] = {
     "CorruptRecordException": ("CorruptBatchError", "UnsupportedMagicError"),
     # Compressed bytes may be found wrong before their end is seen, where the codec finds them wrong too.
-    "InvalidRecordException": ("InvalidRecordError", "DecompressionError"),
+    "InvalidRecordException": ("RecordRejectedError", "InvalidRecordError", "DecompressionError"),
     "InvalidTimestampException": ("InvalidTimestampError",),
     "RecordTooLargeException": ("RecordTooLargeError",),
     "RecordBatchTooLargeException": ("RecordBatchTooLargeError",),
-    "OffsetsOutOfOrderException": ("OffsetsOutOfOrderError", "OffsetOrderError", "InvalidRecordError"),
+    "OffsetsOutOfOrderException": ("OffsetsOutOfOrderError", "OffsetOrderError", "RecordRejectedError", "InvalidRecordError"),
     "UnexpectedAppendOffsetException": ("UnexpectedAppendOffsetError",),
-    "LogSegmentOffsetOverflowException": ("OffsetOverflowError",),
+    "LogSegmentOffsetOverflowException": ("RecordRejectedError",),
     "OutOfOrderSequenceException": ("OutOfOrderSequenceError",),
     "InvalidProducerEpochException": ("ProducerFencedError",),
     "TransactionCoordinatorFencedException": ("TransactionCoordinatorFencedError",),
@@ -45,6 +45,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "IllegalArgumentException": (
         "CorruptBatchError",
         "OffsetOrderError",
+        "RecordRejectedError",
         "InvalidRecordError",
         "InvalidTimestampError",
         "UnsupportedCodecError",
@@ -53,7 +54,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     ),
 }
 # Compressed bytes that the codec's library refuses: each in its own way.
-DECOMPRESSION = ("DecompressionError", "InvalidRecordError", "CorruptBatchError")
+DECOMPRESSION = ("DecompressionError", "RecordRejectedError", "InvalidRecordError", "CorruptBatchError")
 
 
 class OracleError(RuntimeError):

@@ -78,7 +78,7 @@ RECORDS = [
     ([("key", b"value")], TypeError, "str"),
     ([(b"key", 3)], TypeError, "int"),
     ([[b"key", b"value"]], TypeError, "found list"),
-    ([], errors.InvalidRecordError, "holds no record"),
+    ([], errors.RecordRejectedError, "holds no record"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_producer_id_without_a_sequence(log: Log) -> None:
     refused(
         log,
         lambda: log.append_records([b"v"], producer_id=3, producer_epoch=0),
-        errors.InvalidRecordError,
+        errors.RecordRejectedError,
         "base sequence -1 found for producer id 3, 0 or more expected",
     )
 

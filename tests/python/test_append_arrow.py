@@ -148,7 +148,7 @@ def test_timestamps_of_every_unit(log: Log, unit: str, value: int, expected: int
 def test_timestamps_that_no_record_can_have(log: Log, unit: str, value: int) -> None:
     column = pa.array([0, value], pa.int64()).cast(pa.timestamp(unit))
     table = pa.table({"value": [b"v", b"w"], "timestamp": column})
-    refused(log, offsetlog.InvalidRecordError, f"row 1: timestamp {value} {unit} found, 0 or more expected", table)
+    refused(log, offsetlog.RecordRejectedError, f"row 1: timestamp {value} {unit} found, 0 or more expected", table)
 
 
 def test_columns_of_nulls_without_a_type(log: Log) -> None:
@@ -230,7 +230,7 @@ def test_what_a_scan_gives_can_be_appended(tmp_path: Path, columns: tuple[str, .
             if any(timestamp < -1 for _, _, timestamp, _ in records):
                 # A broker took them, and no producer sends them.
                 with Log.open(tmp_path / "negative-0", "a") as log:
-                    refused(log, offsetlog.InvalidRecordError, "timestamp -.* us found", origin.scan(columns=columns))
+                    refused(log, offsetlog.RecordRejectedError, "timestamp -.* us found", origin.scan(columns=columns))
                 continue
             with Log.open(tmp_path / f"{partition.topic}-{partition.partition}", "a") as log:
                 info = log.append_arrow(origin.scan(columns=columns))
@@ -398,7 +398,7 @@ def test_bounds_on_timestamps(tmp_path: Path) -> None:
 def test_compaction_needs_keys(tmp_path: Path, keys: list[bytes | None] | None) -> None:
     with Log.open(tmp_path / "t-0", "a", {"cleanup.policy": "compact"}) as log:
         table = pa.table({"value": [b""] * 3} | ({"key": keys} if keys else {}))
-        refused(log, offsetlog.InvalidRecordError, f"record {2 if keys else 0} has no key", table)
+        refused(log, offsetlog.RecordRejectedError, f"record {2 if keys else 0} has no key", table)
         assert log.append_arrow(pa.table({"value": [None], "key": [b"a"]})).last_offset == 0
 
 
@@ -453,15 +453,15 @@ def test_rows_that_cannot_be_records(log: Log) -> None:
 
     good = {"key": "a", "value": b""}
     refused(
-        log, offsetlog.InvalidRecordError, "row 2: header 1 has no key", headers(None, [good], [good, {"key": None, "value": b""}])
+        log, offsetlog.RecordRejectedError, "row 2: header 1 has no key", headers(None, [good], [good, {"key": None, "value": b""}])
     )
-    refused(log, offsetlog.InvalidRecordError, "row 1: header 0 is null", headers([good], [None]))
+    refused(log, offsetlog.RecordRejectedError, "row 1: header 0 is null", headers([good], [None]))
     nulls = pa.StructArray.from_arrays([pa.array([b"a", b"b"])], ["value"], mask=pa.array([False, True]))
-    refused(log, offsetlog.InvalidRecordError, "row 1 is null as a whole", nulls)
-    refused(log, offsetlog.InvalidRecordError, "row 1 is null as a whole", pa.chunked_array([nulls]))
+    refused(log, offsetlog.RecordRejectedError, "row 1 is null as a whole", nulls)
+    refused(log, offsetlog.RecordRejectedError, "row 1 is null as a whole", pa.chunked_array([nulls]))
     # Rows count through all chunks.
     chunks = pa.concat_tables([headers([good], None), headers([{"key": None, "value": b""}])])
-    refused(log, offsetlog.InvalidRecordError, "row 2: header 0 has no key", chunks)
+    refused(log, offsetlog.RecordRejectedError, "row 2: header 0 has no key", chunks)
 
 
 @pytest.mark.parametrize("data", [None, [b"a"], b"a", {"value": [b"a"]}])
@@ -686,10 +686,10 @@ def test_times_before_1970_are_restored_as_a_broker_stored_them(tmp_path: Path, 
         assert [(each.offset, each.timestamp) for each in log.scan()] == expected
         assert [each.max_timestamp for each in log.batches()] == [-1, 7, -1]
         assert log.scan().to_arrow().column("timestamp").equals(table.column("timestamp"))
-        with pytest.raises(offsetlog.InvalidRecordError, match="timestamp -86400000000 us found, 0 or more expected"):
+        with pytest.raises(offsetlog.RecordRejectedError, match="timestamp -86400000000 us found, 0 or more expected"):
             log.append_arrow(table)
         seconds = pa.table({"value": ["x"], "offset": [7], "timestamp": pa.array([-(1 << 62)], pa.timestamp("s"))})
-        with pytest.raises(offsetlog.InvalidRecordError, match="timestamp"):
+        with pytest.raises(offsetlog.RecordRejectedError, match="timestamp"):
             log.append_arrow(seconds, preserve_offsets=True)
     with Log.open(tmp_path / "restored-0", "a") as log:
         assert log.recovery_report.cut == ()

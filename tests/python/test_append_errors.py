@@ -35,6 +35,7 @@ RAISED_BY_APPENDING = {
     errors.OutOfOrderSequenceError,
     errors.ProducerFencedError,
     errors.RecordBatchTooLargeError,
+    errors.RecordRejectedError,
     errors.RecordTooLargeError,
     errors.TransactionCoordinatorFencedError,
     errors.UnexpectedAppendOffsetError,
@@ -132,6 +133,7 @@ def test_append_larger_than_a_segment(log: Log) -> None:
         log,
         lambda: log.append_as_follower(b"".join(follower), leader_epoch=9),
         errors.RecordBatchTooLargeError,
+        errors.RecordRejectedError,
         f"append of {size} bytes found, at most 300 bytes expected (segment.bytes)",
     )
     assert isinstance(error, errors.RecordTooLargeError)
@@ -168,7 +170,8 @@ def test_timestamp_too_far(log: Log, way: str) -> None:
         errors.InvalidTimestampError,
         f"{slot}timestamp {NOW - 1001} found, at most 1000 ms before and 500 ms after {NOW} expected",
     )
-    assert isinstance(error, errors.InvalidRecordError)
+    assert isinstance(error, errors.RecordRejectedError)
+    assert not isinstance(error, errors.CorruptionError)
     assert isinstance(error, ValueError)
     refused(log, lambda: log.append(b"", timestamp=NOW + 501), errors.InvalidTimestampError, f"timestamp {NOW + 501} found")
 
@@ -181,9 +184,9 @@ def test_append_time_in_the_batch_of_a_client(log: Log) -> None:
 def test_compacted_topics_want_keys(log: Log) -> None:
     log.config = {"cleanup.policy": "compact", **SMALL}
     text = "record 1 has no key, which compaction needs (cleanup.policy=compact)"
-    check(log, lambda: log.append_records([(b"k", b""), b"no key"]), errors.InvalidRecordError, text)
-    check(log, lambda: log.append_batches(batch(0, [(b"k", b""), (None, b"")])), errors.InvalidRecordError, text)
-    refused(log, lambda: log.append(b"no key"), errors.InvalidRecordError, "record 0 has no key")
+    check(log, lambda: log.append_records([(b"k", b""), b"no key"]), errors.RecordRejectedError, text)
+    check(log, lambda: log.append_batches(batch(0, [(b"k", b""), (None, b"")])), errors.RecordRejectedError, text)
+    refused(log, lambda: log.append(b"no key"), errors.RecordRejectedError, "record 0 has no key")
     assert log.append_as_follower(batch(50, [(None, b"")])).base_offset == 50
 
 
@@ -199,7 +202,7 @@ BAD_BATCHES = [
 
 @pytest.mark.parametrize(("data", "text"), BAD_BATCHES, ids=[text[:30] for _, text in BAD_BATCHES])
 def test_batches_that_no_leader_takes(log: Log, data: bytes, text: str) -> None:
-    error = refused(log, lambda: log.append_batches(data), errors.InvalidRecordError)
+    error = refused(log, lambda: log.append_batches(data), errors.RecordRejectedError)
     raised.add(type(error))
     assert str(error) == text
 

@@ -11,7 +11,7 @@ import pytest
 from writing import Clock, abandon
 
 from offsetlog import AppendInfo, Log
-from offsetlog.errors import ConfigError, InvalidRecordError, LogClosedError, UnexpectedAppendOffsetError
+from offsetlog.errors import ConfigError, LogClosedError, RecordRejectedError, UnexpectedAppendOffsetError
 
 NOTHING = AppendInfo(-1, -1, -1, -1, False)
 
@@ -55,13 +55,13 @@ def test_without_the_option_a_log_gives_its_own(log: Log) -> None:
 @pytest.mark.parametrize(
     ("data", "error", "match"),
     [
-        (table([4, 4]), InvalidRecordError, "row 1: offset 4 found, 5 or more expected"),
-        (table([7, 2]), InvalidRecordError, "row 1: offset 2 found, 8 or more"),
-        (table([4, None]), InvalidRecordError, "row 1: no offset"),
-        (table([-1]), InvalidRecordError, "row 0: offset -1"),
-        (table([2**63 - 1]), InvalidRecordError, "row 0: offset"),
-        (table([1, 2], leaderEpoch=pa.array([2, 1], pa.int32())), InvalidRecordError, "row 1: leader epoch 1 found behind 2"),
-        (table([1], leaderEpoch=pa.array([-2], pa.int32())), InvalidRecordError, "leader epoch -2"),
+        (table([4, 4]), RecordRejectedError, "row 1: offset 4 found, 5 or more expected"),
+        (table([7, 2]), RecordRejectedError, "row 1: offset 2 found, 8 or more"),
+        (table([4, None]), RecordRejectedError, "row 1: no offset"),
+        (table([-1]), RecordRejectedError, "row 0: offset -1"),
+        (table([2**63 - 1]), RecordRejectedError, "row 0: offset"),
+        (table([1, 2], leaderEpoch=pa.array([2, 1], pa.int32())), RecordRejectedError, "row 1: leader epoch 1 found behind 2"),
+        (table([1], leaderEpoch=pa.array([-2], pa.int32())), RecordRejectedError, "leader epoch -2"),
         (table([2, 3]), UnexpectedAppendOffsetError, "2"),
         (pa.table({"value": [b"x"]}), ConfigError, 'no column "offset"'),
         (pa.table({"value": [b"x"], "offset": pa.array([7], pa.int32())}), ConfigError, '"offset" is Int32, Int64 expected'),
@@ -80,7 +80,7 @@ def test_refused_before_anything_is_appended(log: Log, data: pa.Table, error: ty
 def test_order_holds_over_the_batches_of_a_stream(log: Log) -> None:
     first, second = table([1, 2]), table([2, 3])
     reader = pa.RecordBatchReader.from_batches(first.schema, [*first.to_batches(), *second.to_batches()])
-    with pytest.raises(InvalidRecordError, match="row 2: offset 2"):
+    with pytest.raises(RecordRejectedError, match="row 2: offset 2"):
         log.append_arrow(reader, preserve_offsets=True)
     assert log.log_end_offset == 0
 

@@ -49,6 +49,7 @@ RAISED_BY_APPENDING = {
     errors.OutOfOrderSequenceError,
     errors.ProducerFencedError,
     errors.RecordBatchTooLargeError,
+    errors.RecordRejectedError,
     errors.RecordTooLargeError,
     errors.TransactionCoordinatorFencedError,
     errors.UnexpectedAppendOffsetError,

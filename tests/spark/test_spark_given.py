@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import offsetlog.spark
 from offsetlog import Log, LogDir
-from offsetlog.errors import ConfigError, InvalidRecordError
+from offsetlog.errors import ConfigError, RecordRejectedError
 from offsetlog.spark.options import folders, settings_from
 from offsetlog.spark.planning import check_paths
 from offsetlog.spark.sink import OffsetLogWriter, prepare
@@ -124,7 +124,7 @@ def test_a_time_before_1970_is_refused_by_the_name_of_its_record(place: Path) ->
         "offset": pyarrow.array([5, 9]),
         "timestamp": pyarrow.array([-1000, -86_400_000_000], pyarrow.timestamp("us", "UTC")),
     }
-    with pytest.raises(InvalidRecordError, match=r"t-1, offset 9: timestamp -86400000 ms found"):
+    with pytest.raises(RecordRejectedError, match=r"t-1, offset 9: timestamp -86400000 ms found"):
         writer.write(iter([pyarrow.record_batch(columns)]))
     # A restore keeps it.
     settings = sink_settings_from({"path": str(place), "topic": "t", "preserveOffsets": "true"}, is_stream=False)

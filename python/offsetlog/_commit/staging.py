@@ -69,7 +69,7 @@ class Stage:
 
         Raises
         ------
-        InvalidRecordError
+        RecordRejectedError
             With `preserve_offsets`, the rows of one partition do not come in the order of their offsets.
         """
         key = topic, partition

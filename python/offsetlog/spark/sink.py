@@ -38,7 +38,7 @@ from offsetlog._commit.staging import (
     partition_directory,
     sweep,
 )
-from offsetlog.errors import ConfigError, InvalidRecordError, LogDirError
+from offsetlog.errors import ConfigError, LogDirError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
 from offsetlog.spark.stream_identity import forget_old, inherit, query_id
@@ -288,7 +288,7 @@ def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatc
             "expected: Kafka's writers refuse such a time; replace it in a select before the write, or restore the record as it was "
             "with its offset (preserveOffsets = true)"
         )
-        raise InvalidRecordError(message)
+        raise RecordRejectedError(message)
 
 
 def _batches(rows: Iterator[Row], schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:

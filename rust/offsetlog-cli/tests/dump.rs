@@ -232,64 +232,64 @@ const CASES: [Case; 13] = [
     (
         "1/g-torn-flip-active-0",
         1,
-        &[("CorruptBatchError", "64.log", 1801)],
+        &[("CorruptBatch", "64.log", 1801)],
     ),
     (
         "1/g-torn-flip-old-0",
         1,
-        &[("CorruptBatchError", "32.log", 294)],
+        &[("CorruptBatch", "32.log", 294)],
     ),
     (
         "1/g-torn-flip-length-0",
         1,
         &[
-            ("CorruptBatchError", "64.log", 2493),
-            ("CorruptIndexError", "64.index", 48),
+            ("CorruptBatch", "64.log", 2493),
+            ("CorruptIndex", "64.index", 48),
         ],
     ),
     (
         "1/g-torn-flip-magic-0",
         1,
         &[
-            ("UnsupportedMagicError", "64.log", 2535),
-            ("CorruptIndexError", "64.index", 48),
+            ("UnsupportedMagic", "64.log", 2535),
+            ("CorruptIndex", "64.index", 48),
         ],
     ),
     (
         "2/g-torn-garbage-0",
         1,
-        &[("CorruptBatchError", "64.log", 2904)],
+        &[("CorruptBatch", "64.log", 2904)],
     ),
     (
         "2/g-torn-cut-header-0",
         1,
         &[
             ("tail", "64.log", 2542),
-            ("CorruptIndexError", "64.index", 48),
+            ("CorruptIndex", "64.index", 48),
         ],
     ),
     (
         "1/g-torn-bad-snapshot-0",
         1,
         &[
-            ("CorruptSnapshotError", "32.snapshot", 0),
-            ("CorruptSnapshotError", "64.snapshot", 0),
+            ("CorruptSnapshot", "32.snapshot", 0),
+            ("CorruptSnapshot", "64.snapshot", 0),
         ],
     ),
     (
         "2/g-torn-bad-index-0",
         1,
         &[
-            ("OffsetOrderError", "0.index", 0),
-            ("OffsetOrderError", "0.timeindex", 0),
+            ("OffsetOrder", "0.index", 0),
+            ("OffsetOrder", "0.timeindex", 0),
         ],
     ),
     (
         "2/g-torn-odd-index-0",
         1,
         &[
-            ("CorruptIndexError", "0.index", 56),
-            ("CorruptIndexError", "0.timeindex", 84),
+            ("CorruptIndex", "0.index", 56),
+            ("CorruptIndex", "0.timeindex", 84),
         ],
     ),
     ("2/g-torn-gap-0", 0, &[]),
@@ -355,13 +355,13 @@ fn changed(name: &str, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Outcome
 fn damage_of_text_files_is_told() {
     const PLAIN: &str = "kafka-4.3.0/clean/log-dir-1/g-plain-0";
     for (file, bytes, error) in [
-        ("leader-epoch-checkpoint", "0\n9\n0 0\n", "CheckpointError"),
+        ("leader-epoch-checkpoint", "0\n9\n0 0\n", "Checkpoint"),
         (
             "leader-epoch-checkpoint",
             "0\n2\n0 5\n0 3\n",
-            "CheckpointError",
+            "Checkpoint",
         ),
-        ("partition.metadata", "version: 0\n", "MetadataFileError"),
+        ("partition.metadata", "version: 0\n", "MetadataFile"),
     ] {
         let outcome = changed(PLAIN, file, |content| *content = bytes.into());
         let lines = outcome.lines();

@@ -70,6 +70,49 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
         .unwrap_or_else(|failure| failure)
 }
 
+/// The Python class of an error's code, also where a finding or a hole has that as its kind. What is no error's code stays as it is.
+pub(crate) fn class_name(code: &'static str) -> &'static str {
+    match code {
+        "Io" => "OSError",
+        "Interrupted" => "KeyboardInterrupt",
+        "CorruptBatch" => "CorruptBatchError",
+        "InvalidRecord" => "InvalidRecordError",
+        "RecordRejected" | "AppendTooWide" => "RecordRejectedError",
+        "InvalidTimestamp" => "InvalidTimestampError",
+        "UnsupportedMagic" => "UnsupportedMagicError",
+        "UnsupportedCodec" => "UnsupportedCodecError",
+        "UnsupportedVersion" => "UnsupportedVersionError",
+        "Decompression" => "DecompressionError",
+        "OffsetOrder" => "OffsetOrderError",
+        "OffsetOverflow" => "OffsetOverflowError",
+        "CorruptIndex" => "CorruptIndexError",
+        "CorruptTxnIndex" => "CorruptTxnIndexError",
+        "CorruptSnapshot" => "CorruptSnapshotError",
+        "Checkpoint" => "CheckpointError",
+        "MetadataFile" => "MetadataFileError",
+        "LogDir" => "LogDirError",
+        "Cluster" => "ClusterError",
+        "SegmentTooLarge" => "SegmentTooLargeError",
+        "OffsetOutOfRange" => "OffsetOutOfRangeError",
+        "Limit" => "LimitExceededError",
+        "DecompressionLimit" => "DecompressionLimitError",
+        "OutOfOrderSequence" => "OutOfOrderSequenceError",
+        "ProducerFenced" => "ProducerFencedError",
+        "TransactionCoordinatorFenced" => "TransactionCoordinatorFencedError",
+        "InvalidTxnState" => "InvalidTxnStateError",
+        "RecordTooLarge" => "RecordTooLargeError",
+        "RecordBatchTooLarge" => "RecordBatchTooLargeError",
+        "OffsetsOutOfOrder" => "OffsetsOutOfOrderError",
+        "UnexpectedAppendOffset" => "UnexpectedAppendOffsetError",
+        "Locked" => "LogLockedError",
+        "Closed" => "LogClosedError",
+        "Poisoned" => "LogPoisonedError",
+        "Compression" => "CompressionError",
+        "Argument" => "ConfigError",
+        kind => kind,
+    }
+}
+
 fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let errors = ERRORS
@@ -92,7 +135,7 @@ fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResu
     if let Some(expected) = error.expected() {
         arguments.set_item("expected", cut(&expected))?;
     }
-    let class = errors.getattr(error.kind().name())?;
+    let class = errors.getattr(class_name(error.kind().code()))?;
     Ok(PyErr::from_value(
         class.call((error.to_string(),), Some(arguments))?,
     ))

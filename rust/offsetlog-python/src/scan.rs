@@ -5,7 +5,7 @@ use crate::capsule;
 use crate::convert::{isolation, path_text, shared_iterator};
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
-use crate::raise::OrRaise;
+use crate::raise::{OrRaise, class_name};
 use crate::records::RecordIterator;
 use crate::requested;
 use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
@@ -321,7 +321,7 @@ fn hole_row(py: Python<'_>, hole: Hole) -> PyResult<HoleRow<'_>> {
         hole.bytes,
         Some(hole.start),
         hole.stop,
-        hole.kind,
+        class_name(hole.kind),
         hole.reason,
     ))
 }

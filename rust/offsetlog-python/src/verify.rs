@@ -3,7 +3,7 @@
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
-use crate::raise::OrRaise;
+use crate::raise::{OrRaise, class_name};
 use offsetlog::{Finding, VerifyOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -90,7 +90,7 @@ pub(crate) fn verify(
 fn row<'py>(py: Python<'py>, finding: &Finding) -> PyResult<FindingRow<'py>> {
     Ok((
         finding.severity.name(),
-        finding.kind,
+        class_name(finding.kind),
         path_text(py, &finding.path)?,
         finding.position,
         finding.offset,

@@ -96,7 +96,7 @@ impl BatchBuilder {
     /// Adds a record. `timestamp` is in milliseconds since 1970, or -1 for none.
     ///
     /// # Errors
-    /// `InvalidRecord`-like `RecordRefused` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes; `Io` where
+    /// `RecordRejected` for a timestamp below -1; `RecordTooLarge` when the batch would pass 2^31 bytes; `Io` where
     /// there is no memory. The batch is then as before.
     #[inline]
     pub fn push(
@@ -123,7 +123,7 @@ impl BatchBuilder {
     /// in the batch's greatest one.
     ///
     /// # Errors
-    /// As there but for timestamps, and `RecordRefused` for a delta that is not above the one before, or has more than 31 bits.
+    /// As there but for timestamps, and `RecordRejected` for a delta that is not above the one before, or has more than 31 bits.
     #[inline]
     pub(crate) fn push_at(
         &mut self,
@@ -291,13 +291,13 @@ impl BatchBuilder {
 
 #[cold]
 fn unfit_delta(delta: i64, last: i32) -> Error {
-    Error::new(ErrorKind::RecordRefused {
+    Error::new(ErrorKind::RecordRejected {
         reason: format!("offset delta {delta} found behind {last}, more expected, below 2^31"),
     })
 }
 
 fn negative_timestamp(timestamp: i64) -> Error {
-    Error::new(ErrorKind::RecordRefused {
+    Error::new(ErrorKind::RecordRejected {
         reason: format!("timestamp {timestamp} found, 0 or more expected, or -1 for none"),
     })
 }

@@ -147,7 +147,7 @@ pub enum ErrorKind {
         first_offset: i64,
     },
     /// An append that is refused for what a record or the batch itself is.
-    RecordRefused {
+    RecordRejected {
         /// What is wrong with it.
         reason: String,
     },
@@ -225,50 +225,52 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The name of the Python class for this kind.
+    /// The kind's code: one word, for programs and for JSON.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
-            Self::Io { .. } => "OSError",
-            Self::CorruptBatch(_) => "CorruptBatchError",
-            Self::InvalidRecord(_) | Self::RecordRefused { .. } => "InvalidRecordError",
-            Self::UnsupportedMagic(_) => "UnsupportedMagicError",
-            Self::UnsupportedCodec(_) => "UnsupportedCodecError",
-            Self::UnsupportedVersion(_) => "UnsupportedVersionError",
-            Self::Decompression { .. } => "DecompressionError",
-            Self::OffsetOrder(_) => "OffsetOrderError",
-            Self::OffsetOverflow(_) | Self::AppendTooWide { .. } => "OffsetOverflowError",
-            Self::CorruptIndex(_) => "CorruptIndexError",
-            Self::CorruptTxnIndex(_) => "CorruptTxnIndexError",
-            Self::CorruptSnapshot(_) => "CorruptSnapshotError",
-            Self::Checkpoint(_) => "CheckpointError",
-            Self::MetadataFile(_) => "MetadataFileError",
-            Self::LogDir { .. } => "LogDirError",
-            Self::Cluster { .. } => "ClusterError",
-            Self::SegmentTooLarge { .. } => "SegmentTooLargeError",
-            Self::OffsetOutOfRange { .. } => "OffsetOutOfRangeError",
+            Self::Io { .. } => "Io",
+            Self::CorruptBatch(_) => "CorruptBatch",
+            Self::InvalidRecord(_) => "InvalidRecord",
+            Self::RecordRejected { .. } => "RecordRejected",
+            Self::UnsupportedMagic(_) => "UnsupportedMagic",
+            Self::UnsupportedCodec(_) => "UnsupportedCodec",
+            Self::UnsupportedVersion(_) => "UnsupportedVersion",
+            Self::Decompression { .. } => "Decompression",
+            Self::OffsetOrder(_) => "OffsetOrder",
+            Self::OffsetOverflow(_) => "OffsetOverflow",
+            Self::AppendTooWide { .. } => "AppendTooWide",
+            Self::CorruptIndex(_) => "CorruptIndex",
+            Self::CorruptTxnIndex(_) => "CorruptTxnIndex",
+            Self::CorruptSnapshot(_) => "CorruptSnapshot",
+            Self::Checkpoint(_) => "Checkpoint",
+            Self::MetadataFile(_) => "MetadataFile",
+            Self::LogDir { .. } => "LogDir",
+            Self::Cluster { .. } => "Cluster",
+            Self::SegmentTooLarge { .. } => "SegmentTooLarge",
+            Self::OffsetOutOfRange { .. } => "OffsetOutOfRange",
             Self::Limit { name, .. } | Self::Unreadable { name, .. } => {
                 if matches!(name.as_bytes(), b"max_decompressed_bytes") {
-                    "DecompressionLimitError"
+                    "DecompressionLimit"
                 } else {
-                    "LimitExceededError"
+                    "Limit"
                 }
             }
-            Self::OutOfOrderSequence { .. } => "OutOfOrderSequenceError",
-            Self::ProducerFenced { .. } => "ProducerFencedError",
-            Self::TransactionCoordinatorFenced { .. } => "TransactionCoordinatorFencedError",
-            Self::InvalidTxnState { .. } => "InvalidTxnStateError",
-            Self::InvalidTimestamp { .. } => "InvalidTimestampError",
-            Self::RecordTooLarge { .. } => "RecordTooLargeError",
-            Self::RecordBatchTooLarge { .. } => "RecordBatchTooLargeError",
-            Self::OffsetsOutOfOrder => "OffsetsOutOfOrderError",
-            Self::UnexpectedAppendOffset { .. } => "UnexpectedAppendOffsetError",
-            Self::Locked { .. } => "LogLockedError",
-            Self::Closed => "LogClosedError",
-            Self::Poisoned { .. } => "LogPoisonedError",
-            Self::Compression { .. } => "CompressionError",
-            Self::Argument { .. } => "ConfigError",
-            Self::Interrupted => "KeyboardInterrupt",
+            Self::OutOfOrderSequence { .. } => "OutOfOrderSequence",
+            Self::ProducerFenced { .. } => "ProducerFenced",
+            Self::TransactionCoordinatorFenced { .. } => "TransactionCoordinatorFenced",
+            Self::InvalidTxnState { .. } => "InvalidTxnState",
+            Self::InvalidTimestamp { .. } => "InvalidTimestamp",
+            Self::RecordTooLarge { .. } => "RecordTooLarge",
+            Self::RecordBatchTooLarge { .. } => "RecordBatchTooLarge",
+            Self::OffsetsOutOfOrder => "OffsetsOutOfOrder",
+            Self::UnexpectedAppendOffset { .. } => "UnexpectedAppendOffset",
+            Self::Locked { .. } => "Locked",
+            Self::Closed => "Closed",
+            Self::Poisoned { .. } => "Poisoned",
+            Self::Compression { .. } => "Compression",
+            Self::Argument { .. } => "Argument",
+            Self::Interrupted => "Interrupted",
         }
     }
 
@@ -532,7 +534,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({self})", self.0.kind.name())
+        write!(f, "{}({self})", self.0.kind.code())
     }
 }
 

@@ -95,17 +95,17 @@ fn recovery_begins_at_an_offset() {
 #[test]
 fn errors_of_the_format_are_told_apart_by_file() {
     let names = [
-        (Part::BatchHeader, "CorruptBatchError"),
-        (Part::Record, "InvalidRecordError"),
-        (Part::OffsetIndex, "CorruptIndexError"),
-        (Part::TimeIndex, "CorruptIndexError"),
-        (Part::TransactionIndex, "CorruptTxnIndexError"),
-        (Part::ProducerSnapshot, "CorruptSnapshotError"),
-        (Part::LeaderEpochCheckpoint, "CheckpointError"),
-        (Part::PartitionMetadata, "MetadataFileError"),
+        (Part::BatchHeader, "CorruptBatch"),
+        (Part::Record, "InvalidRecord"),
+        (Part::OffsetIndex, "CorruptIndex"),
+        (Part::TimeIndex, "CorruptIndex"),
+        (Part::TransactionIndex, "CorruptTxnIndex"),
+        (Part::ProducerSnapshot, "CorruptSnapshot"),
+        (Part::LeaderEpochCheckpoint, "Checkpoint"),
+        (Part::PartitionMetadata, "MetadataFile"),
     ];
     for (part, name) in names {
         let error = FormatError::new(part, 0, Fault::Rule("it is as it is"));
-        assert_eq!(ErrorKind::from(error).name(), name);
+        assert_eq!(ErrorKind::from(error).code(), name);
     }
 }

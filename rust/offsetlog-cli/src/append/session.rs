@@ -305,7 +305,7 @@ impl<'s> Session<'s> {
 const fn is_refusal(kind: &ErrorKind) -> bool {
     matches!(
         kind,
-        ErrorKind::RecordRefused { .. }
+        ErrorKind::RecordRejected { .. }
             | ErrorKind::InvalidTimestamp { .. }
             | ErrorKind::RecordTooLarge { .. }
             | ErrorKind::RecordBatchTooLarge { .. }

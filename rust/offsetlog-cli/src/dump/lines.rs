@@ -288,7 +288,7 @@ impl Run<'_, '_> {
             &Damage {
                 position,
                 offset,
-                error: error.kind().name(),
+                error: error.kind().code(),
                 reason: error.to_string(),
             },
         )

@@ -149,7 +149,7 @@ impl ArrowRows {
     /// As [`push`](Self::push), of an array of the type that was given to [`of_type`](Self::of_type).
     ///
     /// # Errors
-    /// Also `RecordRefused` for a row that is null as a whole, which is not the same as a record of nulls.
+    /// Also `RecordRejected` for a row that is null as a whole, which is not the same as a record of nulls.
     pub fn push_array(&mut self, array: &dyn Array) -> Result<()> {
         let Some(rows) = array.as_struct_opt() else {
             return Self::of_type(array.data_type(), false).map(drop);
@@ -157,7 +157,7 @@ impl ArrowRows {
         if let Some(nulls) = rows.nulls().filter(|nulls| nulls.null_count() > 0) {
             let null = (0..nulls.len()).find(|at| nulls.is_null(*at));
             let row = self.rows + null.unwrap_or(0) as u64;
-            return Err(Error::new(ErrorKind::RecordRefused {
+            return Err(Error::new(ErrorKind::RecordRejected {
                 reason: format!("row {row} is null as a whole, not a row of nulls"),
             }));
         }
@@ -171,7 +171,7 @@ impl ArrowRows {
     /// Adds the rows of `batch`, which has the schema that was given to [`new`](Self::new). Its buffers are held, not copied.
     ///
     /// # Errors
-    /// `Argument` for buffers that are not what their type says; `RecordRefused` for a timestamp below 0 that is not -1 ms, unless rows
+    /// `Argument` for buffers that are not what their type says; `RecordRejected` for a timestamp below 0 that is not -1 ms, unless rows
     /// keep their offsets, for a header without a key, and for offsets and epochs that are not in their order.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.rows;
@@ -253,7 +253,7 @@ impl ArrowRows {
     /// append meanwhile may stand between those of these rows.
     ///
     /// # Errors
-    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`, `UnexpectedAppendOffset` where
+    /// `InvalidTimestamp`, `RecordRejected` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`, `UnexpectedAppendOffset` where
     /// rows keep offsets below the log end offset: nothing was appended.
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
     pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {

@@ -86,7 +86,7 @@ fn invalid(error: ArrowError) -> Error {
 
 /// What is wrong with one row, counted from 0.
 pub(super) fn bad_row(row: u64, reason: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::RecordRefused {
+    Error::new(ErrorKind::RecordRejected {
         reason: format!("row {row}: {reason}"),
     })
 }

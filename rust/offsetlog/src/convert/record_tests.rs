@@ -309,7 +309,7 @@ fn sets_that_reach_back_are_named() {
     .concat();
     place.write(&[(0, &bytes)]);
     let error = place.convert(None).unwrap_err();
-    assert_eq!(error.kind().name(), "OffsetOrderError");
+    assert_eq!(error.kind().code(), "OffsetOrder");
     let position = messages(1, Codec::None, None, &[record(5, 0, b"a")]).len() as u64;
     assert_eq!(
         (error.position(), error.offset()),
@@ -515,7 +515,7 @@ fn damage_makes_nothing() {
     bytes[20] ^= 1;
     place.write(&[(0, &bytes)]);
     let error = place.convert(None).unwrap_err();
-    assert_eq!(error.kind().name(), "CorruptBatchError");
+    assert_eq!(error.kind().code(), "CorruptBatch");
     assert_eq!(place.names(), Vec::<String>::new());
 }
 

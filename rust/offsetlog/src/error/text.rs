@@ -118,7 +118,7 @@ impl Error {
             }
             ErrorKind::LogDir { reason }
             | ErrorKind::Cluster { reason }
-            | ErrorKind::RecordRefused { reason } => {
+            | ErrorKind::RecordRejected { reason } => {
                 f.write_str(reason)?;
             }
             ErrorKind::SegmentTooLarge { size } => write!(

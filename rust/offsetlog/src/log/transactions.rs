@@ -59,7 +59,7 @@ impl FatesDamage {
     pub(crate) fn of(error: &Error, last: i64) -> Self {
         Self {
             last,
-            kind: error.kind().name(),
+            kind: error.kind().code(),
             words: error.words(),
         }
     }

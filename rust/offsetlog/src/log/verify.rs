@@ -277,7 +277,7 @@ impl Partition<'_> {
                     };
                     self.unread.insert(path.clone());
                     let finding = Effect::NOT_A_FILE;
-                    self.add(finding.finding(Severity::Error, "LogDirError", &path, reason));
+                    self.add(finding.finding(Severity::Error, "LogDir", &path, reason));
                 }
                 continue;
             }
@@ -298,7 +298,7 @@ impl Partition<'_> {
                 },
                 FileName::BadSegmentName(error) => {
                     let reason = format!("named like a segment's file, but {}", error.fault);
-                    self.add(Effect::NAME.finding(Severity::Error, "LogDirError", &path, reason));
+                    self.add(Effect::NAME.finding(Severity::Error, "LogDir", &path, reason));
                 }
                 _ => {}
             }
@@ -343,7 +343,7 @@ impl Partition<'_> {
             let at = error.at as u64;
             let error = Error::from(error).at_position(at).at_offset(offset);
             let mut finding = Effect::SNAPSHOT.error(&path, &error);
-            finding.kind = "CorruptSnapshotError";
+            finding.kind = "CorruptSnapshot";
             self.add(finding);
         }
     }
@@ -356,7 +356,7 @@ impl Partition<'_> {
                 Ok(epochs) => self.epochs = Some(epochs),
                 Err(error) => {
                     let mut finding = Effect::EPOCHS.error(&path, &Error::from(error));
-                    finding.kind = "CheckpointError";
+                    finding.kind = "Checkpoint";
                     self.add(finding);
                 }
             }
@@ -378,7 +378,7 @@ impl Partition<'_> {
         if let Some(start) = doubtful.filter(|&start| start > end) {
             let path = self.directory.path.clone();
             let reason = format!("log start offset {start} is above the log end offset {end}");
-            let mut finding = Effect::START.finding(Severity::Error, "LogDirError", &path, reason);
+            let mut finding = Effect::START.finding(Severity::Error, "LogDir", &path, reason);
             finding.offset = Some(start);
             self.add(finding);
         }

@@ -43,7 +43,7 @@ impl Log {
     /// power loss after a flush.
     ///
     /// # Errors
-    /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRefused`; with a producer id `OutOfOrderSequence`,
+    /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRejected`; with a producer id `OutOfOrderSequence`,
     /// `ProducerFenced`, `InvalidTxnState`; `Io`, `Closed`, `Poisoned`.
     pub fn append(&self, batch: &mut BatchBuilder, options: &AppendOptions) -> Result<AppendInfo> {
         self.appending("append", options.flush, |writer| {

@@ -15,7 +15,7 @@ fn sends(
     let given = produce(log, producer, false, values);
     given
         .map(|info| (info.base_offset, info.duplicate))
-        .map_err(|error| error.kind().name())
+        .map_err(|error| error.kind().code())
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn duplicates_are_known_five_batches_back() {
     for sequence in 0..2 {
         assert_eq!(
             sends(&log, (9, 0, sequence), &["v"]),
-            Err("OutOfOrderSequenceError")
+            Err("OutOfOrderSequence")
         );
     }
     log.close().unwrap();
@@ -64,7 +64,7 @@ fn duplicates_are_known_five_batches_back() {
     assert_eq!(sends(&log, (9, 0, 6), &["v"]), Ok((6, true)));
     assert_eq!(
         sends(&log, (9, 0, 5), &["v"]),
-        Err("OutOfOrderSequenceError")
+        Err("OutOfOrderSequence")
     );
     assert_eq!(sends(&log, (9, 0, 7), &["v"]), Ok((7, false)));
 }
@@ -76,7 +76,7 @@ fn a_duplicate_is_the_same_sequences_in_the_same_epoch() {
     sends(&log, (9, 0, 0), &["a", "b"]).unwrap();
     assert_eq!(
         sends(&log, (9, 0, 0), &["a"]),
-        Err("OutOfOrderSequenceError")
+        Err("OutOfOrderSequence")
     );
     // Of a newer epoch it is something new.
     assert_eq!(sends(&log, (9, 1, 0), &["a", "b"]), Ok((2, false)));
@@ -96,7 +96,7 @@ fn sequences_begin_anew() {
     assert_eq!(sends(&log, (9, 0, i32::MAX), &["b", "c"]), Ok((1, false)));
     assert_eq!(
         sends(&log, (9, 0, 0), &["x"]),
-        Err("OutOfOrderSequenceError")
+        Err("OutOfOrderSequence")
     );
     assert_eq!(sends(&log, (9, 0, 1), &["d"]), Ok((3, false)));
     assert_eq!(sends(&log, (9, 0, i32::MAX), &["b", "c"]), Ok((1, true)));
@@ -123,8 +123,8 @@ fn what_follows_a_marker() {
             assert_eq!(refused.unwrap(), (0, true));
         } else {
             assert_eq!(
-                refused.unwrap_err().kind().name(),
-                "OutOfOrderSequenceError"
+                refused.unwrap_err().kind().code(),
+                "OutOfOrderSequence"
             );
         }
         assert_eq!(send(expected).unwrap(), (2, false));
@@ -177,7 +177,7 @@ fn a_marker_without_a_transaction() {
     assert_eq!(end(&log, 9, 5, true).unwrap().base_offset, 1);
     assert!(!place.has(&file(0, ".txnindex")));
     assert_eq!((offsets(&log), bounds(&log)), (vec![], (0, 2, 2)));
-    assert_eq!(sends(&log, (9, 4, 0), &["v"]), Err("ProducerFencedError"));
+    assert_eq!(sends(&log, (9, 4, 0), &["v"]), Err("ProducerFenced"));
 }
 
 /// Since version 2 of the protocol a marker's epoch is above that of the records; the same marker sent again is taken.
@@ -220,7 +220,7 @@ fn producers_are_forgotten_after_a_day() {
     // Nobody knows the epoch nor the sequence.
     assert_eq!(sends(&log, (9, 3, 7), &["c"]), Ok((2, false)));
     let fenced = produce(&log, (8, 3, 0), true, &["d"]).unwrap_err();
-    assert_eq!(fenced.kind().name(), "ProducerFencedError");
+    assert_eq!(fenced.kind().code(), "ProducerFenced");
     assert_eq!(bounds(&log).2, 1);
 }
 
@@ -264,7 +264,7 @@ fn producers_come_back_from_snapshots_or_batches() {
                 assert_eq!(sends(&log, (9, 2, 8), &["v"]), Ok((8, true)), "{case}");
                 assert_eq!(
                     sends(&log, (9, 2, 12), &["v"]),
-                    Err("OutOfOrderSequenceError"),
+                    Err("OutOfOrderSequence"),
                     "{case}"
                 );
                 assert_eq!(sends(&log, (9, 2, 9), &["v"]), Ok((10, false)), "{case}");

@@ -201,8 +201,8 @@ fn deleted_records_are_not_read_and_their_files_stay() {
         (numbered(5, 12), (5, 12, 12))
     );
     assert_eq!(
-        log.get(4).unwrap_err().kind().name(),
-        "OffsetOutOfRangeError"
+        log.get(4).unwrap_err().kind().code(),
+        "OffsetOutOfRange"
     );
     let after: Vec<Vec<u8>> = [0, 4, 8].map(|base| place.bytes(&log_file(base))).into();
     assert_eq!(after, before);

@@ -303,8 +303,8 @@ fn what_a_fetch_gives() {
             log.fetch(13, &FetchOptions::default())
                 .unwrap_err()
                 .kind()
-                .name(),
-            "OffsetOutOfRangeError"
+                .code(),
+            "OffsetOutOfRange"
         );
     }
 }
@@ -334,8 +334,8 @@ fn ask_for_parts(log: &Log, expected: &[(i64, String)], told: &str) {
             for kind in [found.map(drop), place.map(drop)] {
                 let error = kind.unwrap_err();
                 assert_eq!(
-                    error.kind().name(),
-                    "OffsetOutOfRangeError",
+                    error.kind().code(),
+                    "OffsetOutOfRange",
                     "{told}, {offset}"
                 );
             }

@@ -168,7 +168,7 @@ fn sequences_go_on_from_the_last_batch() {
         let error = states
             .check(&[batch(5, 3, wrong, 3, 1)], Origin::Client, 0)
             .unwrap_err();
-        assert_eq!(error.kind().name(), "OutOfOrderSequenceError");
+        assert_eq!(error.kind().code(), "OutOfOrderSequence");
         assert_eq!(error.found(), Some(format!("sequence {wrong}")));
         assert_eq!(error.expected(), Some("sequence 10".into()));
         assert_eq!(error.offset(), Some(3));
@@ -578,6 +578,6 @@ fn markers_come_from_control_records() {
         (&[0, 0, 0, 1], &[0, 0, 0]),
     ] {
         let error = Marker::parse(&record(key, value)).unwrap_err();
-        assert_eq!(error.kind().name(), "InvalidRecordError");
+        assert_eq!(error.kind().code(), "InvalidRecord");
     }
 }

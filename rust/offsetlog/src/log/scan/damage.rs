@@ -36,7 +36,7 @@ impl Cursor {
                 return Ok(None);
             }
         }
-        let mut hole = Hole::of(&self.log, path, error.kind().name());
+        let mut hole = Hole::of(&self.log, path, error.kind().code());
         hole.position = passed.position;
         hole.bytes = passed.bytes;
         (hole.start, hole.stop) = (start, stop);

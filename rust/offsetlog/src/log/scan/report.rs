@@ -211,7 +211,7 @@ impl BadBatches {
             return false;
         }
         let (first, last) = batch.selection.range();
-        let mut hole = Hole::of(batch.log, batch.path.to_path_buf(), error.kind().name());
+        let mut hole = Hole::of(batch.log, batch.path.to_path_buf(), error.kind().code());
         hole.position = batch.position;
         hole.bytes = batch.header.size_bytes as u64;
         hole.start = batch.next.max(first);

@@ -54,7 +54,7 @@ pub(super) fn check(
                     let reason = "the partition stands in another log dir too";
                     report.add(Effect::FOLDER.finding(
                         Severity::Warning,
-                        "LogDirError",
+                        "LogDir",
                         &folder,
                         reason,
                     ));
@@ -77,7 +77,7 @@ pub(super) fn check(
             }
             Err(error) if is_log_dir => {
                 let reason = format!("the folder is not topic-partition: {}", error.fault);
-                report.add(Effect::FOLDER.finding(Severity::Error, "LogDirError", &folder, reason));
+                report.add(Effect::FOLDER.finding(Severity::Error, "LogDir", &folder, reason));
             }
             Err(_) => {}
         }

@@ -289,7 +289,7 @@ impl Effect {
     }
 
     pub(super) fn error(self, path: &Path, error: &Error) -> Finding {
-        let mut finding = self.finding(Severity::Error, error.kind().name(), path, error.words());
+        let mut finding = self.finding(Severity::Error, error.kind().code(), path, error.words());
         finding.position = error.position();
         finding.offset = error.offset();
         finding.found = error.found();

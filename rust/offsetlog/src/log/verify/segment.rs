@@ -17,7 +17,7 @@ use offsetlog_format::{BatchHeader, BatchView, FormatError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const CORRUPT_INDEX: &str = "CorruptIndexError";
+const CORRUPT_INDEX: &str = "CorruptIndex";
 
 /// A file beside a segment, and its bytes if it is there.
 type Beside = (PathBuf, Option<Vec<u8>>);
@@ -168,7 +168,7 @@ impl Partition<'_> {
                 header.last_offset
             );
             let finding =
-                Effect::WIDE.finding(Severity::Error, "OffsetOverflowError", path, reason);
+                Effect::WIDE.finding(Severity::Error, "OffsetOverflow", path, reason);
             self.add(place(finding));
         }
         if header.leader_epoch < self.leader_epoch {
@@ -375,7 +375,7 @@ impl Partition<'_> {
                 let at = error.at as u64;
                 let error = Error::from(error).at_position(at);
                 let mut finding = Effect::ABORTED.error(&path, &error);
-                finding.kind = "CorruptTxnIndexError";
+                finding.kind = "CorruptTxnIndex";
                 self.add(finding);
             }
             Ok(entries) => {
@@ -387,7 +387,7 @@ impl Partition<'_> {
                         format!("a marker at offset {last} is beyond the segment's end {end}");
                     let mut finding = Effect::ABORTED.finding(
                         Severity::Error,
-                        "CorruptTxnIndexError",
+                        "CorruptTxnIndex",
                         &path,
                         reason,
                     );

@@ -75,7 +75,7 @@ impl Stored<'_> {
 
 /// An append that is refused for what a record, or the batch itself, is.
 pub(super) fn refused(reason: impl Into<String>) -> Error {
-    Error::new(ErrorKind::RecordRefused {
+    Error::new(ErrorKind::RecordRejected {
         reason: reason.into(),
     })
 }
@@ -83,7 +83,7 @@ pub(super) fn refused(reason: impl Into<String>) -> Error {
 /// Splits `data` into batches and checks what does not depend on the log: framing, size, checksum, order.
 ///
 /// # Errors
-/// `CorruptBatch`, `UnsupportedMagic`: framing or checksum. `RecordTooLarge`. `RecordRefused`: a client's batch whose base
+/// `CorruptBatch`, `UnsupportedMagic`: framing or checksum. `RecordTooLarge`. `RecordRejected`: a client's batch whose base
 /// offset is not 0. `OffsetsOutOfOrder`: a follower's batches that do not ascend.
 pub(super) fn inspect<'a>(
     data: &'a [u8],
@@ -232,7 +232,7 @@ pub(super) struct CodecBuffers {
 /// What a leader stores of `incoming`: one batch, its offsets beginning at the log end offset.
 ///
 /// # Errors
-/// `RecordRefused`, `InvalidTimestamp`, `RecordTooLarge`, `Decompression`, `UnsupportedCodec`. The log is not touched.
+/// `RecordRejected`, `InvalidTimestamp`, `RecordTooLarge`, `Decompression`, `UnsupportedCodec`. The log is not touched.
 ///
 /// Source: Kafka's `LogValidator`; FORMAT.md «Record batch, magic 2».
 pub(super) fn validate<'a>(

@@ -80,7 +80,7 @@ impl Partition {
             .collect();
         let answer = &step[4];
         match self.states.check(&batches, origin, narrow(&step[2])) {
-            Err(error) => assert_eq!(answer.as_str(), Some(error.kind().name()), "{error}"),
+            Err(error) => assert_eq!(answer.as_str(), Some(error.kind().code()), "{error}"),
             Ok(Checked::Duplicate {
                 first_offset,
                 last_offset,
