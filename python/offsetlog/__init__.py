@@ -9,7 +9,6 @@
 or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offsetlog.errors`, Spark in :mod:`offsetlog.spark`.
 """
 
-from offsetlog._append import Writer
 from offsetlog._cached import open_cached
 from offsetlog._cluster import EffectiveSetting, TopicSettings
 from offsetlog._commit.notes import Commit, CommitTarget, commits, forget_commit
@@ -20,7 +19,7 @@ from offsetlog._digest import arrow_digest
 from offsetlog._folder import folder_kind
 from offsetlog._groups import Group, GroupMember, GroupOffset
 from offsetlog._log import Log
-from offsetlog._log_dir import LogDir
+from offsetlog._log_dir import LogDir, WritableLogDir
 from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, Stray, TopicImage
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
@@ -50,6 +49,8 @@ from offsetlog._values import (
     Split,
     TopicPartition,
 )
+from offsetlog._writable_log import WritableLog
+from offsetlog._writer import Writer
 from offsetlog.errors import (
     AppendOrderError,
     CheckpointError,
@@ -80,6 +81,7 @@ from offsetlog.errors import (
     OffsetsOutOfOrderError,
     OutOfOrderSequenceError,
     ProducerFencedError,
+    ReadOnlyLogError,
     RecordBatchTooLargeError,
     RecordRejectedError,
     RecordTooLargeError,
@@ -154,6 +156,7 @@ __all__ = [
     "OutOfOrderSequenceError",
     "PartitionRegistration",
     "ProducerFencedError",
+    "ReadOnlyLogError",
     "Record",
     "RecordBatchTooLargeError",
     "RecordMetadata",
@@ -178,6 +181,8 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedMagicError",
     "UnsupportedVersionError",
+    "WritableLog",
+    "WritableLogDir",
     "Writer",
     "__version__",
     "arrow_digest",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsetlog import _offsetlog
-from offsetlog._append import config_pairs
-from offsetlog._append_many import checked_compression
+from offsetlog._append_arguments import checked_compression, config_pairs
 from offsetlog._options import (
     open_options,
     path_text,
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Unpack
 
-    from offsetlog._append_many import Compression
+    from offsetlog._append_arguments import Compression
     from offsetlog._config import LogConfig, SettingValue
     from offsetlog._options import Limits, PathLike
 

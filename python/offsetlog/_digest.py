@@ -11,20 +11,20 @@ def arrow_digest(data: object, *, preserve_offsets: bool = False) -> tuple[int, 
     """Return the number of rows of Arrow data and the sum of a hash of each, modulo 2**128.
 
     The same rows in another order or in other batches give the same, and the sums of several parts add up. What counts is what
-    :meth:`Log.append_arrow` takes: key, value, headers and timestamp in ms; a row without a timestamp has none, whatever time its
-    record gets. It is no signature: somebody who wants to can make other rows of the same digest.
+    :meth:`WritableLog.append_arrow` takes: key, value, headers and timestamp in ms; a row without a timestamp has none, whatever time
+    its record gets. It is no signature: somebody who wants to can make other rows of the same digest.
 
     Parameters
     ----------
     data
-        As for :meth:`Log.append_arrow`.
+        As for :meth:`WritableLog.append_arrow`.
     preserve_offsets
         Whether ``offset`` and ``leaderEpoch`` count too.
 
     Raises
     ------
     ConfigError, RecordRejectedError, TypeError
-        As for :meth:`Log.append_arrow`.
+        As for :meth:`WritableLog.append_arrow`.
 
     Examples
     --------

@@ -1,46 +1,67 @@
-"""``Log``: one partition directory, opened for reading or appending."""
+"""``Log``: one partition directory, and all that reads it; over 600 lines: one class, two thirds of it documentation."""
 
 from __future__ import annotations
 
 import html
 import logging
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from offsetlog import _offsetlog
-from offsetlog._append import Appending, config_pairs
+from offsetlog._append_arguments import config_pairs
 from offsetlog._cluster import cluster_terms
+from offsetlog._damage import DamageReport, verify
 from offsetlog._options import (
+    CheckedScan,
     Clock,
+    IsolationLevel,
     Limits,
+    OnCorrupt,
     OpenOptions,
     PathLike,
+    When,
+    beyond,
     checked_mode,
+    checked_scan,
     checked_topic_id,
     integer,
+    isolation_level as checked_isolation,
     open_options,
+    optional_offset,
     path_text,
     refuse,
 )
-from offsetlog._read import Reading
+from offsetlog._scan import Scan
+from offsetlog._times import to_millis
 from offsetlog._values import (
+    AbortedTransaction,
+    BatchInfo,
+    FetchResult,
+    IndexEntry,
+    Location,
+    OffsetAndTimestamp,
     Segment,
+    Split,
 )
-from offsetlog.errors import ForkedLogError, LogClosedError
+from offsetlog.errors import LogClosedError, ReadOnlyLogError
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import NoReturn, Self, Unpack
 
     from offsetlog._config import LogConfig, SettingValue
+    from offsetlog._offsetlog import Record
+    from offsetlog._writable_log import WritableLog
 
 __all__ = ["Log"]
 
 logger = logging.getLogger("offsetlog")
 
+SPLIT_BYTES = 128 << 20
 
-class Log(Reading, Appending):
+
+class Log:
     """One partition of a topic: a directory such as ``orders-0`` with the segments that a Kafka broker keeps there.
 
     Made by :meth:`Log.open`. Reading takes no lock, makes no file and changes nothing, also beside a running broker or on a
@@ -63,11 +84,9 @@ class Log(Reading, Appending):
     ('g-plain', 0, 0)
     """
 
-    __slots__ = ("__weakref__", "_absolute", "_appender", "_mode", "_native", "_options", "_partition", "_path", "_pid", "_topic")
+    __slots__ = ("__weakref__", "_absolute", "_native", "_options", "_partition", "_path", "_pid", "_topic")
 
     _native: _offsetlog.Log | None
-    _appender: _offsetlog.Appender | None
-    _mode: Literal["r", "a"]
     _options: OpenOptions
     _path: str
     _absolute: str
@@ -78,6 +97,30 @@ class Log(Reading, Appending):
     def __init__(self) -> None:
         message = "open a log with Log.open(path)"
         raise TypeError(message)
+
+    @overload
+    @classmethod
+    def open(cls, path: PathLike, mode: Literal["r"] = "r", *, mapped: bool = False, **limits: Unpack[Limits]) -> Log: ...
+
+    @overload
+    @classmethod
+    def open(
+        cls,
+        path: PathLike,
+        mode: Literal["a"],
+        config: LogConfig | Mapping[str, SettingValue] | None = None,
+        *,
+        clock: Clock | None = None,
+        topic_id: str | None = None,
+        clean: bool | None = None,
+        recovery_point: int | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
+        mapped: bool = False,
+        **limits: Unpack[Limits],
+    ) -> WritableLog: ...
 
     @classmethod
     def open(  # noqa: PLR0913  # one parameter a limit
@@ -139,6 +182,7 @@ class Log(Reading, Appending):
         Returns
         -------
         Log
+            With mode ``"a"`` a :class:`WritableLog`, which has the verbs that write.
 
         Raises
         ------
@@ -170,29 +214,26 @@ class Log(Reading, Appending):
                 refuse(name, value, "is for appending; open with mode 'a'")
         options = open_options(mapped=mapped, **limits)
         text = path_text(path)
-        appender = None
-        if mode == "a":
-            appender = _offsetlog.Appender.open(
-                text,
-                config=None if config is None else config_pairs(config),
-                clock=clock,
-                topic_id=checked_topic_id(topic_id),
-                clean=_clean(clean),
-                recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
-                cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
-                **options,
-            )
-        native = _offsetlog.Log.open(text, **options) if appender is None else appender.log()
-        for warning in native.warnings():
-            logger.warning("%s", warning)
-        return cls._of(native, text, options, appender)
+        if mode == "r":
+            return cls._of(_warned(_offsetlog.Log.open(text, **options)), text, options)
+        appender = _offsetlog.Appender.open(
+            text,
+            config=None if config is None else config_pairs(config),
+            clock=clock,
+            topic_id=checked_topic_id(topic_id),
+            clean=_clean(clean),
+            recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
+            cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
+            **options,
+        )
+        from offsetlog._writable_log import WritableLog  # noqa: PLC0415  # it is a Log itself
+
+        return WritableLog._writing_to(_warned(appender.log()), text, options, appender)  # noqa: SLF001  # same package
 
     @classmethod
-    def _of(cls, native: _offsetlog.Log, path: str, options: OpenOptions, appender: _offsetlog.Appender | None = None) -> Log:
+    def _of(cls, native: _offsetlog.Log, path: str, options: OpenOptions) -> Self:
         log = object.__new__(cls)
         log._native = native
-        log._appender = appender
-        log._mode = "r" if appender is None else "a"
         log._options = options
         log._path = path
         log._absolute = os.path.abspath(path)
@@ -207,32 +248,370 @@ class Log(Reading, Appending):
         if native is None:
             message = f"log is closed; {self._topic}-{self._partition}"
             raise LogClosedError(message, path=self._path)
-        if self._pid != os.getpid():
-            if self._appender is not None:
-                raise self._forked()
-            # The parent's caches may be locked by a thread that does not exist here: leave them alone, open again.
-            native = _offsetlog.Log.open(self._absolute, **self._options)
-            self._native = native
-            self._pid = os.getpid()
-        return native
+        return native if self._pid == os.getpid() else self._after_fork()
 
-    def _writing(self) -> _offsetlog.Appender:
-        self._engine()
-        if self._appender is None:
-            refuse("mode", "r", f"{self._topic}-{self._partition} was opened for reading; open it with mode 'a' to write")
-        return self._appender
+    def _after_fork(self) -> _offsetlog.Log:
+        # The parent's caches may be locked by a thread that does not exist here: leave them alone, open again.
+        native = _offsetlog.Log.open(self._absolute, **self._options)
+        self._native = native
+        self._pid = os.getpid()
+        return native
 
     def _is_done(self) -> bool:
         """Whether the log that appends was closed, perhaps by somebody else."""
-        appender = self._appender
-        return appender is not None and appender.is_closed()
+        return False
 
-    def _forked(self) -> ForkedLogError:
-        message = (
-            f"{self._topic}-{self._partition} was opened for appending in process {self._pid}; "
-            "a child process cannot write through its parent's log: open it there with mode 'r'"
+    def _durable_end(self) -> int:
+        """Only the log's writer knows up to where it is durable."""
+        self._refuse_to_write()
+
+    def _refuse_to_write(self) -> NoReturn:
+        self._engine()
+        message = f"{self._topic}-{self._partition} was opened for reading; open it with mode 'a' to write"
+        raise ReadOnlyLogError(message, key="mode", value="r")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from offsetlog._writable_log import WritableLog  # noqa: PLC0415  # it is a Log itself
+
+            if name in vars(WritableLog) and not name.startswith("_"):
+                self._refuse_to_write()
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(text)
+
+    def get(self, offset: int) -> Record | None:
+        """Return the record with this offset.
+
+        Parameters
+        ----------
+        offset
+            At least ``log_start_offset`` and below ``log_end_offset``.
+
+        Returns
+        -------
+        Record | None
+            ``None`` when compaction removed it, or when the offset is a commit or abort marker's.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            ``offset`` is outside the log. The bounds are attributes of the error.
+        CorruptionError
+            The batch that should hold it is damaged.
+
+        Notes
+        -----
+        One binary search over the segments, one in the offset index, a scan of batch headers of about
+        ``index.interval.bytes``, and the decoding of one batch.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-2/g-txn-0") as log:
+        ...     print(log.get(16))  # a commit marker
+        None
+        """
+        try:
+            return self._engine().get(offset)
+        except OverflowError:
+            beyond("offset", offset)
+
+    def take(self, offsets: Iterable[int], *, columns: Iterable[str] | None = None) -> Scan:
+        """Return the records with these offsets as a scan, in the order asked.
+
+        Parameters
+        ----------
+        offsets
+            Offsets in any order, each within the log. Repeated ones are given as often as they are asked for; those without a
+            record (compacted away, commit and abort markers) are left out.
+        columns
+            As for :meth:`scan`.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            When reading starts: one of them is outside the log.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     [record.offset for record in log.take([7, 3, 7])]
+        [7, 3, 7]
+        """
+        return self._scan(None, None, checked_scan(columns=columns, offsets=offsets))
+
+    def locate(self, offset: int) -> Location:
+        """Return how a look-up of `offset` goes: the segment, the index entry, the scan from there and the batch found.
+
+        Parameters
+        ----------
+        offset
+            At least ``log_start_offset`` and below ``log_end_offset``.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            ``offset`` is outside the log.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-many-entries-0") as log:
+        ...     location = log.locate(1000)
+        >>> location.segment, location.batch.base_offset
+        (0, 1000)
+        """
+        try:
+            place, entry, counts, batch, text = self._engine().locate(offset)
+        except OverflowError:
+            beyond("offset", offset)
+        return Location(
+            *place,
+            None if entry is None else IndexEntry._make(entry),
+            *counts,
+            None if batch is None else BatchInfo._make(batch),
+            text,
         )
-        return ForkedLogError(message, path=self._path)
+
+    def scan(  # noqa: PLR0913  # one parameter an option
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        start_timestamp: When | None = None,
+        stop_timestamp: When | None = None,
+        columns: Iterable[str] | None = None,
+        keys: Iterable[bytes] | bytes | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        limit: int | None = None,
+        batch_rows: int | None = None,
+        batch_bytes: int | None = None,
+        verify_checksums: bool = True,
+        threads: int = 1,
+        on_corrupt: OnCorrupt = "raise",
+        durable: bool = False,
+    ) -> Scan:
+        """Return a scan of the records from `start` to `stop`, in offset order. Nothing is read yet.
+
+        Parameters
+        ----------
+        start
+            First offset, inclusive; ``None`` is the log start offset. Offsets may have gaps (compaction, markers): the first
+            record may be above `start`, never below.
+        stop
+            End, exclusive; ``None`` is the log end offset when reading starts.
+        start_timestamp, stop_timestamp
+            Keep records with ``start_timestamp <= timestamp < stop_timestamp``; ``int`` of ms or an aware ``datetime``.
+            Records are not ordered by time, so this is a filter over all of the range; batches and segments whose largest
+            timestamp is too small are skipped whole.
+        columns
+            Columns of the Arrow stream, in this order; default: the eight of Spark's Kafka source (see :class:`Scan`).
+            Columns not asked for cost nothing.
+        keys
+            Keep records whose key is one of these; a single ``bytes`` is one key.
+        isolation_level
+            ``"read_committed"`` stops at the last stable offset and leaves out records of aborted transactions.
+        limit
+            At most so many records, after all filters.
+        batch_rows
+            At most so many rows in one Arrow batch; by default 32,768.
+        batch_bytes
+            Bytes of keys, values and headers beyond which an Arrow batch is full; by default 512 KiB, which stays in the
+            processor's cache. Consumers that pay for each batch want more.
+        verify_checksums
+            ``False`` trusts the bytes: frames and bounds are still checked.
+        threads
+            How many threads decompress and decode; the order of the records does not depend on it.
+        on_corrupt
+            What happens at damaged bytes. ``"raise"``: the records before them are given, then their :class:`CorruptionError` is
+            raised. ``"skip"``: the scan goes on at the next whole batch whose offsets fit, and :attr:`Scan.report` lists what was
+            left out. ``"stop"``: the log ends there in silence, and the report says so. An unfinished end of the active segment
+            is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
+        durable
+            Stop at the durable end offset at the moment reading starts, so that nothing is returned that power loss could still take
+            away. Only the log's writer knows that offset.
+
+        Raises
+        ------
+        ConfigError
+            An unknown column or isolation level (the text names the nearest known one), a naive ``datetime``, or `durable` in a log
+            that was opened for reading.
+        LogClosedError
+            The log is closed.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     [record.offset for record in log.scan(5, 8)]
+        [5, 6, 7]
+        """
+        options = checked_scan(
+            start_timestamp=start_timestamp,
+            stop_timestamp=stop_timestamp,
+            columns=columns,
+            keys=keys,
+            isolation_level=isolation_level,
+            limit=limit,
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+            verify_checksums=verify_checksums,
+            threads=threads,
+            on_corrupt=on_corrupt,
+        )
+        end = None if stop is None else integer("stop", stop, minimum=0)
+        if durable:
+            # Refuses a reader now; the offset is asked for again when reading starts.
+            self._durable_end()
+        scan = self._scan(None if start is None else integer("start", start, minimum=0), end, options)
+        scan._durable = bool(durable)  # noqa: SLF001  # same package
+        return scan
+
+    def _scan(self, start: int | None, stop: int | None, options: CheckedScan) -> Scan:
+        self._engine()
+        return Scan._of(((self, start, stop),), options)  # noqa: SLF001  # same package
+
+    def batches(self, start: int | None = None, stop: int | None = None) -> Iterator[BatchInfo]:
+        """Return an iterator over batch headers, control batches and empty ones included. Payloads are not read.
+
+        Parameters
+        ----------
+        start
+            The first batch is the one that holds this offset, or the next one; ``None`` is the log start offset.
+        stop
+            Batches that begin below it, exclusive; ``None`` is the log end offset.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-clients-0") as log:
+        ...     sorted({batch.codec for batch in log.batches()})
+        ['gzip', 'lz4', 'none', 'snappy', 'zstd']
+        """
+        return map(BatchInfo._make, self._engine().batches(optional_offset("start", start), optional_offset("stop", stop)))
+
+    def verify(self, *, progress: Callable[[int], object] | None = None) -> DamageReport:
+        """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory, with the limits of this log.
+
+        Parameters
+        ----------
+        progress
+            Called every few MiB with the bytes read since it was called last.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     log.verify().damaged
+        False
+        """
+        self._engine()
+        return verify(self._absolute, progress=progress, **self._options["limits"])
+
+    def fetch(self, offset: int, *, max_bytes: int = 1 << 20, isolation_level: IsolationLevel = "read_uncommitted") -> FetchResult:
+        """Return encoded batches from `offset` on, as a broker would answer a fetch.
+
+        Parameters
+        ----------
+        offset
+            First offset wanted, inclusive; the log end offset is allowed and gives no records. The first batch returned may
+            begin below it.
+        max_bytes
+            Upper bound on the bytes returned; at least one batch is returned even if it is larger.
+        isolation_level
+            ``"read_committed"`` stops at the last stable offset and lists the aborted transactions; their records are
+            still in the bytes, as with a broker.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            ``offset`` is below the log start offset or above the log end offset.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     result = log.fetch(0, max_bytes=1000)
+        >>> int.from_bytes(result.records[:8], "big")  # the base offset of the first batch
+        0
+        """
+        native = self._engine().fetch(
+            integer("offset", offset, minimum=0),
+            integer("max_bytes", max_bytes, minimum=1),
+            checked_isolation(isolation_level),
+        )
+        records, high_watermark, last_stable_offset, log_start_offset, aborted = native
+        transactions = tuple(map(AbortedTransaction._make, aborted))
+        return FetchResult(records, high_watermark, last_stable_offset, log_start_offset, transactions)
+
+    def offset_for_timestamp(self, when: When, *, isolation_level: IsolationLevel = "read_uncommitted") -> OffsetAndTimestamp | None:
+        """Return the first record in offset order whose timestamp is at or after `when`.
+
+        Control records count, as they do for a broker (``ListOffsets``).
+
+        Parameters
+        ----------
+        when
+            ``int`` of ms since 1970, or an aware ``datetime``.
+        isolation_level
+            ``"read_committed"`` gives ``None`` where the answer would be at or above the last stable offset.
+
+        Returns
+        -------
+        OffsetAndTimestamp | None
+            ``None`` when no record is that late.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
+        ...     log.offset_for_timestamp(0).offset
+        0
+        """
+        found = self._engine().offset_for_timestamp(to_millis(when, "when"), checked_isolation(isolation_level))
+        return None if found is None else OffsetAndTimestamp._make(found)
+
+    def splits(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        count: int | None = None,
+    ) -> list[Split]:
+        """Cut a range of offsets into pieces of about equal bytes, for parallel tasks.
+
+        The pieces tile ``[start, stop)`` exactly, without gap or overlap. Cuts fall where batches begin, found through the
+        offset indexes: no payload is read.
+
+        Parameters
+        ----------
+        start
+            First offset, inclusive; ``None`` is the log start offset.
+        stop
+            End, exclusive; ``None`` is the log end offset as of now.
+        max_bytes
+            Aim for at most so many bytes a piece (a single batch may be larger). Default 128 MiB.
+        count
+            Instead of `max_bytes`: aim for so many pieces.
+
+        Raises
+        ------
+        ConfigError
+            Both `max_bytes` and `count` are given.
+
+        Examples
+        --------
+        >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-many-entries-0") as log:
+        ...     splits = log.splits(count=3)
+        >>> splits[0].start, splits[-1].stop
+        (0, 1500)
+        """
+        if max_bytes is not None and count is not None:
+            refuse("count", count, "give max_bytes or count, not both")
+        engine = self._engine()
+        start, stop = optional_offset("start", start), optional_offset("stop", stop)
+        if count is not None:
+            whole = engine.splits(start, stop, (1 << 63) - 1)
+            max_bytes = max(1, -(-sum(size for _, _, size in whole) // integer("count", count, minimum=1)))
+        elif max_bytes is None:
+            max_bytes = SPLIT_BYTES
+        cut = engine.splits(start, stop, integer("max_bytes", max_bytes, minimum=1))
+        return [Split(self._absolute, self._topic, self._partition, *piece) for piece in cut]
 
     def refresh(self) -> None:
         """Look at the directory now, so that every later question sees what other processes have done so far.
@@ -279,9 +658,9 @@ class Log(Reading, Appending):
         return self._path
 
     @property
-    def mode(self) -> str:
-        """``"r"`` or ``"a"``."""
-        return self._mode
+    def mode(self) -> Literal["r", "a"]:
+        """``"r"``; of a :class:`WritableLog` ``"a"``."""
+        return "r"
 
     @property
     def closed(self) -> bool:
@@ -324,16 +703,8 @@ class Log(Reading, Appending):
         return self._engine().size_bytes()
 
     def close(self) -> None:
-        """Let go of the files. Closing twice is fine; iterators and streams that are already running go on.
-
-        A log that was opened for appending is flushed, its indexes are trimmed, a producer snapshot and the mark of a clean end
-        are written and the locks are given back; after an error it is closed all the same, and the next opening recovers it.
-        """
-        native, self._native = self._native, None
-        if native is not None and self._appender is not None and self._pid == os.getpid():
-            # Its files go with it.
-            appender, self._appender = self._appender, None
-            appender.close()
+        """Let go of the files. Closing twice is fine; iterators and streams that are already running go on."""
+        self._native = None
 
     def __enter__(self) -> Self:
         self._engine()
@@ -344,9 +715,6 @@ class Log(Reading, Appending):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._engine()
-        if self._appender is not None:
-            message = "a log that is open for appending does not pickle; pickle its path, or a log opened for reading"
-            raise TypeError(message)
         return (_reopened, (self._absolute, self._options))
 
     def __repr__(self) -> str:
@@ -370,6 +738,12 @@ class Log(Reading, Appending):
         }
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
         return f"<table>{cells}</table>"
+
+
+def _warned(native: _offsetlog.Log) -> _offsetlog.Log:
+    for warning in native.warnings():
+        logger.warning("%s", warning)
+    return native
 
 
 def _clean(clean: object) -> bool | None:

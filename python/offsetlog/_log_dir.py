@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from weakref import WeakSet
 
 from offsetlog import _offsetlog
-from offsetlog._append import config_pairs
+from offsetlog._append_arguments import config_pairs
 from offsetlog._cluster import EffectiveSetting, TopicSettings, cluster_terms
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
@@ -43,13 +43,14 @@ from offsetlog._transactions import Transaction, transactions_of
 from offsetlog._unread import PartitionGone, ask_each
 from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
-from offsetlog.errors import ForkedLogError, LogClosedError
+from offsetlog._writable_log import WritableLog
+from offsetlog.errors import ForkedLogError, LogClosedError, ReadOnlyLogError
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-__all__ = ["LogDir"]
+__all__ = ["LogDir", "WritableLogDir"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -60,7 +61,7 @@ T = TypeVar("T")
 MAX_OPEN_PARTITIONS = 100
 
 
-class LogDir(Topics):
+class LogDir:
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
     Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. Where a partition stands in two of
@@ -121,6 +122,33 @@ class LogDir(Topics):
     def __init__(self) -> None:
         message = "open log dirs with LogDir.open(paths)"
         raise TypeError(message)
+
+    @overload
+    @classmethod
+    def open(
+        cls, paths: PathLike | Sequence[PathLike], mode: Literal["r"] = "r", *, mapped: bool = False, **limits: Unpack[Limits]
+    ) -> LogDir: ...
+
+    @overload
+    @classmethod
+    def open(
+        cls,
+        paths: PathLike | Sequence[PathLike],
+        mode: Literal["a"],
+        *,
+        defaults: Config | None = None,
+        partitioner: Partitioner | None = None,
+        max_open_partitions: int | None = None,
+        seed: int | None = None,
+        maintain_every: float | timedelta | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
+        clock: Clock | None = None,
+        mapped: bool = False,
+        **limits: Unpack[Limits],
+    ) -> WritableLogDir: ...
 
     @classmethod
     def open(  # noqa: PLR0913  # one parameter a limit
@@ -217,7 +245,7 @@ class LogDir(Topics):
         native = _offsetlog.LogDir.open(list(texts), **options) if appender is None else appender.log_dir()
         for warning in native.warnings():
             logger.warning("%s", warning)
-        log_dir = object.__new__(cls)
+        log_dir = object.__new__(cls if appender is None else WritableLogDir)
         log_dir._native = native
         log_dir._appender = appender
         log_dir._partitioner = checked_partitioner("default" if partitioner is None else partitioner)
@@ -227,7 +255,7 @@ class LogDir(Topics):
         log_dir._pid = os.getpid()
         log_dir._lent = WeakSet()
         log_dir._lent_lock = Lock()
-        log_dir._upkeep = None if seconds is None else Upkeep(log_dir, seconds)
+        log_dir._upkeep = Upkeep(log_dir, seconds) if isinstance(log_dir, WritableLogDir) and seconds is not None else None
         return log_dir
 
     def _engine(self) -> _offsetlog.LogDir:
@@ -250,8 +278,17 @@ class LogDir(Topics):
     def _appending(self) -> _offsetlog.LogDirAppender:
         self._engine()
         if self._appender is None:
-            refuse("mode", "r", "the log dir was opened for reading; open it with mode 'a' to write")
+            message = "the log dir was opened for reading; open it with mode 'a' to write"
+            raise ReadOnlyLogError(message, key="mode", value="r")
         return self._appender
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in vars(Topics) and not name.startswith("_"):
+                self._appending()
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(text)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -322,7 +359,7 @@ class LogDir(Topics):
             if appender is None:
                 return None
             native = appender.log()
-            log = Log._of(native, native.path, self._options, appender)  # noqa: SLF001  # same package
+            log = WritableLog._writing_to(native, native.path, self._options, appender)  # noqa: SLF001  # same package
             with self._lent_lock:
                 self._lent.add(log)
             return log
@@ -646,6 +683,18 @@ class LogDir(Topics):
         head = "<tr><th>topic</th><th>partitions</th></tr>"
         rows = "".join(f"<tr><td>{html.escape(topic)}</td><td>{len(numbers)}</td></tr>" for topic, numbers in self.topics().items())
         return f"<p>{html.escape(', '.join(self._paths))}</p><table>{head}{rows}</table>"
+
+
+class WritableLogDir(Topics, LogDir):
+    """A :class:`LogDir` that is open for appending: ``LogDir.open(paths, "a")``."""
+
+    __slots__ = ()
+
+    def log(self, topic: str, partition: int) -> WritableLog:
+        """Return the log of a partition, as :meth:`LogDir.log`; it can be appended to."""
+        log = super().log(topic, partition)
+        assert isinstance(log, WritableLog)  # noqa: S101  # as `_log` makes them here
+        return log
 
 
 class Part:

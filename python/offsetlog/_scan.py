@@ -165,7 +165,7 @@ class Scan:
         if not self._durable:
             return stop
         # Only a single log is asked for what is durable.
-        known = cast("Log", log).durable_end_offset
+        known = cast("Log", log)._durable_end()  # noqa: SLF001  # same package
         return max(start or 0, known if stop is None else min(stop, known))
 
     @property

@@ -1,4 +1,4 @@
-"""What a :class:`~offsetlog.LogDir` opened with mode ``"a"`` can do beside reading: topics, and records by topic."""
+"""What a :class:`~offsetlog.WritableLogDir` can do beside reading: topics, and records by topic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from offsetlog import _offsetlog
-from offsetlog._append import checked_bytes, checked_headers, config_pairs
-from offsetlog._append_many import checked_epoch
+from offsetlog._append_arguments import checked_bytes, checked_epoch, checked_headers, config_pairs
 from offsetlog._config import LogConfig
 from offsetlog._maintain import checked_upkeep, report_of
 from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse, utf8
@@ -15,7 +14,7 @@ from offsetlog._times import optional_millis
 from offsetlog._values import LogDirMaintainReport, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from offsetlog._append import Buffer, Headers
+    from offsetlog._append_arguments import Buffer, Headers
     from offsetlog._config import SettingValue
     from offsetlog._maintain import Upkeep
     from offsetlog._options import PathLike, When
@@ -143,7 +142,7 @@ class _Appends(Protocol):
 
 
 class Topics:
-    """What writes. :class:`~offsetlog.LogDir` is this and all that reads."""
+    """The verbs of a :class:`~offsetlog.WritableLogDir`."""
 
     __slots__ = ()
 
@@ -253,7 +252,7 @@ class Topics:
         topic
             Name of a topic that is there.
         value, key, headers, timestamp, leader_epoch, flush
-            As for :meth:`Log.append`.
+            As for :meth:`WritableLog.append`.
         partition
             The partition, instead of routing.
 
@@ -270,7 +269,7 @@ class Topics:
         With the `partitioner` ``"default"`` a key decides by its hash (:func:`~offsetlog.partition_for`), and records without
         one go to one partition until 16,384 bytes went there, then to another one drawn at random; ``"round_robin"`` takes the
         partitions in turn. The partition is opened at its first use and may be closed again when others are used: see
-        `max_open_partitions`. All else as :meth:`Log.append`.
+        `max_open_partitions`. All else as :meth:`WritableLog.append`.
 
         Source: Kafka's ``BuiltInPartitioner`` (KIP-794), ``RoundRobinPartitioner``.
         """
@@ -306,8 +305,8 @@ class Topics:
         Parameters
         ----------
         now, dry_run, only
-            As for :meth:`Log.maintain`; ``"deletes"`` are those of topics too. With `dry_run` no file is made or changed: a partition
-            whose last writer was killed is recovered in memory.
+            As for :meth:`WritableLog.maintain`; ``"deletes"`` are those of topics too. With `dry_run` no file is made or changed: a
+            partition whose last writer was killed is recovered in memory.
         topics
             Only these; ``None`` is all.
         config

@@ -356,7 +356,7 @@ class LogDirMaintainReport(NamedTuple):
 
 
 class MaintainReport(NamedTuple):
-    """What :meth:`Log.maintain <offsetlog.Log.maintain>` did, or would do."""
+    """What :meth:`WritableLog.maintain <offsetlog.WritableLog.maintain>` did, or would do."""
 
     removed: tuple[RemovedSegment, ...]
     """Segments that went, oldest first."""

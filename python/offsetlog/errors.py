@@ -26,6 +26,7 @@
         ├── LogDirError                       folders and file names that are not Kafka's
         │   └── ClusterError                  changes that go against the cluster of the log dir
         ├── ConfigError                       (ValueError) an argument or option
+        │   └── ReadOnlyLogError              (AttributeError) a verb that writes, of a log opened for reading
         ├── CompressionError                  a codec that refused to compress
         ├── RecordRejectedError               (ValueError) an append refused for what a record is
         │   └── InvalidTimestampError         a timestamp too far from now, or of the wrong kind
@@ -85,6 +86,7 @@ __all__ = [
     "OffsetsOutOfOrderError",
     "OutOfOrderSequenceError",
     "ProducerFencedError",
+    "ReadOnlyLogError",
     "RecordBatchTooLargeError",
     "RecordRejectedError",
     "RecordTooLargeError",
@@ -271,6 +273,10 @@ class ConfigError(OffsetLogError, ValueError):
     value: str | None
 
     _fields = ("key", "value", *OffsetLogError._fields)
+
+
+class ReadOnlyLogError(ConfigError, AttributeError):
+    """A verb that writes was asked of a log that was opened for reading, which has none: open it with mode ``"a"``."""
 
 
 class LogClosedError(OffsetLogError, ValueError):

@@ -21,7 +21,7 @@ from peers import Appended, encoded
 from wire import Wire
 
 from broker import broker_of
-from offsetlog import Compaction, Log
+from offsetlog import Compaction, Log, WritableLog
 
 TOPIC = "cleaned"
 OURS, TRANSACTIONS, THEIRS = range(3)
@@ -152,7 +152,7 @@ class Cleaners:
             self._produce(THEIRS, epoch, 80)
             self._wait_for_cleaner(THEIRS)
 
-    def _compact(self, log: Log, number: int) -> None:
+    def _compact(self, log: WritableLog, number: int) -> None:
         """What is due, which is one pass."""
         (done,) = log.maintain(only="compaction").compactions
         self.passes.append((len(self.points), number, done))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from book import NO_PRODUCER, Book
 from peers import Appended, encoded
 
-from offsetlog import AppendInfo, Log, Record
+from offsetlog import AppendInfo, Log, Record, WritableLog
 
 SETTINGS: Mapping[str, str | int] = {"internal.segment.bytes": 8192, "index.interval.bytes": 512}
 """Small segments with many index entries: every partition of these tests has several."""
@@ -38,7 +38,7 @@ class Hand:
         self.now = now
         self._settings = {**SETTINGS, **settings}
         self._stamped = settings.get("message.timestamp.type") == "LogAppendTime"
-        self._log: Log | None = None
+        self._log: WritableLog | None = None
 
     def __enter__(self) -> Self:
         self.open()
@@ -48,7 +48,7 @@ class Hand:
         self.log.close()
 
     @property
-    def log(self) -> Log:
+    def log(self) -> WritableLog:
         """The open log."""
         assert self._log is not None
         return self._log

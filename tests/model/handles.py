@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from offsetlog import Log, LogDir, OffsetLogError, open_cached, recover
+from offsetlog import Log, LogDir, OffsetLogError, WritableLog, WritableLogDir, open_cached, recover
 
 TOPIC, NAME = "t", "t-0"
 SOURCE = "s-0"
@@ -34,8 +34,8 @@ class Site:
     def __init__(self, root: str, kind: str, config: dict[str, Any]) -> None:
         self.root, self.kind, self.config = Path(root), kind, config
         self.now = NOW
-        self.writer: Log | None = None
-        self.log_dir: LogDir | None = None
+        self.writer: WritableLog | None = None
+        self.log_dir: WritableLogDir | None = None
         self.handles: dict[str, Log] = {}
         self.dirs: dict[str, LogDir] = {}
         self.followers: dict[str, Iterator[Any]] = {}
@@ -86,7 +86,7 @@ class Site:
         self.now = options.pop("now", self.now)
         return getattr(self, f"_do_{verb}")(self.writer, **options)
 
-    def _do_append(self, log: Log, rows: list[Any], way: str, **options: Any) -> Any:
+    def _do_append(self, log: WritableLog, rows: list[Any], way: str, **options: Any) -> Any:
         if way == "one" or (way == "log_dir" and self.log_dir is None):
             for key, value, timestamp, headers in rows:
                 log.append(value, key=key, timestamp=timestamp, headers=headers)
@@ -112,39 +112,39 @@ class Site:
         else:
             log.append_records([(one[0], one[1]) for one in rows], **options)
 
-    def _do_bytes(self, log: Log, data: bytes, way: str) -> Any:
+    def _do_bytes(self, log: WritableLog, data: bytes, way: str) -> Any:
         if way == "leader":
             log.append_batches(data)
         else:
             log.append_as_follower(data, leader_epoch=1 << 20)
 
-    def _do_marker(self, log: Log, producer_id: int, commit: bool) -> Any:
+    def _do_marker(self, log: WritableLog, producer_id: int, commit: bool) -> Any:
         log.append_marker(producer_id, 0, commit=commit)
 
-    def _do_roll(self, log: Log) -> Any:
+    def _do_roll(self, log: WritableLog) -> Any:
         log.roll()
 
-    def _do_flush(self, log: Log) -> Any:
+    def _do_flush(self, log: WritableLog) -> Any:
         log.flush()
 
-    def _do_truncate(self, log: Log, offset: int) -> Any:
+    def _do_truncate(self, log: WritableLog, offset: int) -> Any:
         log.truncate_to(offset)
 
-    def _do_restart(self, log: Log, offset: int) -> Any:
+    def _do_restart(self, log: WritableLog, offset: int) -> Any:
         log.truncate_fully_and_start_at(offset)
 
-    def _do_delete(self, log: Log, offset: int) -> Any:
+    def _do_delete(self, log: WritableLog, offset: int) -> Any:
         log.delete_records_before(offset)
 
-    def _do_retain(self, log: Log) -> Any:
+    def _do_retain(self, log: WritableLog) -> Any:
         log.config = {**self.config, "retention.ms": 1000, "file.delete.delay.ms": 0}
         log.maintain(only=("retention", "deletes"))
         log.config = self.config
 
-    def _do_compact(self, log: Log) -> Any:
+    def _do_compact(self, log: WritableLog) -> Any:
         log.compact()
 
-    def _do_settings(self, log: Log, change: dict[str, Any]) -> Any:
+    def _do_settings(self, log: WritableLog, change: dict[str, Any]) -> Any:
         self.config = {**self.config, **change}
         log.config = self.config
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import pyarrow
 from sides import TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Timed
 
-from offsetlog import AppendInfo, Log, OffsetLogError, Record
+from offsetlog import AppendInfo, Log, OffsetLogError, Record, WritableLog
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -41,11 +41,11 @@ class OurLog:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
         self._clock = clock
-        self._log: Log | None = None
+        self._log: WritableLog | None = None
         self._config: dict[str, str] | None = None
 
     @property
-    def log(self) -> Log:
+    def log(self) -> WritableLog:
         """The open log."""
         assert self._log is not None
         return self._log
@@ -54,7 +54,7 @@ class OurLog:
         # What was given once stands in the directory.
         config = None if opening.config == self._config else dict(opening.config)
 
-        def ask() -> Log:
+        def ask() -> WritableLog:
             return Log.open(
                 str(self.directory),
                 mode="a",

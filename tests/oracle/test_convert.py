@@ -12,7 +12,7 @@ from opening import LATER, check
 from sides import Read
 
 from offsetlog import Log, convert
-from offsetlog._append_many import Compression
+from offsetlog._append_arguments import Compression
 
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 

@@ -247,7 +247,7 @@ def test_keys_must_be_bytes(log: Log) -> None:
 
 def test_modes_are_two(path: Path) -> None:
     with pytest.raises(offsetlog.ConfigError, match="must be 'r' or 'a', found 'w'"):
-        Log.open(path, "w")  # type: ignore[arg-type]
+        Log.open(path, "w")  # type: ignore[call-overload]
 
 
 def test_closed_log_refuses_and_running_iterators_go_on(path: Path) -> None:

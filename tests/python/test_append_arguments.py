@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from writing import Clock, coded, filled, refused, times, tree, writing_calls
 
-from offsetlog import ConfigError, Log, LogDirError, errors
+from offsetlog import ConfigError, Log, LogDirError, ReadOnlyLogError, WritableLog, errors
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
+def log(tmp_path: Path) -> Iterator[WritableLog]:
     """A log with some records, cleanly closed and opened again: any change of a file would show."""
     with Log.open(filled(tmp_path / "orders-0"), "a", clock=Clock()) as log:
         yield log
@@ -56,7 +56,7 @@ APPEND: dict[str, list[tuple[object, type[Exception], str]]] = {
 @pytest.mark.parametrize(
     ("name", "value", "kind", "match"), [(name, *case) for name, cases in APPEND.items() for case in cases], ids=repr
 )
-def test_append(log: Log, name: str, value: object, kind: type[Exception], match: str) -> None:
+def test_append(log: WritableLog, name: str, value: object, kind: type[Exception], match: str) -> None:
     arguments: dict[str, Any] = {"value": b"v", name: value}
     refused(log, lambda: log.append(**arguments), kind, match)
     if name != "leader_epoch":
@@ -83,7 +83,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize(("records", "kind", "match"), RECORDS, ids=repr)
-def test_append_records(log: Log, records: object, kind: type[Exception], match: str) -> None:
+def test_append_records(log: WritableLog, records: object, kind: type[Exception], match: str) -> None:
     refused(log, lambda: log.append_records(records), kind, match)  # type: ignore[arg-type]  # what it must refuse
 
 
@@ -103,12 +103,12 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(("name", "value", "kind", "match"), OPTIONS, ids=repr)
-def test_options_of_append_records(log: Log, name: str, value: object, kind: type[Exception], match: str) -> None:
+def test_options_of_append_records(log: WritableLog, name: str, value: object, kind: type[Exception], match: str) -> None:
     options: dict[str, Any] = {name: value}
     refused(log, lambda: log.append_records([b"v"], **options), kind, match)
 
 
-def test_producer_id_without_a_sequence(log: Log) -> None:
+def test_producer_id_without_a_sequence(log: WritableLog) -> None:
     refused(
         log,
         lambda: log.append_records([b"v"], producer_id=3, producer_epoch=0),
@@ -117,7 +117,7 @@ def test_producer_id_without_a_sequence(log: Log) -> None:
     )
 
 
-CALLS: list[tuple[Callable[[Log], object], type[Exception], str]] = [
+CALLS: list[tuple[Callable[[WritableLog], object], type[Exception], str]] = [
     (lambda log: log.append_batches("text"), TypeError, "data must be bytes"),  # type: ignore[arg-type]
     (lambda log: log.append_batches(None), TypeError, "data must be bytes"),  # type: ignore[arg-type]
     (lambda log: log.append_batches(coded(b"x"), leader_epoch=-1), ConfigError, "leader_epoch"),
@@ -162,7 +162,7 @@ CALLS: list[tuple[Callable[[Log], object], type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("call", "kind", "match"), CALLS, ids=[f"{number}-{match[:30]}" for number, (_, _, match) in enumerate(CALLS)]
 )
-def test_other_calls(log: Log, call: Callable[[Log], object], kind: type[Exception], match: str) -> None:
+def test_other_calls(log: WritableLog, call: Callable[[WritableLog], object], kind: type[Exception], match: str) -> None:
     error = refused(log, lambda: call(log), kind, match)
     if isinstance(error, ConfigError):
         assert error.key is not None
@@ -178,8 +178,8 @@ def test_what_writes_is_refused_in_mode_r(tmp_path: Path) -> None:
     path = filled(tmp_path / "orders-0")
     before = tree(tmp_path), times(tmp_path)
     with Log.open(path) as log:
-        for call in writing_calls(log):
-            with pytest.raises(ConfigError, match="orders-0 was opened for reading; open it with mode 'a' to write") as caught:
+        for call in writing_calls(cast("WritableLog", log)):
+            with pytest.raises(ReadOnlyLogError, match="orders-0 was opened for reading; open it with mode 'a' to write") as caught:
                 call()
             assert caught.value.key == "mode"
     assert (tree(tmp_path), times(tmp_path)) == before

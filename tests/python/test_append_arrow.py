@@ -26,8 +26,8 @@ from make_log import batch, record, segment
 from writing import NOW, Clock, state, tree
 
 import offsetlog
-from offsetlog import AppendInfo, Log, LogDir, Record
-from offsetlog._append_many import Compression
+from offsetlog import AppendInfo, Log, LogDir, Record, WritableLog
+from offsetlog._append_arguments import Compression
 
 CODECS = get_args(Compression)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -35,7 +35,7 @@ Fields = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], 
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
+def log(tmp_path: Path) -> Iterator[WritableLog]:
     with Log.open(tmp_path / "orders-0", "a", clock=Clock()) as opened:
         yield opened
 
@@ -52,7 +52,7 @@ def values(log: Log) -> list[bytes | None]:
     return [record.value for record in log.scan()]
 
 
-def refused(log: Log, error: type[Exception], match: str, data: object, **options: Any) -> Exception:  # noqa: ANN401  # whatever append_arrow takes
+def refused(log: WritableLog, error: type[Exception], match: str, data: object, **options: Any) -> Exception:  # noqa: ANN401  # whatever append_arrow takes
     """Appending `data` raises, and neither files nor state move."""
     before = state(log), tree(Path(log.path))
     with pytest.raises(error, match=match) as caught:
@@ -61,7 +61,7 @@ def refused(log: Log, error: type[Exception], match: str, data: object, **option
     return caught.value
 
 
-def test_all_columns_arrive(log: Log) -> None:
+def test_all_columns_arrive(log: WritableLog) -> None:
     table = pa.table(
         {
             "key": pa.array([b"k", None, b""]),
@@ -80,7 +80,7 @@ def test_all_columns_arrive(log: Log) -> None:
     [pa.binary(), pa.large_binary(), pa.binary_view(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(5)],
     ids=str,
 )
-def test_bytes_in_every_layout(log: Log, kind: pa.DataType) -> None:
+def test_bytes_in_every_layout(log: WritableLog, kind: pa.DataType) -> None:
     """Also sliced ones, and values longer than the twelve bytes that a view holds itself."""
     texts = ["long value" * 3, None, "short", ""] if kind != pa.binary(5) else ["aaaaa", None, "bbbbb", "ccccc"]
     column = (
@@ -104,7 +104,7 @@ def test_bytes_in_every_layout(log: Log, kind: pa.DataType) -> None:
     ],
     ids=str,
 )
-def test_headers_in_every_layout(log: Log, kind: pa.DataType) -> None:
+def test_headers_in_every_layout(log: WritableLog, kind: pa.DataType) -> None:
     is_map = pa.types.is_map(kind)
     lists = [[("a", b"x")], None, [], [("b", None), ("b", b"longer than twelve bytes")], [("c", b"y")]]
     as_value = [None if one is None else one if is_map else [{"key": key, "value": value} for key, value in one] for one in lists]
@@ -114,7 +114,7 @@ def test_headers_in_every_layout(log: Log, kind: pa.DataType) -> None:
     assert [headers for *_, headers in read(log)] == [tuple(one or ()) for one in lists]
 
 
-def test_headers_below_a_null_list_do_not_count(log: Log) -> None:
+def test_headers_below_a_null_list_do_not_count(log: WritableLog) -> None:
     entries = pa.array([{"key": None, "value": b"hidden"}, {"key": "a", "value": b"1"}], HEADERS.value_type)
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries, mask=pa.array([True, False]))
     log.append_arrow(pa.table({"value": [b"1", b"2"], "headers": lists}))
@@ -136,7 +136,7 @@ def test_headers_below_a_null_list_do_not_count(log: Log) -> None:
     ],
 )
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
-def test_timestamps_of_every_unit(log: Log, unit: str, value: int, expected: int, zone: str | None) -> None:
+def test_timestamps_of_every_unit(log: WritableLog, unit: str, value: int, expected: int, zone: str | None) -> None:
     column = pa.array([value, None], pa.int64()).cast(pa.timestamp(unit, zone))
     assert log.append_arrow(pa.table({"value": [b"v", b"w"], "timestamp": column})).max_timestamp == max(expected, NOW)
     assert [timestamp for _, _, timestamp, _ in read(log)] == [expected, NOW]
@@ -145,20 +145,20 @@ def test_timestamps_of_every_unit(log: Log, unit: str, value: int, expected: int
 @pytest.mark.parametrize(
     ("unit", "value"), [("s", -1), ("ms", -2), ("us", -1), ("us", -1001), ("ns", -999_999), ("s", 1 << 62), ("us", -(1 << 63))]
 )
-def test_timestamps_that_no_record_can_have(log: Log, unit: str, value: int) -> None:
+def test_timestamps_that_no_record_can_have(log: WritableLog, unit: str, value: int) -> None:
     column = pa.array([0, value], pa.int64()).cast(pa.timestamp(unit))
     table = pa.table({"value": [b"v", b"w"], "timestamp": column})
     refused(log, offsetlog.RecordRejectedError, f"row 1: timestamp {value} {unit} found, 0 or more expected", table)
 
 
-def test_columns_of_nulls_without_a_type(log: Log) -> None:
+def test_columns_of_nulls_without_a_type(log: WritableLog) -> None:
     """What pyarrow makes of a list of None."""
     none = pa.nulls(2)
     log.append_arrow(pa.table({"value": none, "key": none, "timestamp": none, "headers": none}))
     assert read(log) == [(None, None, NOW, ())] * 2
 
 
-def test_no_rows_append_nothing(log: Log) -> None:
+def test_no_rows_append_nothing(log: WritableLog) -> None:
     schema = pa.schema({"value": pa.binary(), "key": pa.string()})
     before = tree(Path(log.path))
     for empty in (
@@ -189,7 +189,7 @@ def makers(table: pa.Table) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("maker", ["table", "chunks", "batch", "reader", "structs", "polars", "polars rechunked", "duckdb"])
-def test_every_maker(log: Log, maker: str) -> None:
+def test_every_maker(log: WritableLog, maker: str) -> None:
     rows = 100
     table = pa.table(
         {
@@ -211,7 +211,7 @@ def test_every_maker(log: Log, maker: str) -> None:
     ]
 
 
-def test_a_query_of_duckdb_is_appended_without_leaving_it(log: Log) -> None:
+def test_a_query_of_duckdb_is_appended_without_leaving_it(log: WritableLog) -> None:
     query = duckdb.connect().sql("select 'key-' || i as key, repeat('x', i) as value from range(10000) t(i) where i < 300")
     assert log.append_arrow(query).last_offset == 299
     assert read(log)[7][:2] == (b"key-7", b"x" * 7)
@@ -243,13 +243,13 @@ def test_what_a_scan_gives_can_be_appended(tmp_path: Path, columns: tuple[str, .
     assert copied > 5
 
 
-def test_a_log_can_be_appended_to_itself(log: Log) -> None:
+def test_a_log_can_be_appended_to_itself(log: WritableLog) -> None:
     log.append_records([b"a", (b"k", b"b")])
     assert log.append_arrow(log.scan()) == AppendInfo(2, 3, NOW, -1, False)
     assert values(log) == [b"a", b"b"] * 2
 
 
-def test_a_damaged_scan_raises_its_own_error(log: Log, tmp_path: Path) -> None:
+def test_a_damaged_scan_raises_its_own_error(log: WritableLog, tmp_path: Path) -> None:
     with Log.open(tmp_path / "bad-0", "a") as other:
         other.append(b"good")
         other.append(b"worse")
@@ -273,7 +273,7 @@ class Foreign:
         return self.data.__arrow_c_stream__(requested_schema)
 
 
-def test_a_reader_that_fails_appends_nothing(log: Log) -> None:
+def test_a_reader_that_fails_appends_nothing(log: WritableLog) -> None:
     schema = pa.schema({"value": pa.binary()})
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -284,7 +284,7 @@ def test_a_reader_that_fails_appends_nothing(log: Log) -> None:
     refused(log, RuntimeError, "the well is dry", pa.RecordBatchReader.from_batches(schema, batches()))
 
 
-def test_a_stream_can_be_taken_once(log: Log) -> None:
+def test_a_stream_can_be_taken_once(log: WritableLog) -> None:
     reader = pa.RecordBatchReader.from_batches(pa.schema({"value": pa.binary()}), iter(()))
     capsule = reader.__arrow_c_stream__()
 
@@ -297,7 +297,7 @@ def test_a_stream_can_be_taken_once(log: Log) -> None:
     refused(log, RuntimeError, "released", Twice())
 
 
-def test_an_array_can_be_taken_once(log: Log) -> None:
+def test_an_array_can_be_taken_once(log: WritableLog) -> None:
     capsules = pa.record_batch({"value": [b"a"]}).__arrow_c_array__()
 
     class Twice:
@@ -311,7 +311,7 @@ def test_an_array_can_be_taken_once(log: Log) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("byte", [os.urandom, lambda size: b"a" * size], ids=["random", "same"])
-def test_codecs_and_batches_that_fit(log: Log, codec: Compression, byte: Callable[[int], bytes]) -> None:
+def test_codecs_and_batches_that_fit(log: WritableLog, codec: Compression, byte: Callable[[int], bytes]) -> None:
     """Bytes that do not compress grow; a batch still fits max.message.bytes."""
     rows = [byte(997) for _ in range(3000)]
     info = log.append_arrow(pa.table({"value": rows}), compression=codec)
@@ -324,7 +324,7 @@ def test_codecs_and_batches_that_fit(log: Log, codec: Compression, byte: Callabl
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 200, 10_000, 1 << 40])
-def test_batches_keep_to_their_size(log: Log, batch_bytes: int) -> None:
+def test_batches_keep_to_their_size(log: WritableLog, batch_bytes: int) -> None:
     rows = [b"x" * (at % 50) for at in range(1000)]
     log.append_arrow(pa.table({"value": rows}), batch_bytes=batch_bytes)
     assert values(log) == rows
@@ -408,7 +408,7 @@ def test_settings_of_compression_win(tmp_path: Path) -> None:
         assert next(log.batches()).codec == "lz4"
 
 
-def test_leader_epochs_and_flush(log: Log) -> None:
+def test_leader_epochs_and_flush(log: WritableLog) -> None:
     log.append_arrow(pa.table({"value": [b"a"]}), leader_epoch=3)
     assert (log.leader_epoch, log.recovery_point) == (3, 0)
     log.append_arrow(pa.table({"value": [b"x" * 1000] * 5000}), flush=True)
@@ -436,18 +436,18 @@ def test_leader_epochs_and_flush(log: Log) -> None:
     ],
     ids=lambda value: None if isinstance(value, dict) else value[:30],
 )
-def test_columns_that_cannot_be_used(log: Log, table: dict[str, Any], match: str) -> None:
+def test_columns_that_cannot_be_used(log: WritableLog, table: dict[str, Any], match: str) -> None:
     error = refused(log, offsetlog.ConfigError, match.replace("?", r"\?"), pa.table(table))
     assert isinstance(error, offsetlog.ConfigError)
     assert error.key == "data"
 
 
-def test_a_column_that_is_there_twice(log: Log) -> None:
+def test_a_column_that_is_there_twice(log: WritableLog) -> None:
     table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], ["value", "value"])
     refused(log, offsetlog.ConfigError, 'column "value" is there twice', table)
 
 
-def test_rows_that_cannot_be_records(log: Log) -> None:
+def test_rows_that_cannot_be_records(log: WritableLog) -> None:
     def headers(*lists: list[dict[str, Any] | None] | None) -> pa.Table:
         return pa.table({"value": [b""] * len(lists), "headers": pa.array(lists, HEADERS)})
 
@@ -465,16 +465,16 @@ def test_rows_that_cannot_be_records(log: Log) -> None:
 
 
 @pytest.mark.parametrize("data", [None, [b"a"], b"a", {"value": [b"a"]}])
-def test_data_without_the_interface(log: Log, data: object) -> None:
+def test_data_without_the_interface(log: WritableLog, data: object) -> None:
     refused(log, TypeError, f"data must have __arrow_c_stream__ or __arrow_c_array__, .* found {type(data).__name__}", data)
 
 
-def test_data_that_is_no_table(log: Log) -> None:
+def test_data_that_is_no_table(log: WritableLog) -> None:
     refused(log, offsetlog.ConfigError, "arrays of Binary found, a table or record batch expected", pa.array([b"a"]))
     refused(log, offsetlog.ConfigError, "arrays of Binary found, a table or record batch expected", pa.chunked_array([[b"a"]]))
 
 
-def test_capsules_of_the_wrong_name(log: Log) -> None:
+def test_capsules_of_the_wrong_name(log: WritableLog) -> None:
     schema, _ = pa.record_batch({"value": [b"a"]}).__arrow_c_array__()
 
     class Wrong:
@@ -536,7 +536,7 @@ def view(spoilt: bytes, data: bytes) -> Hostile:
         lambda: view(struct.pack("=i4sii", 16, b"dcba", 0, 0) * 2, b"abcd" * 4),
     ],
 )
-def test_hostile_offsets_are_refused(log: Log, make: Callable[[], Hostile], column: str) -> None:
+def test_hostile_offsets_are_refused(log: WritableLog, make: Callable[[], Hostile], column: str) -> None:
     hostile = make()
     batch = pa.record_batch({"value": pa.array([b"a", b"b"])} | {column: hostile.array})
     table = pa.Table.from_batches([batch])
@@ -546,7 +546,7 @@ def test_hostile_offsets_are_refused(log: Log, make: Callable[[], Hostile], colu
 
 
 @pytest.mark.parametrize("offsets", [(0, 2, 1), (0, 1, 9), (-1, 0, 1), (0, 1 << 30, 1)])
-def test_hostile_lists_are_refused(log: Log, offsets: tuple[int, ...]) -> None:
+def test_hostile_lists_are_refused(log: WritableLog, offsets: tuple[int, ...]) -> None:
     entries = pa.array([{"key": "a", "value": b"1"}], HEADERS.value_type)
     raw = bytearray(12)
     lists = pa.Array.from_buffers(HEADERS, 2, [None, pa.py_buffer(raw)], children=[entries])
@@ -555,7 +555,7 @@ def test_hostile_lists_are_refused(log: Log, offsets: tuple[int, ...]) -> None:
     refused(log, offsetlog.ConfigError, "not valid Arrow data", batch)
 
 
-def test_hostile_offsets_inside_lists_are_refused(log: Log) -> None:
+def test_hostile_offsets_inside_lists_are_refused(log: WritableLog) -> None:
     names = binary([0, 1, -1], b"ab", pa.string())
     entries = pa.StructArray.from_arrays([names.array, pa.array([b"1", b"2"])], ["key", "value"])
     headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries)
@@ -566,7 +566,7 @@ def test_hostile_offsets_inside_lists_are_refused(log: Log) -> None:
 
 
 @pytest.mark.parametrize("first", [-189153672, 7, 1 << 30])
-def test_empty_arrays_may_hold_anything(log: Log, first: int) -> None:
+def test_empty_arrays_may_hold_anything(log: WritableLog, first: int) -> None:
     """Arrow's Java library leaves the first offset of an empty array unset: Spark hands over such header names."""
     names, values = binary([first], b"", pa.string()), binary([first], b"", pa.binary())
     entries = pa.StructArray.from_arrays([names.array, values.array], ["key", "value"])
@@ -582,13 +582,13 @@ def test_empty_arrays_may_hold_anything(log: Log, first: int) -> None:
     assert [(record.value, record.headers) for record in log.scan()] == [(b"a", ()), (b"b", ())] * 2
 
 
-def test_a_wrong_count_of_nulls_is_refused(log: Log) -> None:
+def test_a_wrong_count_of_nulls_is_refused(log: WritableLog) -> None:
     buffers = [pa.py_buffer(b"\x01"), *pa.array([b"a", b"b"]).buffers()[1:]]
     lying = pa.Array.from_buffers(pa.binary(), 2, buffers, null_count=2)
     refused(log, offsetlog.ConfigError, "not valid Arrow data", pa.table({"value": lying}))
 
 
-def test_options_are_checked_first(log: Log) -> None:
+def test_options_are_checked_first(log: WritableLog) -> None:
     reader = pa.RecordBatchReader.from_batches(pa.schema({"value": pa.binary()}), iter([pa.record_batch({"value": [b"a"]})]))
     refused(log, offsetlog.ConfigError, "compression", reader, compression="brotli")
     refused(log, offsetlog.ConfigError, "batch_bytes", reader, batch_bytes=0)
@@ -605,7 +605,7 @@ def test_closed_logs_and_readers(tmp_path: Path) -> None:
     with pytest.raises(offsetlog.LogClosedError):
         log.append_arrow(table)
     with Log.open(tmp_path / "orders-0") as reader, pytest.raises(offsetlog.ConfigError, match="mode"):
-        reader.append_arrow(table)
+        reader.append_arrow(table)  # type: ignore[attr-defined]
 
 
 def test_what_stands_after_the_disk_refused_in_the_middle(tmp_path: Path) -> None:
@@ -643,7 +643,7 @@ def test_ctrl_c_leaves_whole_batches(tmp_path: Path) -> None:
         assert log.append(b"next") == count
 
 
-def test_threads_may_append_beside_it(log: Log) -> None:
+def test_threads_may_append_beside_it(log: WritableLog) -> None:
     table = pa.table({"value": [b"x" * 100] * 2000, "key": ["arrow"] * 2000})
     threads = [threading.Thread(target=log.append_arrow, args=(table,), kwargs={"batch_bytes": 5000}) for _ in range(4)]
     for thread in threads:
@@ -657,7 +657,7 @@ def test_threads_may_append_beside_it(log: Log) -> None:
     assert [record.value for record in records if record.key is None] == [b"%d" % at for at in range(100)]
 
 
-def test_times_are_what_scans_of_times_find(log: Log) -> None:
+def test_times_are_what_scans_of_times_find(log: WritableLog) -> None:
     frame = pl.DataFrame({"value": ["a", "b"], "timestamp": [datetime(2023, 1, 1, tzinfo=UTC), datetime(2023, 1, 2, tzinfo=UTC)]})
     log.append_arrow(frame)
     found = log.offset_for_timestamp(datetime(2023, 1, 1, 12, tzinfo=UTC))

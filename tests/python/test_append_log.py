@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from writing import Clock, abandon
 
-from offsetlog import AppendInfo, Log
+from offsetlog import AppendInfo, Log, WritableLog
 from offsetlog.errors import ConfigError, LogClosedError, RecordRejectedError, UnexpectedAppendOffsetError
 
 NOTHING = AppendInfo(-1, -1, -1, -1, False)
@@ -26,11 +26,11 @@ def stored(log: Log) -> list[tuple[int, bytes | None, int]]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Log:
+def log(tmp_path: Path) -> WritableLog:
     return Log.open(tmp_path / "orders-0", "a", clock=Clock())
 
 
-def test_gaps_stay_gaps_and_epochs_begin_batches(log: Log) -> None:
+def test_gaps_stay_gaps_and_epochs_begin_batches(log: WritableLog) -> None:
     epochs = pa.array([0, 0, None, 3, -1, 3, 4], pa.int32())
     info = log.append_arrow(table([5, 6, 9, 10, 2**31 + 20, 2**33, 2**33 + 1], leaderEpoch=epochs), preserve_offsets=True)
     assert (info.base_offset, info.last_offset) == (5, 2**33 + 1)
@@ -47,7 +47,7 @@ def test_gaps_stay_gaps_and_epochs_begin_batches(log: Log) -> None:
     assert log.leader_epoch == 4
 
 
-def test_without_the_option_a_log_gives_its_own(log: Log) -> None:
+def test_without_the_option_a_log_gives_its_own(log: WritableLog) -> None:
     log.append_arrow(table([5, 3, None], leaderEpoch=pa.array([9, 1, 2], pa.int32())))
     assert [(offset, epoch) for offset, _, epoch in stored(log)] == [(0, 0), (1, 0), (2, 0)]
 
@@ -68,7 +68,7 @@ def test_without_the_option_a_log_gives_its_own(log: Log) -> None:
         (pa.table({"value": [b"x"], "offset": [7], "leaderEpoch": ["a"]}), ConfigError, '"leaderEpoch" is'),
     ],
 )
-def test_refused_before_anything_is_appended(log: Log, data: pa.Table, error: type[Exception], match: str) -> None:
+def test_refused_before_anything_is_appended(log: WritableLog, data: pa.Table, error: type[Exception], match: str) -> None:
     log.append_records([b"one", b"two", b"three"])
     before = stored(log)
     with pytest.raises(error, match=match):
@@ -77,7 +77,7 @@ def test_refused_before_anything_is_appended(log: Log, data: pa.Table, error: ty
     assert log.log_end_offset == 3
 
 
-def test_order_holds_over_the_batches_of_a_stream(log: Log) -> None:
+def test_order_holds_over_the_batches_of_a_stream(log: WritableLog) -> None:
     first, second = table([1, 2]), table([2, 3])
     reader = pa.RecordBatchReader.from_batches(first.schema, [*first.to_batches(), *second.to_batches()])
     with pytest.raises(RecordRejectedError, match="row 2: offset 2"):
@@ -85,7 +85,7 @@ def test_order_holds_over_the_batches_of_a_stream(log: Log) -> None:
     assert log.log_end_offset == 0
 
 
-def test_batches_move_behind_others(log: Log, tmp_path: Path) -> None:
+def test_batches_move_behind_others(log: WritableLog, tmp_path: Path) -> None:
     with Log.open(tmp_path / "aside-0", "a", {"internal.segment.bytes": 400}, clock=Clock()) as aside:
         for number in range(20):
             aside.append_records([b"a%d" % number, b"b%d" % number], compression="lz4", leader_epoch=number)
@@ -104,7 +104,7 @@ def test_batches_move_behind_others(log: Log, tmp_path: Path) -> None:
     assert log.log_end_offset == 43
 
 
-def test_offsets_stay_where_that_is_asked_for(log: Log, tmp_path: Path) -> None:
+def test_offsets_stay_where_that_is_asked_for(log: WritableLog, tmp_path: Path) -> None:
     with Log.open(tmp_path / "aside-0", "a", clock=Clock()) as aside:
         aside.append_arrow(table([7, 9], leaderEpoch=pa.array([1, 2], pa.int32())), preserve_offsets=True)
         log.append(b"first")
@@ -114,22 +114,22 @@ def test_offsets_stay_where_that_is_asked_for(log: Log, tmp_path: Path) -> None:
     assert log.durable_end_offset == 10
 
 
-def test_an_empty_log_and_a_closed_one(log: Log, tmp_path: Path) -> None:
+def test_an_empty_log_and_a_closed_one(log: WritableLog, tmp_path: Path) -> None:
     with Log.open(tmp_path / "aside-0", "a") as aside:
         assert log.append_log(aside) == NOTHING
     with pytest.raises(LogClosedError):
         log.append_log(aside)
     with pytest.raises(ConfigError, match="mode"), Log.open(tmp_path / "orders-0") as reader:
-        reader.append_log(log)
+        reader.append_log(log)  # type: ignore[attr-defined]
 
 
-def test_a_log_onto_itself_doubles_it_once(log: Log) -> None:
+def test_a_log_onto_itself_doubles_it_once(log: WritableLog) -> None:
     log.append_records([b"one", b"two"])
     assert log.append_log(log).last_offset == 3
     assert [value for _, value, _ in stored(log)] == [b"one", b"two"] * 2
 
 
-def test_two_threads_move_at_once(log: Log, tmp_path: Path) -> None:
+def test_two_threads_move_at_once(log: WritableLog, tmp_path: Path) -> None:
     """Chunks of both may alternate; each batch is there whole, and once."""
     asides = []
     for number in range(2):
@@ -149,7 +149,7 @@ def test_two_threads_move_at_once(log: Log, tmp_path: Path) -> None:
     assert len(found) == 400
 
 
-def test_what_was_moved_survives_a_kill(log: Log, tmp_path: Path) -> None:
+def test_what_was_moved_survives_a_kill(log: WritableLog, tmp_path: Path) -> None:
     with Log.open(tmp_path / "aside-0", "a", clock=Clock()) as aside:
         aside.append_records([b"one", b"two"])
         log.append_log(aside)

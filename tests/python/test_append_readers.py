@@ -11,7 +11,7 @@ import pytest
 from make_log import batch
 from writing import FIRST, NOW, SMALL, Clock, coded, filled, offsets, python, running, values
 
-from offsetlog import Log, LogDir, LogDirError, OffsetLogError, OffsetOutOfRangeError, Scan, open_cached, verify
+from offsetlog import Log, LogDir, LogDirError, OffsetLogError, OffsetOutOfRangeError, Scan, WritableLog, open_cached, verify
 
 WRITES = """
 import sys, time
@@ -158,7 +158,7 @@ def test_a_reader_beside_truncation_to_nothing(tmp_path: Path) -> None:
             assert reader.offset_for_timestamp(NOW) is not None
 
 
-def start_inside_a_batch(log: Log) -> None:
+def start_inside_a_batch(log: WritableLog) -> None:
     log.append_records([b"%d" % offset for offset in range(10)])
     log.delete_records_before(5)
     log.truncate_to(6)
@@ -245,7 +245,7 @@ def beside(tmp_path: Path) -> Iterator[tuple[Log, Log]]:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_read_committed_beside_an_open_transaction(beside: tuple[Log, Log], commit: bool) -> None:
+def test_read_committed_beside_an_open_transaction(beside: tuple[WritableLog, WritableLog], commit: bool) -> None:
     log, reader = beside
 
     def committed(which: Log) -> list[bytes | None]:

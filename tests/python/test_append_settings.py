@@ -13,14 +13,14 @@ from golden import CLEAN
 from make_log import batch
 from writing import CONFIG, NOW, SMALL, Clock, coded, filled, tree, values
 
-from offsetlog import ConfigError, Log, LogConfig
-from offsetlog._append_many import Compression
+from offsetlog import ConfigError, Log, LogConfig, WritableLog
+from offsetlog._append_arguments import Compression
 from offsetlog._config import CompressionType, Settings
 
 HOUR = 3_600_000
 
 
-def opened(tmp_path: Path, clock: Clock | None = None, **settings: Unpack[Settings]) -> Log:
+def opened(tmp_path: Path, clock: Clock | None = None, **settings: Unpack[Settings]) -> WritableLog:
     """A new log with these settings, by Kafka's names with underscores."""
     settings.setdefault("segment_index_bytes", 1000)
     return Log.open(tmp_path / "orders-0", "a", LogConfig(**settings), clock=clock or Clock())

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from peers import Appended
 from strategies import headers, parts, timestamps
 
-from offsetlog import Log, Record
+from offsetlog import Log, Record, WritableLog
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas through a function that newer Pythons call deprecated.
@@ -90,7 +90,7 @@ def expected(records: Sequence[Appended], *, append_time: int | None = None) -> 
     ]
 
 
-def opened(path: Path, **settings: str | int) -> Log:
+def opened(path: Path, **settings: str | int) -> WritableLog:
     """A log for writing whose clock stands still."""
     return Log.open(path, "a", {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}, clock=lambda: NOW)
 

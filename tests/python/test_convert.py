@@ -28,7 +28,7 @@ from offsetlog import (
     RecordBatchTooLargeError,
     convert,
 )
-from offsetlog._append_many import Compression
+from offsetlog._append_arguments import Compression
 
 CODECS: tuple[Compression, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 MESSAGES = [b"one", b"", b"\x00\xff" * 40_000, b"four"]
@@ -142,8 +142,8 @@ def test_a_partition_of_0_7_is_no_empty_log(tmp_path: Path) -> None:
     assert tree(old) == before
     with Log.open(filled(tmp_path / "t-0"), "a") as log:
         (Path(log.path) / f"{0:020}.kafka").write_bytes(message(b"one"))
-    with Log.open(log.path) as log:
-        assert log.log_end_offset > 0
+    with Log.open(log.path) as reader:
+        assert reader.log_end_offset > 0
     with pytest.raises(LogDirError, match=r"both \.log and \.kafka files found"):
         convert(log.path, tmp_path / "new-0")
 

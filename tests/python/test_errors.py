@@ -88,7 +88,7 @@ def check(action: Callable[[], object], kind: type[E], text: str, **attributes: 
 
 def read(path: Path, **limits: int) -> Callable[[], object]:
     """Read all records."""
-    return lambda: list(Log.open(path, **limits).scan())  # type: ignore[arg-type]
+    return lambda: list(Log.open(path, **limits).scan())  # type: ignore[call-overload]
 
 
 def test_checksum(tmp_path: Path) -> None:

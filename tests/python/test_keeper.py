@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetlog import Log, LogDir, partition_for
+from offsetlog import Log, LogDir, WritableLogDir, partition_for
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")  # noqa: S108  # where it exists
@@ -223,15 +223,15 @@ def test_a_full_disk_makes_the_program_wait(tmp_path: Path, monkeypatch: pytest.
     waits = list(example.FULL_DISK_WAITS)
     waited: list[float] = []
     with example.Keeper(tmp_path, every=None, clock=lambda: START, sleep=waited.append) as keeper:
-        append, full = LogDir.append, [1]
+        append, full = WritableLogDir.append, [1]
 
-        def refused(log_dir: LogDir, topic: str, *arguments: object, **named: object) -> object:
+        def refused(log_dir: WritableLogDir, topic: str, *arguments: object, **named: object) -> object:
             if full[0]:
                 full[0] -= 1
                 raise OSError(28, "No space left on device")
             return append(log_dir, topic, *arguments, **named)  # type: ignore[arg-type]  # passed on
 
-        monkeypatch.setattr(LogDir, "append", refused)
+        monkeypatch.setattr(WritableLogDir, "append", refused)
         keeper.take("order-1", "new")
         assert waited == waits[:1]
         full[0] = 1 + len(waits)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition
+from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition, WritableLog
 
 NOW = 1_700_000_000_000
 LATE = 4_000_000_000_000
 SMALL: dict[str, str | int] = {"internal.segment.bytes": 300, "segment.index.bytes": 600}
 
 
-def filled(path: Path, **settings: str | int) -> Log:
+def filled(path: Path, **settings: str | int) -> WritableLog:
     """A log of several segments in which each of four keys was written ten times."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     log = Log.open(path, "a", config=SMALL | given, clock=lambda: NOW)
@@ -102,7 +102,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="first_dirty"):
             log.compact(first_dirty=-1)
     with Log.open(tmp_path / "t-0") as log, pytest.raises(ConfigError, match="mode"):
-        log.maintain()
+        log.maintain()  # type: ignore[attr-defined]
 
 
 def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:

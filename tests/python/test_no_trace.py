@@ -167,7 +167,7 @@ def test_failed_opens_leave_no_trace(copied: Path) -> None:
             with pytest.raises((OffsetLogError, OSError)):
                 Log.open(wrong)
         with pytest.raises(ConfigError, match="mode"):
-            Log.open(some, mode="w")  # type: ignore[arg-type]  # what it must refuse
+            Log.open(some, mode="w")  # type: ignore[call-overload]  # what it must refuse
         with pytest.raises(LookupError), Log.open(some) as log:
             log.get(10**12)
 

@@ -29,7 +29,7 @@ def refused(action: Callable[[], object], name: str, limit: int, seen: int, path
 
 def headers_of(path: Path, **limits: int) -> list[int]:
     """How many headers each record has, by iteration."""
-    with Log.open(path, **limits) as log:  # type: ignore[arg-type]
+    with Log.open(path, **limits) as log:  # type: ignore[call-overload]
         return [len(record.headers) for record in log.scan()]
 
 
@@ -134,7 +134,7 @@ def test_a_limit_that_is_none(tmp_path: Path, opener: Callable[..., object]) -> 
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_are_numbers(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=rf"^{name}: "):
-        Log.open(tmp_path / "orders-0", "a", **{name: -1})  # type: ignore[arg-type]
+        Log.open(tmp_path / "orders-0", "a", **{name: -1})  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=rf"^{name} "):
-        Log.open(tmp_path / "orders-0", "a", **{name: "1"})  # type: ignore[arg-type]
+        Log.open(tmp_path / "orders-0", "a", **{name: "1"})  # type: ignore[call-overload]
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from writing import NOW, Clock, environment
 
-from offsetlog import Log, LogDir, LogLockedError, OffsetOutOfRangeError, open_cached, partition_for, recover
+from offsetlog import Log, LogDir, LogLockedError, OffsetOutOfRangeError, WritableLog, open_cached, partition_for, recover
 from offsetlog._topics import Partitioner
 from offsetlog.errors import LogClosedError
 
@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: Clock) -> Log:
+def log(tmp_path: Path, clock: Clock) -> WritableLog:
     log = Log.open(tmp_path / "t-0", "a", CONFIG, clock=clock)
     for number in range(20):
         log.append(b"old%d" % number * 10, key=b"k%d" % (number % 3), timestamp=NOW + number)
@@ -64,7 +64,7 @@ def values(log: Log, start: int | None = None, **options: Any) -> list[bytes | N
     return [record.value for record in log.scan(start, **options)]
 
 
-def test_deleted_records_do_not_come_back(log: Log, handle: Log) -> None:
+def test_deleted_records_do_not_come_back(log: WritableLog, handle: WritableLog) -> None:
     log.delete_records_before(5)
     assert outside(lambda: handle.get(0)) == outside(lambda: handle.locate(0)) == outside(lambda: list(handle.scan(0, 8))) == (5, 20)
     assert offsets(handle, stop=8) == [5, 6, 7]
@@ -74,14 +74,14 @@ def test_deleted_records_do_not_come_back(log: Log, handle: Log) -> None:
     assert found.offset == 5
 
 
-def test_a_durable_scan_does_not_give_deleted_records(log: Log) -> None:
+def test_a_durable_scan_does_not_give_deleted_records(log: WritableLog) -> None:
     log.flush()
     assert len(values(log)) == 20
     log.delete_records_before(15)
     assert offsets(log, durable=True) == [15, 16, 17, 18, 19]
 
 
-def test_a_durable_scan_ends_where_it_is_durable_when_it_is_read(log: Log) -> None:
+def test_a_durable_scan_ends_where_it_is_durable_when_it_is_read(log: WritableLog) -> None:
     log.flush()
     scan = log.scan(durable=True)
     assert scan.count() == 20
@@ -91,13 +91,13 @@ def test_a_durable_scan_ends_where_it_is_durable_when_it_is_read(log: Log) -> No
     assert offsets(log, start=11, durable=True) == []
 
 
-def test_truncated_records_do_not_come_back(log: Log, handle: Log) -> None:
+def test_truncated_records_do_not_come_back(log: WritableLog, handle: WritableLog) -> None:
     log.truncate_to(18)
     assert outside(lambda: handle.get(18)) == outside(lambda: handle.locate(18)) == outside(lambda: list(handle.scan(19))) == (0, 18)
     assert offsets(handle, start=17, stop=20) == [17]
 
 
-def test_what_took_the_place_of_truncated_records_is_seen(log: Log, handle: Log) -> None:
+def test_what_took_the_place_of_truncated_records_is_seen(log: WritableLog, handle: WritableLog) -> None:
     log.truncate_to(16)
     for _ in range(4):
         log.append(b"NEW" * 40)
@@ -105,7 +105,7 @@ def test_what_took_the_place_of_truncated_records_is_seen(log: Log, handle: Log)
     assert values(handle, 16, stop=20) == [b"NEW" * 40] * 4
 
 
-def test_records_of_other_sizes_are_found_after_truncations(log: Log, handle: Log) -> None:
+def test_records_of_other_sizes_are_found_after_truncations(log: WritableLog, handle: WritableLog) -> None:
     for start, value in ((12, b"n" * 77), (5, b"m" * 91), (1, b"s")):
         log.truncate_to(start)
         for _ in range(start, 20):
@@ -113,7 +113,7 @@ def test_records_of_other_sizes_are_found_after_truncations(log: Log, handle: Lo
         assert [record.value if (record := handle.get(offset)) else None for offset in range(start, 20)] == [value] * (20 - start)
 
 
-def test_a_log_that_was_begun_anew_is_empty(log: Log, handle: Log) -> None:
+def test_a_log_that_was_begun_anew_is_empty(log: WritableLog, handle: WritableLog) -> None:
     log.truncate_fully_and_start_at(100)
     assert outside(lambda: handle.get(3)) == (100, 100)
     assert offsets(handle, stop=8) == []
@@ -122,7 +122,7 @@ def test_a_log_that_was_begun_anew_is_empty(log: Log, handle: Log) -> None:
     assert offsets(handle) == [100]
 
 
-def test_what_retention_took_is_gone(log: Log, handle: Log, clock: Clock) -> None:
+def test_what_retention_took_is_gone(log: WritableLog, handle: WritableLog, clock: Clock) -> None:
     clock.now += 10**8
     log.append(b"late", timestamp=clock.now)
     log.config = {**CONFIG, "retention.ms": 1000, "file.delete.delay.ms": 0}
@@ -135,7 +135,7 @@ def test_what_retention_took_is_gone(log: Log, handle: Log, clock: Clock) -> Non
     assert found.offset == start
 
 
-def test_what_compaction_took_is_gone(log: Log, handle: Log) -> None:
+def test_what_compaction_took_is_gone(log: WritableLog, handle: WritableLog) -> None:
     log.compact()
     kept = [offset for offset in range(20) if log.get(offset)]
     assert len(kept) < 10
@@ -145,7 +145,7 @@ def test_what_compaction_took_is_gone(log: Log, handle: Log) -> None:
     assert found.offset == kept[0]
 
 
-def test_a_commit_is_seen_though_nothing_was_removed(log: Log, handle: Log, clock: Clock) -> None:
+def test_a_commit_is_seen_though_nothing_was_removed(log: WritableLog, handle: WritableLog, clock: Clock) -> None:
     clock.now += 1000
     log.append_records([b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     when = handle.scan(20).to_arrow()["timestamp"][0].as_py()
@@ -170,7 +170,7 @@ def test_committed_questions_of_a_log_that_was_cut_are_no_errors(tmp_path: Path,
     assert not reader.verify().damaged
 
 
-def test_following_gives_each_record_once_after_a_truncation(log: Log, handle: Log) -> None:
+def test_following_gives_each_record_once_after_a_truncation(log: WritableLog, handle: WritableLog) -> None:
     log.truncate_to(5)
     new = [b"NEW%d-with-a-longer-value" % number for number in range(5)]
     for value in new:
@@ -178,7 +178,7 @@ def test_following_gives_each_record_once_after_a_truncation(log: Log, handle: L
     assert [record.value for record in handle.scan(5).follow(timeout_ms=0)] == new == values(handle, 5)
 
 
-def test_a_follower_is_told_that_the_log_was_cut_below_what_it_read(log: Log, handle: Log) -> None:
+def test_a_follower_is_told_that_the_log_was_cut_below_what_it_read(log: WritableLog, handle: WritableLog) -> None:
     followed = handle.scan(18).follow(timeout_ms=2000, poll_interval_ms=10)
     assert [next(followed).offset for _ in range(2)] == [18, 19]
     log.truncate_to(20)
@@ -190,7 +190,7 @@ def test_a_follower_is_told_that_the_log_was_cut_below_what_it_read(log: Log, ha
     assert outside(lambda: next(followed)) == (0, 19)
 
 
-def test_a_scan_under_way_goes_on_behind_a_cut(log: Log, handle: Log) -> None:
+def test_a_scan_under_way_goes_on_behind_a_cut(log: WritableLog, handle: WritableLog) -> None:
     scan = iter(handle.scan())
     assert next(scan).offset == 0
     log.truncate_to(10)

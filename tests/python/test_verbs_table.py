@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow
 import pytest
@@ -24,7 +24,7 @@ from writing import filled, running
 
 import offsetlog
 import offsetlog.spark
-from offsetlog import BrokerSettings, Log, LogConfig, LogDir, LogLockedError, OldLog, Scan, open_cached
+from offsetlog import BrokerSettings, Log, LogConfig, LogDir, LogLockedError, OldLog, Scan, WritableLog, WritableLogDir, open_cached
 from offsetlog.spark import ReadReport
 
 ROWS = list(verbs_page.rows(verbs_page.text()))
@@ -88,10 +88,10 @@ def traces(root: Path) -> dict[str, tuple[int, int, int, str]]:
     return found
 
 
-def of_log(call: Callable[[Log], object]) -> Callable[[Place], object]:
+def of_log(call: Callable[[WritableLog], object]) -> Callable[[Place], object]:
     def run(place: Place) -> object:
         with Log.open(place.log) as log:
-            return call(log)
+            return call(cast("WritableLog", log))
 
     return run
 
@@ -327,7 +327,7 @@ def must_fail(call: Callable[[], object]) -> None:
     assert "lock" in done.stderr, done.stderr
 
 
-def opened(place: Place, call: Callable[[LogDir], object]) -> object:
+def opened(place: Place, call: Callable[[WritableLogDir], object]) -> object:
     with LogDir.open(place.dirs[0], "a") as log_dir:
         return call(log_dir)
 

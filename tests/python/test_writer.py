@@ -13,13 +13,13 @@ import pytest
 from frames import all_frames
 from writing import NOW, SMALL, Clock, offsets, tree, values
 
-from offsetlog import AppendInfo, InvalidTimestampError, Log, LogClosedError, RecordTooLargeError
+from offsetlog import AppendInfo, InvalidTimestampError, Log, LogClosedError, RecordTooLargeError, WritableLog
 
 NEVER = 1 << 40
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
+def log(tmp_path: Path) -> Iterator[WritableLog]:
     with Log.open(tmp_path / "orders-0", "a", SMALL, clock=Clock()) as log:
         yield log
 
@@ -37,7 +37,7 @@ def counts(log: Log) -> list[int | None]:
     return [frame.record_count for frame in all_frames(Path(log.path))]
 
 
-def test_fields_arrive(log: Log) -> None:
+def test_fields_arrive(log: WritableLog) -> None:
     when = datetime(2023, 1, 2, tzinfo=UTC)
     with log.writer(leader_epoch=3) as writer:
         writer.append(b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp=5)
@@ -51,7 +51,7 @@ def test_fields_arrive(log: Log) -> None:
     assert counts(log) == [3]
 
 
-def test_size_ends_a_batch(log: Log) -> None:
+def test_size_ends_a_batch(log: WritableLog) -> None:
     with log.writer(batch_bytes=500, linger_ms=0) as writer:
         for number in range(22):
             writer.append(bytes(100), key=b"%d" % number)
@@ -64,7 +64,7 @@ def test_size_ends_a_batch(log: Log) -> None:
     assert all(frame.size_bytes <= 700 for frame in all_frames(Path(log.path)))
 
 
-def test_a_record_larger_than_the_batch_goes_alone(log: Log) -> None:
+def test_a_record_larger_than_the_batch_goes_alone(log: WritableLog) -> None:
     with log.writer(batch_bytes=1, linger_ms=0) as writer:
         writer.append(b"a")
         assert log.log_end_offset == 1
@@ -72,7 +72,7 @@ def test_a_record_larger_than_the_batch_goes_alone(log: Log) -> None:
     assert counts(log) == [1, 1]
 
 
-def test_time_ends_a_batch(log: Log) -> None:
+def test_time_ends_a_batch(log: WritableLog) -> None:
     with log.writer(batch_bytes=NEVER, linger_ms=20) as writer:
         writer.append(b"a")
         writer.append(b"b")
@@ -83,7 +83,7 @@ def test_time_ends_a_batch(log: Log) -> None:
     assert values(log) == [b"a", b"b", b"c"]
 
 
-def test_no_linger_waits_for_flush_and_close(log: Log) -> None:
+def test_no_linger_waits_for_flush_and_close(log: WritableLog) -> None:
     with log.writer(batch_bytes=NEVER, linger_ms=0) as writer:
         writer.append(b"a")
         time.sleep(0.05)
@@ -94,7 +94,7 @@ def test_no_linger_waits_for_flush_and_close(log: Log) -> None:
     assert log.log_end_offset == 2
 
 
-def test_flush_tells_the_last_append(log: Log) -> None:
+def test_flush_tells_the_last_append(log: WritableLog) -> None:
     writer = log.writer(linger_ms=0)
     assert writer.flush() is None
     writer.append(b"a")
@@ -109,7 +109,7 @@ def test_flush_tells_the_last_append(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "none", "gzip", "snappy", "lz4", "zstd"])
-def test_compression(log: Log, codec: str | None) -> None:
+def test_compression(log: WritableLog, codec: str | None) -> None:
     with log.writer(compression=codec) as writer:  # type: ignore[arg-type]  # from the list above
         for _ in range(50):
             writer.append(b"again and again")
@@ -117,7 +117,7 @@ def test_compression(log: Log, codec: str | None) -> None:
     assert values(log) == [b"again and again"] * 50
 
 
-def test_use_after_close(log: Log) -> None:
+def test_use_after_close(log: WritableLog) -> None:
     writer = log.writer()
     writer.append(b"a")
     writer.close()
@@ -144,7 +144,7 @@ def test_the_log_closed_first(tmp_path: Path) -> None:
         assert values(log) == []
 
 
-def test_a_body_that_raises_appends_what_was_given(log: Log) -> None:
+def test_a_body_that_raises_appends_what_was_given(log: WritableLog) -> None:
     def body() -> None:
         with log.writer(linger_ms=0) as writer:
             writer.append(b"a")
@@ -156,7 +156,7 @@ def test_a_body_that_raises_appends_what_was_given(log: Log) -> None:
     assert values(log) == [b"a"]
 
 
-def test_a_bad_argument_leaves_what_waits(log: Log) -> None:
+def test_a_bad_argument_leaves_what_waits(log: WritableLog) -> None:
     with log.writer(linger_ms=0) as writer:
         writer.append(b"a")
         with pytest.raises(TypeError, match="value must be bytes"):
@@ -167,7 +167,7 @@ def test_a_bad_argument_leaves_what_waits(log: Log) -> None:
     assert values(log) == [b"a", b"b"]
 
 
-def test_a_refused_batch_is_told_by_the_call_that_appended_it(log: Log) -> None:
+def test_a_refused_batch_is_told_by_the_call_that_appended_it(log: WritableLog) -> None:
     log.config = {"max.message.bytes": 300, **SMALL}
     writer = log.writer(batch_bytes=400, linger_ms=0)
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_a_refused_batch_is_told_by_the_call_that_appended_it(log: Log) -> None:
 
 
 @pytest.mark.parametrize("call", ["append", "flush", "close"])
-def test_an_error_of_the_timer_comes_with_the_next_call_once(log: Log, call: str) -> None:
+def test_an_error_of_the_timer_comes_with_the_next_call_once(log: WritableLog, call: str) -> None:
     writer = log.writer(linger_ms=1)
     writer.append(b"too late", timestamp=NOW * 2)
     time.sleep(0.1)
@@ -201,7 +201,7 @@ def test_an_error_of_the_timer_comes_with_the_next_call_once(log: Log, call: str
     assert values(log) == ([] if call == "close" else [b"fine"])
 
 
-def test_several_writers_of_one_log(log: Log) -> None:
+def test_several_writers_of_one_log(log: WritableLog) -> None:
     with log.writer(linger_ms=0) as one, log.writer(linger_ms=0, compression="lz4") as two:
         for number in range(10):
             one.append(b"1/%d" % number)
@@ -213,7 +213,7 @@ def test_several_writers_of_one_log(log: Log) -> None:
         assert [value for value in found if value.startswith(source)] == [source + b"%d" % number for number in range(10)]
 
 
-def test_threads_share_a_writer(log: Log) -> None:
+def test_threads_share_a_writer(log: WritableLog) -> None:
     with log.writer(batch_bytes=300, linger_ms=1) as writer:
 
         def work(number: int) -> None:
@@ -233,7 +233,7 @@ def test_threads_share_a_writer(log: Log) -> None:
         assert [value for value in found if value.startswith(b"%d/" % number)] == [b"%d/%d" % (number, turn) for turn in range(200)]
 
 
-def test_a_writer_that_is_forgotten_ends_with_its_timer(log: Log) -> None:
+def test_a_writer_that_is_forgotten_ends_with_its_timer(log: WritableLog) -> None:
     """Its timer appends what waits; nothing is left running that a second writer or closing would wait for."""
     writer = log.writer(linger_ms=20)
     writer.append(b"a")
@@ -244,7 +244,7 @@ def test_a_writer_that_is_forgotten_ends_with_its_timer(log: Log) -> None:
     assert len(names) == len(set(names))
 
 
-def test_records_survive_as_they_are_for_many_sizes(log: Log) -> None:
+def test_records_survive_as_they_are_for_many_sizes(log: WritableLog) -> None:
     sizes = [0, 1, 63, 64, 127, 128, 8191, 8192, 16383, 16384, 16385, 70_000]
     with log.writer(batch_bytes=16_384, linger_ms=5) as writer:
         for size in sizes:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypedDict, TypeVar, Unpack
 import pytest
 from make_log import batch, crc32c
 
-from offsetlog import Log, OffsetLogError
+from offsetlog import Log, OffsetLogError, WritableLog
 from offsetlog._values import Segment
 
 # Files of ours in a partition directory.
@@ -73,7 +73,7 @@ class State(NamedTuple):
     size_bytes: int
 
 
-def state(log: Log) -> State:
+def state(log: WritableLog) -> State:
     """Everything that an append could move."""
     return State(
         log.log_start_offset,
@@ -88,7 +88,7 @@ def state(log: Log) -> State:
     )
 
 
-def refused(log: Log, action: Callable[[], object], kind: type[E], match: str | None = None) -> E:
+def refused(log: WritableLog, action: Callable[[], object], kind: type[E], match: str | None = None) -> E:
     """Run `action`: it raises exactly this class with this text, which pickles, and all bytes and the log's state are as before."""
     path = Path(log.path)
     before, bytes_before = state(log), tree(path)
@@ -150,7 +150,7 @@ def coded(*rows: bytes, base_offset: int = 0, producer: tuple[int, int, int] = (
     return bytes(data)
 
 
-def writing_calls(log: Log) -> list[Callable[[], object]]:
+def writing_calls(log: WritableLog) -> list[Callable[[], object]]:
     """All that asks for a log which is open for appending."""
     return [
         lambda: log.append(b"v"),
@@ -173,7 +173,7 @@ def writing_calls(log: Log) -> list[Callable[[], object]]:
     ]
 
 
-def abandon(log: Log) -> None:
+def abandon(log: WritableLog) -> None:
     """Leave the files as a killed process does."""
     log._abandon()  # noqa: SLF001  # made for tests
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from offsetlog import Log, LogDir, TopicPartition
+from offsetlog import LogDir, TopicPartition, WritableLog, WritableLogDir
 from offsetlog.errors import LogClosedError, LogDirError
 
 STABLE, PARTITIONS = ("s0", "s1", "s2", "s3"), 2
@@ -91,7 +91,7 @@ class Account:
 class Run:
     """Threads on one log dir."""
 
-    def __init__(self, log_dir: LogDir, account: Account, seed: int, seconds: float, run: str) -> None:
+    def __init__(self, log_dir: WritableLogDir, account: Account, seed: int, seconds: float, run: str) -> None:
         self.log_dir, self.account, self.seed, self.run = log_dir, account, seed, run
         self.until = time.monotonic() + seconds
         self.numbers = Counter[str]()
@@ -112,7 +112,7 @@ class Run:
             return False
         return True
 
-    def append(self, topic: str, by: str, *, held: Log | None, partition: int | None, flush: bool) -> None:
+    def append(self, topic: str, by: str, *, held: WritableLog | None, partition: int | None, flush: bool) -> None:
         self.numbers[by] += 1
         value = f"{self.run}-{by}-{self.numbers[by]}"
         deletions = self.account.over[topic]
@@ -134,7 +134,7 @@ class Run:
         while time.monotonic() < self.until:
             topic = draw.choice(STABLE * 3 + PASSING)
             partition = draw.randrange(PARTITIONS)
-            held: list[Log] = []
+            held: list[WritableLog] = []
             if draw.random() < 0.3:
                 allowed = (LogDirError,) if topic in PASSING else ()
                 self.call("log", lambda held=held, at=(topic, partition): held.append(self.log_dir.log(*at)), *allowed)  # type: ignore[misc]
@@ -244,7 +244,7 @@ def open_files(folder: Path) -> int:
     return count
 
 
-def opened(folder: Path) -> LogDir:
+def opened(folder: Path) -> WritableLogDir:
     """The log dir with the topics that stay."""
     log_dir = LogDir.open(folder, "a", max_open_partitions=OPEN_MAX, seed=1, defaults=SETTINGS)
     for topic in STABLE:

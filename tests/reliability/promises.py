@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from offsetlog import Log, Record, RecoveryReport
+from offsetlog import Log, Record, RecoveryReport, WritableLog
 
 MASK = (1 << 64) - 1
 TIME = 1_700_000_000_000
@@ -386,7 +386,7 @@ def check_opening(directory: Path, history: History, *, power: bool) -> Recovery
     return report
 
 
-def _grow(log: Log, history: History, count: int) -> None:
+def _grow(log: WritableLog, history: History, count: int) -> None:
     """Append like the driver (F12)."""
     for _ in range(count):
         batch = Batch.at(GROWTH, 0, history.end, history.records)

@@ -19,7 +19,7 @@ from promises import History, check_again, check_all, owe
 from rows import row
 from telling import Telling
 
-from offsetlog import Log, LogDir, TopicPartition, verify
+from offsetlog import Log, LogDir, TopicPartition, WritableLogDir, verify
 from offsetlog.errors import LogPoisonedError
 
 RUNS = 20
@@ -155,7 +155,7 @@ KEEPING: dict[str, dict[str, int | str]] = {
 }
 
 
-def take_all(folder: Path, settings: dict[str, int | str]) -> tuple[LogDir, list[int]]:
+def take_all(folder: Path, settings: dict[str, int | str]) -> tuple[WritableLogDir, list[int]]:
     """Append until nothing goes any more; how many records each partition took."""
     logs = LogDir.open(folder, "a")
     logs.create_topic("t", 2, config=settings)
@@ -180,7 +180,7 @@ def take_all_and_end(folder: str, end: str, settings: str) -> None:
     os._exit(0)
 
 
-def taken_all(folder: Path, end: str, settings: dict[str, int | str]) -> tuple[LogDir, list[int]]:
+def taken_all(folder: Path, end: str, settings: dict[str, int | str]) -> tuple[WritableLogDir, list[int]]:
     """A log dir on a full disk, open for appending, whose last writer is this one, closed it or died."""
     if end == "running":
         return take_all(folder, settings)
@@ -244,6 +244,6 @@ def test_room_is_made_with_none_left(kind: str, end: str, keeping: str) -> None:
         (mounted / "ballast").unlink()
         assert not verify(folder).damaged
         for number in range(2):
-            with Log.open(folder / f"t-{number}") as log:
-                assert log.log_start_offset >= expected[number]
-                assert log.log_end_offset == counts[number] + 1
+            with Log.open(folder / f"t-{number}") as reader:
+                assert reader.log_start_offset >= expected[number]
+                assert reader.log_end_offset == counts[number] + 1

@@ -17,7 +17,7 @@ import pytest
 from rows import ROOT, counted, row
 from writing import LOCK, SMALL, abandon, filled, offsets, python, running, times, tree, values
 
-from offsetlog import Log, LogDir, LogLockedError, recover
+from offsetlog import Log, LogDir, LogLockedError, WritableLog, recover
 
 HOLD = """
 import sys
@@ -338,7 +338,7 @@ def test_threads_that_open_at_once(tmp_path: Path) -> None:
     """Of eight that try at the same moment one gets the log."""
     path = filled(tmp_path / "orders-0")
     start = threading.Barrier(8)
-    opened: list[Log] = []
+    opened: list[WritableLog] = []
     refused: list[int | None] = []
 
     def attempt() -> None:

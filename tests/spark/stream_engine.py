@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from offsetlog import Log
+from offsetlog import Log, WritableLog
 from offsetlog.spark.stream import StreamReader
 from offsetlog.spark.stream_options import stream_settings_from
 
@@ -144,7 +144,7 @@ class Engine:
         return [pickle.loads(pickle.dumps(task)) for task in made]
 
 
-def add(log: Log, count: int) -> None:
+def add(log: WritableLog, count: int) -> None:
     """Append so many records in one batch; each value is its record's offset."""
     if count:
         log.append_records([b"%d" % (log.log_end_offset + number) for number in range(count)])

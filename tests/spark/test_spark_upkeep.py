@@ -21,7 +21,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from offsetlog import LogDir
+from offsetlog import LogDir, WritableLogDir
 from spark_rows import load
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # where it exists
@@ -52,7 +52,7 @@ def value_of(topic: str, offset: int) -> bytes:
 class Writer(threading.Thread):
     """Appends to both topics until it is told to stop; can be told to rest."""
 
-    def __init__(self, log_dir: LogDir, seed: str) -> None:
+    def __init__(self, log_dir: WritableLogDir, seed: str) -> None:
         super().__init__()
         self._random = random.Random(seed)
         self.logs = {topic: log_dir.log(topic, 0) for topic in TOPICS}
@@ -103,7 +103,7 @@ class Writer(threading.Thread):
 class Reader:
     """Queries, and what each of them may answer."""
 
-    def __init__(self, spark: SparkSession, log_dir: LogDir, writer: Writer, seed: str) -> None:
+    def __init__(self, spark: SparkSession, log_dir: WritableLogDir, writer: Writer, seed: str) -> None:
         self._spark = spark
         self._log_dir = log_dir
         self._path = log_dir.paths[0]

@@ -67,9 +67,9 @@ def upward_use(path: str, text: str) -> Iterator[str]:
         for found in re.finditer(rf"\b(?:crate|super::super)::{layer}\b|\bcrate::\{{[^}}]*\b{layer}::", code):
             yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{layer}` is not below `{match[1]}`"
     room = re.fullmatch(r"rust/offsetlog/src/log/(\w+?)(?:\.rs|/.+)", path)
-    for above in LOG_ROOMS.get(room[1], ()) if room else ():
-        for found in re.finditer(rf"\blog::{above}\b|\bsuper::{above}\b|\blog::\{{[^}}]*\b{above}::", code):
-            yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{above}` is not below `{room and room[1]}`"
+    for layer in LOG_ROOMS.get(room[1], ()) if room else ():
+        for found in re.finditer(rf"\blog::{layer}\b|\bsuper::{layer}\b|\blog::\{{[^}}]*\b{layer}::", code):
+            yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{layer}` is not below `{room and room[1]}`"
 
 
 def files_outside_disk(path: str, text: str) -> Iterator[str]:

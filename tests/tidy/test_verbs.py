@@ -47,7 +47,8 @@ def of_class(kind: type) -> Iterator[str]:
         is_method = callable(value) or isinstance(value, (classmethod, staticmethod))
         is_handle = not issubclass(kind, tuple) and kind.__name__ not in VALUES
         if is_method or (is_handle and isinstance(value, property)):
-            yield f"{kind.__name__}.{name}"
+            # The page names what writes by the class that a user opens, which gives a log that can write.
+            yield f"{kind.__name__.removeprefix('Writable')}.{name}"
 
 
 def of_module(module: object, prefix: str) -> Iterator[str]:

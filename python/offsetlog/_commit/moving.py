@@ -18,6 +18,7 @@ from typing import NamedTuple
 from offsetlog._commit.notes import Commit, CommitTarget
 from offsetlog._log import Log
 from offsetlog._values import BatchInfo
+from offsetlog._writable_log import WritableLog
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
 
 __all__ = ["Patience", "Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]
@@ -131,7 +132,7 @@ def take_back(commit: Commit, target: CommitTarget, *, patience: Patience, dry_r
         return reason
 
 
-def _cut(log: Log, end: int) -> None:
+def _cut(log: WritableLog, end: int) -> None:
     if log.log_start_offset > end:
         log.truncate_fully_and_start_at(end)
     elif log.log_end_offset > end:
@@ -139,7 +140,7 @@ def _cut(log: Log, end: int) -> None:
 
 
 @contextmanager
-def opened(directory: str, patience: Patience, failed: threading.Event | None, commit: Commit) -> Iterator[Log]:
+def opened(directory: str, patience: Patience, failed: threading.Event | None, commit: Commit) -> Iterator[WritableLog]:
     """Open a log for appending, waiting for who else writes it unless all is in vain.
 
     Raises
@@ -201,7 +202,7 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     return (True, None) if ours == len(there) else (False, where)
 
 
-def _move(log: Log, path: Path, skip: int, preserve_offsets: bool) -> int:
+def _move(log: WritableLog, path: Path, skip: int, preserve_offsets: bool) -> int:
     """Append a staged log but for its first `skip` batches; return how many more are to be left out of the next."""
     with Log.open(path) as staged:
         if not skip:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsetlog._commit.moving import mark
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
+from offsetlog._writable_log import WritableLog
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,7 +60,7 @@ class Stage:
 
     def __init__(self, job: str, attempt: str) -> None:
         self._place = Path(STAGING, job, attempt)
-        self._logs: dict[tuple[str, int], tuple[str, Log]] = {}
+        self._logs: dict[tuple[str, int], tuple[str, WritableLog]] = {}
         self._records: dict[tuple[str, int], int] = {}
 
     def append(

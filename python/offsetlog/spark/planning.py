@@ -158,7 +158,7 @@ class Listing:
         self._settings = settings
         self._warn = warn
         paths = [os.path.abspath(path) for path in settings.paths]
-        self._log_dir = LogDir.open(paths, **settings.limits)
+        self._log_dir = LogDir.open(paths, "r", **settings.limits)
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition, asked for or not."""

@@ -22,7 +22,7 @@ import pyspark.sql.datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from offsetlog import LogConfig, LogDir, arrow_digest, partitions_for
+from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
 from offsetlog._commit.moving import metadata_among
 from offsetlog._commit.notes import note_of
 from offsetlog._commit.publishing import check_repeated, commit, finish, needed_jobs
@@ -114,7 +114,7 @@ def prepare(settings: SinkSettings) -> None:
             discard_job([directory], job)
 
 
-def _create(log_dir: LogDir, name: str, settings: SinkSettings) -> None:
+def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
     log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
 
 

@@ -208,7 +208,7 @@ def _check_not_cut(splits: Sequence[Split], settings: Settings) -> None:
 def _log(split: Split, settings: Settings) -> Log:
     # Whether a broker has the log dir, and so bounds the last stable offset by what is replicated, is looked up when a log is opened.
     if settings.isolation_level == "read_committed":
-        return Log.open(split.path, **settings.limits)
+        return Log.open(split.path, "r", **settings.limits)
     return open_cached(split.path, **settings.limits)
 
 

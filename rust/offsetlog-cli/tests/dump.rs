@@ -234,11 +234,7 @@ const CASES: [Case; 13] = [
         1,
         &[("CorruptBatch", "64.log", 1801)],
     ),
-    (
-        "1/g-torn-flip-old-0",
-        1,
-        &[("CorruptBatch", "32.log", 294)],
-    ),
+    ("1/g-torn-flip-old-0", 1, &[("CorruptBatch", "32.log", 294)]),
     (
         "1/g-torn-flip-length-0",
         1,
@@ -255,18 +251,11 @@ const CASES: [Case; 13] = [
             ("CorruptIndex", "64.index", 48),
         ],
     ),
-    (
-        "2/g-torn-garbage-0",
-        1,
-        &[("CorruptBatch", "64.log", 2904)],
-    ),
+    ("2/g-torn-garbage-0", 1, &[("CorruptBatch", "64.log", 2904)]),
     (
         "2/g-torn-cut-header-0",
         1,
-        &[
-            ("tail", "64.log", 2542),
-            ("CorruptIndex", "64.index", 48),
-        ],
+        &[("tail", "64.log", 2542), ("CorruptIndex", "64.index", 48)],
     ),
     (
         "1/g-torn-bad-snapshot-0",
@@ -356,11 +345,7 @@ fn damage_of_text_files_is_told() {
     const PLAIN: &str = "kafka-4.3.0/clean/log-dir-1/g-plain-0";
     for (file, bytes, error) in [
         ("leader-epoch-checkpoint", "0\n9\n0 0\n", "Checkpoint"),
-        (
-            "leader-epoch-checkpoint",
-            "0\n2\n0 5\n0 3\n",
-            "Checkpoint",
-        ),
+        ("leader-epoch-checkpoint", "0\n2\n0 5\n0 3\n", "Checkpoint"),
         ("partition.metadata", "version: 0\n", "MetadataFile"),
     ] {
         let outcome = changed(PLAIN, file, |content| *content = bytes.into());

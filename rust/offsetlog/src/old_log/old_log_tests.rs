@@ -247,10 +247,7 @@ fn a_closed_file_has_no_unfinished_end() {
 
 #[test]
 fn an_entry_that_is_whole_but_for_its_magic_is_damage() {
-    for (at, byte, name) in [
-        (4, 7, "UnsupportedMagic"),
-        (5, 3, "UnsupportedCodec"),
-    ] {
+    for (at, byte, name) in [(4, 7, "UnsupportedMagic"), (5, 3, "UnsupportedCodec")] {
         let mut bytes = Vec::new();
         write_old_message(&mut bytes, 1, Codec::None, b"one");
         bytes[at] = byte;
@@ -270,10 +267,7 @@ fn a_set_that_cannot_be_unpacked_is_damage() {
     }
     for (bytes, name) in [
         (garbage, "Decompression"),
-        (
-            set(Codec::Gzip, &inner[..inner.len() - 1]),
-            "InvalidRecord",
-        ),
+        (set(Codec::Gzip, &inner[..inner.len() - 1]), "InvalidRecord"),
         (deep, "InvalidRecord"),
     ] {
         let (_keep, path) = directory(&[&bytes]);

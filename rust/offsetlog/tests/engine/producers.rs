@@ -62,10 +62,7 @@ fn duplicates_are_known_five_batches_back() {
     log.close().unwrap();
     let log = place.again();
     assert_eq!(sends(&log, (9, 0, 6), &["v"]), Ok((6, true)));
-    assert_eq!(
-        sends(&log, (9, 0, 5), &["v"]),
-        Err("OutOfOrderSequence")
-    );
+    assert_eq!(sends(&log, (9, 0, 5), &["v"]), Err("OutOfOrderSequence"));
     assert_eq!(sends(&log, (9, 0, 7), &["v"]), Ok((7, false)));
 }
 
@@ -74,10 +71,7 @@ fn a_duplicate_is_the_same_sequences_in_the_same_epoch() {
     let place = Place::new();
     let log = place.open(&[]);
     sends(&log, (9, 0, 0), &["a", "b"]).unwrap();
-    assert_eq!(
-        sends(&log, (9, 0, 0), &["a"]),
-        Err("OutOfOrderSequence")
-    );
+    assert_eq!(sends(&log, (9, 0, 0), &["a"]), Err("OutOfOrderSequence"));
     // Of a newer epoch it is something new.
     assert_eq!(sends(&log, (9, 1, 0), &["a", "b"]), Ok((2, false)));
     // And of another producer.
@@ -94,10 +88,7 @@ fn sequences_begin_anew() {
     let log = place.open(&[]);
     assert_eq!(sends(&log, (9, 0, i32::MAX - 1), &["a"]), Ok((0, false)));
     assert_eq!(sends(&log, (9, 0, i32::MAX), &["b", "c"]), Ok((1, false)));
-    assert_eq!(
-        sends(&log, (9, 0, 0), &["x"]),
-        Err("OutOfOrderSequence")
-    );
+    assert_eq!(sends(&log, (9, 0, 0), &["x"]), Err("OutOfOrderSequence"));
     assert_eq!(sends(&log, (9, 0, 1), &["d"]), Ok((3, false)));
     assert_eq!(sends(&log, (9, 0, i32::MAX), &["b", "c"]), Ok((1, true)));
     assert_eq!(sends(&log, (8, 0, i32::MAX), &["a"]), Ok((4, false)));
@@ -122,10 +113,7 @@ fn what_follows_a_marker() {
             // That one was there before.
             assert_eq!(refused.unwrap(), (0, true));
         } else {
-            assert_eq!(
-                refused.unwrap_err().kind().code(),
-                "OutOfOrderSequence"
-            );
+            assert_eq!(refused.unwrap_err().kind().code(), "OutOfOrderSequence");
         }
         assert_eq!(send(expected).unwrap(), (2, false));
     }

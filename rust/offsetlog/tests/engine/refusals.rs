@@ -110,8 +110,12 @@ fn batches_that_no_leader_takes() {
                 x().producer(5, 3, -1),
             ),
             // The count that the header gives is not that of the records.
-            (refuse, "record", x().count(2).last_delta(1)),
-            (refuse, "record", sent(&["x", "y"]).count(1).last_delta(0)),
+            ("InvalidRecord", "record", x().count(2).last_delta(1)),
+            (
+                "InvalidRecord",
+                "record",
+                sent(&["x", "y"]).count(1).last_delta(0),
+            ),
             ("UnsupportedCodec", "5", x().attributes(5)),
             ("UnsupportedCodec", "6", x().attributes(6)),
             ("UnsupportedCodec", "7", x().attributes(7)),
@@ -159,18 +163,12 @@ fn every_bit_that_flipped_on_its_way_is_seen() {
         }
     }
     assert_eq!(log.log_end_offset().unwrap(), 3);
-    refused(
-        &place,
-        &log,
-        "CorruptBatch",
-        "checksum mismatch",
-        |log| {
-            let mut second = sent(&["y"]).base(51);
-            *second.0.last_mut().unwrap() ^= 1;
-            // The first one is right, and is not appended either.
-            follow(log, &together(sent(&["x"]).base(50), &second).0, 9)
-        },
-    );
+    refused(&place, &log, "CorruptBatch", "checksum mismatch", |log| {
+        let mut second = sent(&["y"]).base(51);
+        *second.0.last_mut().unwrap() ^= 1;
+        // The first one is right, and is not appended either.
+        follow(log, &together(sent(&["x"]).base(50), &second).0, 9)
+    });
     goes_on(&log);
 }
 
@@ -451,13 +449,9 @@ fn producers_and_coordinators_that_were_replaced() {
     log.append_marker(&of(8), &offsetlog::AppendOptions::default())
         .unwrap();
     let words = "coordinator epoch 7 found, at least 8 expected";
-    refused(
-        &place,
-        &log,
-        "TransactionCoordinatorFenced",
-        words,
-        |log| log.append_marker(&of(7), &offsetlog::AppendOptions::default()),
-    );
+    refused(&place, &log, "TransactionCoordinatorFenced", words, |log| {
+        log.append_marker(&of(7), &offsetlog::AppendOptions::default())
+    });
     goes_on(&log);
 }
 

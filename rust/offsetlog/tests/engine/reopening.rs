@@ -80,11 +80,7 @@ fn a_closed_log_answers_and_changes_nothing_more() {
         log.compact(&offsetlog::CompactOptions::default()).map(drop),
     ];
     for (number, answer) in late.into_iter().enumerate() {
-        assert_eq!(
-            answer.unwrap_err().kind().code(),
-            "Closed",
-            "call {number}"
-        );
+        assert_eq!(answer.unwrap_err().kind().code(), "Closed", "call {number}");
     }
     assert_eq!(place.disk.changes(), before);
     drop(log);

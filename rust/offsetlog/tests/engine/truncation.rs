@@ -200,10 +200,7 @@ fn deleted_records_are_not_read_and_their_files_stay() {
         (records(&log), bounds(&log)),
         (numbered(5, 12), (5, 12, 12))
     );
-    assert_eq!(
-        log.get(4).unwrap_err().kind().code(),
-        "OffsetOutOfRange"
-    );
+    assert_eq!(log.get(4).unwrap_err().kind().code(), "OffsetOutOfRange");
     let after: Vec<Vec<u8>> = [0, 4, 8].map(|base| place.bytes(&log_file(base))).into();
     assert_eq!(after, before);
     // Contract 8: the recovery point is never below the start.

@@ -333,11 +333,7 @@ fn ask_for_parts(log: &Log, expected: &[(i64, String)], told: &str) {
         } else {
             for kind in [found.map(drop), place.map(drop)] {
                 let error = kind.unwrap_err();
-                assert_eq!(
-                    error.kind().code(),
-                    "OffsetOutOfRange",
-                    "{told}, {offset}"
-                );
+                assert_eq!(error.kind().code(), "OffsetOutOfRange", "{told}, {offset}");
             }
         }
         let options = ScanOptions {

@@ -167,8 +167,7 @@ impl Partition<'_> {
                 "last offset {} is too far from the segment's first",
                 header.last_offset
             );
-            let finding =
-                Effect::WIDE.finding(Severity::Error, "OffsetOverflow", path, reason);
+            let finding = Effect::WIDE.finding(Severity::Error, "OffsetOverflow", path, reason);
             self.add(place(finding));
         }
         if header.leader_epoch < self.leader_epoch {
@@ -385,12 +384,8 @@ impl Partition<'_> {
                 {
                     let reason =
                         format!("a marker at offset {last} is beyond the segment's end {end}");
-                    let mut finding = Effect::ABORTED.finding(
-                        Severity::Error,
-                        "CorruptTxnIndex",
-                        &path,
-                        reason,
-                    );
+                    let mut finding =
+                        Effect::ABORTED.finding(Severity::Error, "CorruptTxnIndex", &path, reason);
                     finding.offset = Some(last);
                     self.add(finding);
                 }

@@ -1,0 +1,676 @@
+"""``WritableLog``: one partition directory that is open for appending; over 600 lines: one class, two thirds of it documentation."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from offsetlog import _offsetlog
+from offsetlog._append_arguments import (
+    ArrowArrayable,
+    ArrowStreamable,
+    Buffer,
+    Compression,
+    Headers,
+    NewRecord,
+    Origin,
+    checked_bytes,
+    checked_compression,
+    checked_epoch,
+    checked_headers,
+    config_pairs,
+    encoded,
+)
+from offsetlog._config import LogConfig
+from offsetlog._log import Log
+from offsetlog._maintain import UPKEEP, Upkeep, checked_upkeep, pairs_of, report_of
+from offsetlog._options import OpenOptions, bounded, integer, refuse
+from offsetlog._recover import report_of as recovery_report_of
+from offsetlog._scan import Scan
+from offsetlog._times import optional_millis
+from offsetlog._values import AppendInfo, Compaction, MaintainReport, RecoveryReport
+from offsetlog._writer import Writer
+from offsetlog.errors import ForkedLogError
+
+if TYPE_CHECKING:
+    from offsetlog._config import SettingValue
+    from offsetlog._offsetlog import _Info
+    from offsetlog._options import When
+
+__all__ = ["WritableLog"]
+
+logger = logging.getLogger("offsetlog")
+
+# Above any that a batch can have.
+_NEWEST_EPOCH = (1 << 31) - 1
+
+
+class WritableLog(Log):
+    """A :class:`Log` that is open for appending: ``Log.open(path, "a")``. Its process is the only one that writes the partition.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Log.open(f"{folder}/orders-0", "a") as log:
+    ...     log.append(b"paid", key=b"order-7")
+    0
+    """
+
+    __slots__ = ("_appender",)
+
+    _appender: _offsetlog.Appender | None
+
+    @classmethod
+    def _writing_to(cls, native: _offsetlog.Log, path: str, options: OpenOptions, appender: _offsetlog.Appender) -> WritableLog:
+        log = cls._of(native, path, options)
+        log._appender = appender  # noqa: SLF001  # its own
+        return log
+
+    def _after_fork(self) -> NoReturn:
+        message = (
+            f"{self._topic}-{self._partition} was opened for appending in process {self._pid}; "
+            "a child process cannot write through its parent's log: open it there with mode 'r'"
+        )
+        raise ForkedLogError(message, path=self._path)
+
+    def _writing(self) -> _offsetlog.Appender:
+        """Return the native appender of a log that is not closed."""
+        self._engine()
+        appender = self._appender
+        assert appender is not None  # noqa: S101  # `close` takes both away
+        return appender
+
+    def _is_done(self) -> bool:
+        appender = self._appender
+        return appender is not None and appender.is_closed()
+
+    def _durable_end(self) -> int:
+        return self.durable_end_offset
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """``"a"``."""
+        return "a"
+
+    def close(self) -> None:
+        """Flush, trim the indexes, write a producer snapshot and the mark of a clean end, and give the locks back.
+
+        Closing twice is fine; iterators and streams that are already running go on. After an error the log is closed all the same, and
+        the next opening recovers it.
+        """
+        native, self._native = self._native, None
+        if native is not None and self._pid == os.getpid():
+            # Its files go with it.
+            appender, self._appender = self._appender, None
+            if appender is not None:
+                appender.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._engine()
+        message = "a log that is open for appending does not pickle; pickle its path, or a log opened for reading"
+        raise TypeError(message)
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings that hold, Kafka's topic settings by their names; stored beside the data. Can be set while the log is open."""
+        return LogConfig.from_dict(dict(self._writing().config()))
+
+    @config.setter
+    def config(self, config: LogConfig | Mapping[str, SettingValue]) -> None:
+        self._writing().set_config(config_pairs(config))
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk, exclusive: what the last flush reached. Waits for a flush that a roll began."""
+        return self._writing().recovery_point()
+
+    @property
+    def durable_end_offset(self) -> int:
+        """The same as :attr:`recovery_point`: records below survive power loss."""
+        return self._writing().recovery_point()
+
+    @property
+    def recovery_report(self) -> RecoveryReport:
+        """What opening found and changed."""
+        return recovery_report_of(self._writing().recovery_report())
+
+    def append(  # noqa: PLR0913  # one parameter a field
+        self,
+        value: Buffer | None,
+        *,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        timestamp: When | None = None,
+        leader_epoch: int | None = None,
+        flush: bool = False,
+    ) -> int:
+        """Append one record as a batch of its own and return its offset.
+
+        Parameters
+        ----------
+        value, key
+            Bytes, or ``None``: a record without a value is a tombstone to compaction.
+        headers
+            Pairs of a name and bytes or ``None``.
+        timestamp
+            ``int`` of ms since 1970, an aware ``datetime``, or ``None`` for now. -1 is Kafka's «no timestamp».
+        leader_epoch
+            Epoch of the leader; ``None`` is the newest one of the log, or 0.
+        flush
+            Whether the record is on the disk when this returns.
+
+        Returns
+        -------
+        int
+            The record's offset.
+
+        Raises
+        ------
+        RecordTooLargeError
+            The batch is larger than ``max.message.bytes``.
+        InvalidTimestampError
+            The timestamp is further from now than ``message.timestamp.before.max.ms`` or ``after.max.ms`` allow.
+        RecordRejectedError
+            The topic is compacted and there is no key.
+        LimitExceededError
+            The log's own limits would not let it be read back: more headers than ``max_headers``, a batch of more than
+            ``max_batch_bytes`` or, compressed, of more than ``max_decompressed_bytes``. See :meth:`Log.open`.
+        ConfigError
+            The name of a header is no Unicode text: it has a lone surrogate that stands for no byte.
+        LogPoisonedError
+            An earlier failure of the disk: close, and open again, which recovers.
+        OSError
+            The disk refused. The log is as it was before.
+
+        Notes
+        -----
+        When this returns, the whole batch has been handed to the operating system: it survives the death of the process. It
+        survives power loss after :meth:`flush`, ``flush=True``, or as the settings ``flush.messages`` and ``flush.ms`` say. Many small
+        records go faster through :meth:`writer` or :meth:`append_records`.
+        """
+        return self._writing().append(
+            checked_bytes("value", value),
+            checked_bytes("key", key),
+            checked_headers(headers),
+            optional_millis(timestamp, "timestamp"),
+            checked_epoch(leader_epoch),
+            bool(flush),
+        )
+
+    def append_records(  # noqa: PLR0913  # one parameter an option
+        self,
+        records: Iterable[NewRecord],
+        *,
+        compression: Compression | None = None,
+        leader_epoch: int | None = None,
+        flush: bool = False,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> AppendInfo:
+        """Append records as one batch: all of them or, after an error, none.
+
+        Parameters
+        ----------
+        records
+            Each is ``bytes`` (a value), ``(key, value)``, ``None`` (a null value) or a :class:`Record`, of which key, value,
+            headers and timestamp are taken. Where a record has no timestamp of its own, the time of the call.
+        compression
+            Codec of the batch where the setting ``compression.type`` is ``producer``; that setting wins otherwise.
+        producer_id, producer_epoch, base_sequence, transactional
+            Of an idempotent or transactional producer: a batch sent twice is recognised, a gap in the sequence refused.
+
+        Raises
+        ------
+        OutOfOrderSequenceError, ProducerFencedError, InvalidTxnStateError
+            What a broker answers to such a producer.
+        RecordRejectedError
+            No record at all, or a bad one; and all of :meth:`append`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Log.open(f"{folder}/orders-0", "a") as log:
+        ...     log.append_records([b"new", (b"order-7", b"paid")]).last_offset
+        1
+        """
+        return AppendInfo._make(
+            self._writing().append_records(
+                records,
+                compression=checked_compression(compression),
+                leader_epoch=checked_epoch(leader_epoch),
+                flush=bool(flush),
+                producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
+                producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
+                base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
+                transactional=bool(transactional),
+            )
+        )
+
+    def append_batches(
+        self, data: Buffer, *, leader_epoch: int | None = 0, origin: Origin = "client", flush: bool = False
+    ) -> AppendInfo:
+        """Append an encoded batch as a leader does: it gives offsets and epoch and checks what a broker checks of a producer.
+
+        A batch that is compressed as the settings want keeps its bytes but for offset and epoch; one of magic 0 or 1, or
+        compressed otherwise, is encoded anew.
+
+        Parameters
+        ----------
+        data
+            One batch of magic 2, base offset 0; or messages of magic 0 or 1. An unfinished batch at the end is left out, as by a
+            broker; ``left_out_bytes`` and a warning in the logger ``offsetlog`` tell.
+        origin
+            ``"coordinator"`` may send control batches and any base offset, and its sequences are not checked.
+
+        Raises
+        ------
+        CorruptBatchError
+            Framing or checksum. And all of :meth:`append_records`.
+        """
+        if origin not in {"client", "coordinator"}:
+            refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
+        native = self._writing().append_batches(encoded(data), checked_epoch(leader_epoch), origin, bool(flush))
+        return self._told(native)
+
+    def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
+        """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
+
+        Gaps before and between batches are fine. They are not unpacked: what is in a batch may be above ``max_decompressed_bytes``
+        and ``max_headers``, and is then read with higher ones only.
+
+        Parameters
+        ----------
+        data
+            Batches. An unfinished one at the end, as a fetch has it, is left out; ``left_out_bytes`` and a warning in the logger
+            ``offsetlog`` tell.
+        leader_epoch
+            The newest epoch that a replica has heard of, 0 or more: batches of a newer one are left out with all behind them, as a
+            follower does that is sent them again, and told in the same way. ``None`` takes all.
+
+        Raises
+        ------
+        UnexpectedAppendOffsetError
+            The first batch begins below the log end offset.
+        OffsetsOutOfOrderError
+            The batches do not ascend.
+        CorruptBatchError
+            Framing or checksum.
+        LimitExceededError
+            A batch of more than ``max_batch_bytes``.
+        """
+        epoch = _NEWEST_EPOCH if leader_epoch is None else bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
+        return self._told(self._writing().append_as_follower(encoded(data), epoch, bool(flush)))
+
+    def _told(self, native: _Info) -> AppendInfo:
+        info = AppendInfo._make(native)
+        if info.left_out_bytes:
+            words = "%d of the bytes to append were left out: an unfinished batch at the end, or a newer leader's; %s"
+            logger.warning(words, info.left_out_bytes, self.path)
+        return info
+
+    def append_marker(  # noqa: PLR0913  # one parameter a field
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        leader_epoch: int | None = None,
+        timestamp: When | None = None,
+        transaction_version: int = 0,
+        flush: bool = False,
+    ) -> AppendInfo:
+        """End a producer's transaction with a marker, as a transaction coordinator does.
+
+        Raises
+        ------
+        ProducerFencedError, TransactionCoordinatorFencedError
+            The epoch of the producer or the coordinator is behind.
+        """
+        return AppendInfo._make(
+            self._writing().append_marker(
+                bounded("producer_id", producer_id, minimum=0, bits=64),
+                bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
+                commit=bool(commit),
+                coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
+                leader_epoch=checked_epoch(leader_epoch),
+                timestamp=optional_millis(timestamp, "timestamp"),
+                transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
+                flush=bool(flush),
+            )
+        )
+
+    def writer(
+        self,
+        *,
+        batch_bytes: int = 16_384,
+        linger_ms: int = 5,
+        compression: Compression | None = None,
+        leader_epoch: int | None = None,
+    ) -> Writer:
+        """Return a writer that gathers many small appends into batches.
+
+        Parameters
+        ----------
+        batch_bytes
+            A batch is appended when it has so many bytes before compression.
+        linger_ms
+            Or when its oldest record has waited so long; 0 waits for size, :meth:`Writer.flush` and closing only.
+        compression
+            As for :meth:`append_records`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Log.open(f"{folder}/orders-0", "a") as log:
+        ...     with log.writer(compression="lz4") as writer:
+        ...         for number in range(1000):
+        ...             writer.append(b"paid", key=b"order-%d" % number)
+        ...     log.log_end_offset
+        1000
+        """
+        return Writer(
+            _offsetlog.Writer(
+                self._writing(),
+                batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
+                linger_ms=integer("linger_ms", linger_ms, minimum=0),
+                compression=checked_compression(compression),
+                leader_epoch=checked_epoch(leader_epoch),
+            )
+        )
+
+    def flush(self) -> None:
+        """Make everything appended so far durable: records, indexes, and the names of new files.
+
+        Raises
+        ------
+        OSError
+            The disk refused; nothing more can be appended until the log is opened again, which recovers.
+        """
+        self._writing().flush()
+
+    def roll(self) -> int:
+        """Close the active segment and begin a new one; an empty one stays. Return the active segment's base offset."""
+        return self._writing().roll()
+
+    def truncate_to(self, offset: int) -> bool:
+        """Take the records from `offset` on away, and return whether there were any.
+
+        Where `offset` lies inside a batch the whole batch goes: its lower records too, and the next append still gets `offset`.
+        Compare with :meth:`batches` before, where that matters.
+        """
+        return self._writing().truncate_to(integer("offset", offset, minimum=0))
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Take all records away and go on at `offset`, as a follower whose leader has nothing older."""
+        self._writing().truncate_fully_and_start_at(
+            integer("offset", offset, minimum=0),
+            None if log_start_offset is None else integer("log_start_offset", log_start_offset, minimum=0),
+        )
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Make `offset` the lowest offset that can be read, and return whether that changed anything.
+
+        No record file is touched: whole segments below go with retention.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `offset` is above the high watermark.
+        """
+        return self._writing().delete_records_before(integer("offset", offset, minimum=0))
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """Return the greatest leader epoch at or below `epoch` and where it ended, as a leader answers a follower.
+
+        ``None`` where the log knows no such epoch.
+        """
+        return self._writing().end_offset_for_epoch(bounded("epoch", epoch, minimum=-1, bits=32))
+
+    def _abandon(self) -> None:
+        """Let go of files and locks as a killed process would, for tests of recovery."""
+        self._writing().abandon()
+
+    def append_arrow(  # noqa: PLR0913  # one parameter an option
+        self,
+        data: ArrowStreamable | ArrowArrayable,
+        *,
+        compression: Compression | None = None,
+        leader_epoch: int | None = None,
+        flush: bool = False,
+        batch_bytes: int = 1 << 20,
+        preserve_offsets: bool = False,
+    ) -> AppendInfo:
+        """Append the rows of Arrow data as records, encoded column by column without a Python object a row.
+
+        Parameters
+        ----------
+        data
+            Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a ``pyarrow`` table, record batch or reader, a
+            ``polars.DataFrame``, a DuckDB relation, a :class:`Scan`. Its columns are found by name:
+
+            ==============  ================================================  =============================================
+            ``value``       binary or string in any layout, dictionaries      null is a tombstone
+                            and run ends too; required
+            ``key``         the same                                          null or no column: no key
+            ``timestamp``   timestamp of any unit, or int64 ms since 1970     null or no column: the time of the call
+            ``headers``     list of struct<key: string, value: binary>, map   null or no column: none
+            ==============  ================================================  =============================================
+
+            Finer parts of a timestamp than ms are cut off, the zone does not matter, and -1 ms is Kafka's «no timestamp». The other
+            columns of a scan (``topic``, ``partition``, ``timestampType``, ``producerId``, ``producerEpoch``, ``sequence``, and
+            without `preserve_offsets` ``offset`` and ``leaderEpoch``) are left out: the log gives its own. Any other name is
+            refused.
+        compression
+            Codec of the batches where the setting ``compression.type`` is ``producer``; that setting wins otherwise.
+        leader_epoch, flush
+            As for :meth:`append`; with `flush`, all rows are on the disk when this returns.
+        batch_bytes
+            The rows become batches of at most so many bytes before compression, and of what ``max.message.bytes`` and
+            ``segment.bytes`` allow. A larger record is a batch of its own.
+        preserve_offsets
+            A restore: each row keeps the offset of its column ``offset`` (int64, ascending, from the log end offset on), and the
+            epoch of ``leaderEpoch`` (int32, null or -1 for that of the row before), if there is one. Gaps stay gaps. As with
+            :meth:`append_as_follower`, timestamps and missing keys are not judged again. A timestamp below -1, which a broker stores
+            where a producer sent one, stays; the batch's greatest one is then -1 or more, as in Kafka.
+
+        Returns
+        -------
+        AppendInfo
+            First and last offset of all rows (-1 without rows, when nothing is appended), the greatest timestamp, the last append
+            time.
+
+        Raises
+        ------
+        ConfigError
+            A column has a name or type that cannot be used, or is missing; the buffers are not what their type says.
+        RecordRejectedError
+            A negative timestamp without `preserve_offsets`, a header without a key, no key in a compacted topic, a row that is null as
+            a whole.
+        InvalidTimestampError, RecordTooLargeError, RecordBatchTooLargeError, LimitExceededError
+            As for :meth:`append`.
+        UnexpectedAppendOffsetError
+            With `preserve_offsets`, the first offset is below the log end offset.
+        RuntimeError
+            The maker of `data` failed to give it; the text is its own. A :class:`Scan` raises its own errors instead.
+        LogPoisonedError, OSError
+            As for :meth:`append`.
+
+        Notes
+        -----
+        All rows are read and checked before the first one is appended, so whatever the data can have wrong leaves the log as it
+        was. A stream is held in memory meanwhile (a table's buffers are used where they are): append one that is too large for
+        that piece by piece, ``for batch in reader: log.append_arrow(batch)``.
+
+        Each batch is appended whole or not at all. Between two of them only the disk, Ctrl-C, or another thread that closes
+        the log or changes its settings can end the work; the batches before then stay, and a note of the exception says how
+        many rows those are and at which offsets. Batches that other threads append meanwhile may stand between those of this
+        call. The interpreter is free while rows are read, encoded and written.
+
+        Examples
+        --------
+        >>> import tempfile, pyarrow
+        >>> orders = pyarrow.table({"key": ["order-7", "order-8"], "value": [b"paid", None]})
+        >>> with tempfile.TemporaryDirectory() as folder, Log.open(f"{folder}/orders-0", "a") as log:
+        ...     log.append_arrow(orders).last_offset
+        1
+        """
+        appender = self._writing()
+        return AppendInfo._make(
+            _offsetlog.append_arrow(
+                appender,
+                # Read by ourselves a scan's errors keep their classes.
+                data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
+                compression=checked_compression(compression),
+                leader_epoch=checked_epoch(leader_epoch),
+                flush=bool(flush),
+                batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
+                keep_offsets=bool(preserve_offsets),
+            )
+        )
+
+    def append_log(
+        self,
+        source: Log,
+        *,
+        start: int | None = None,
+        preserve_offsets: bool = False,
+        leader_epoch: int | None = None,
+        flush: bool = False,
+    ) -> AppendInfo:
+        """Append the batches of another log behind the end of this one, without decoding or compressing them.
+
+        Offset and leader epoch are 12 bytes of a batch that its checksum does not cover: only they change, and with
+        `preserve_offsets` not even those. This is what publishes records that were written aside, and what puts copies together.
+
+        Parameters
+        ----------
+        source
+            A log opened in any mode. What is appended to it meanwhile is left out.
+        start
+            First offset of `source`, the first one of a batch; its log start offset by default.
+        preserve_offsets
+            Offsets and epochs stay: the first one must not be below the log end offset.
+        leader_epoch, flush
+            As for :meth:`append`.
+
+        Returns
+        -------
+        AppendInfo
+            First and last offset here (-1 without batches) and the greatest timestamp.
+
+        Raises
+        ------
+        ConfigError
+            `start` is inside a batch, or a batch has magic 0 or 1: :func:`convert` makes such directories new.
+        UnexpectedAppendOffsetError
+            With `preserve_offsets`, offsets below the log end offset.
+        CorruptionError, OffsetOutOfRangeError, OSError
+            As for reading `source`; what was appended until then stays.
+
+        Notes
+        -----
+        Settings of the log (``compression.type``, timestamps, keys under compaction) are not applied. Of the limits only
+        ``max_batch_bytes`` is compared, as by :meth:`append_as_follower`. Each batch is appended whole
+        or not at all; after an error or a crash the first ones may be in the log.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> with Log.open(f"{folder}/aside-0", "a") as aside, Log.open(f"{folder}/orders-0", "a") as orders:
+        ...     _ = aside.append_records([b"paid", b"sent"])
+        ...     _ = orders.append(b"first")
+        ...     orders.append_log(aside).last_offset
+        2
+        """
+        engine: Callable[[], _offsetlog.Log] | None = getattr(source, "_engine", None)
+        native = engine() if engine is not None else None
+        if not isinstance(native, _offsetlog.Log):
+            message = f"source must be a Log, found {type(source).__name__}"
+            raise TypeError(message)
+        return AppendInfo._make(
+            self._writing().append_log(
+                native,
+                start=None if start is None else integer("start", start, minimum=0),
+                keep_offsets=bool(preserve_offsets),
+                leader_epoch=checked_epoch(leader_epoch),
+                flush=bool(flush),
+            )
+        )
+
+    def maintain(
+        self,
+        *,
+        now: When | None = None,
+        dry_run: bool = False,
+        only: Upkeep | Iterable[Upkeep] = UPKEEP,
+        config: LogConfig | Mapping[str, SettingValue] | None = None,
+    ) -> MaintainReport:
+        """Do what is due now, once; appends and readers go on meanwhile.
+
+        Parameters
+        ----------
+        now
+            The time from which ages are reckoned; the log's clock by default.
+        dry_run
+            Change nothing, and say what would be done.
+        only
+            ``"compaction"`` cleans a log with the policy ``compact`` where it is dirty enough, ``"retention"`` removes segments by
+            the retention settings and the log start offset, ``"deletes"`` removes files whose ``file.delete.delay.ms`` is over.
+        config
+            Settings that count above all others, this once.
+
+        Raises
+        ------
+        CorruptionError
+            A batch that was to be compacted is damaged; its segment is left as it is.
+        ClusterError
+            In a broker's log dir, or of a partition that offsetlog did not make: a setting that decides is not known. Or the topic is
+            one that brokers keep for themselves.
+        OSError
+            The disk refused.
+
+        Notes
+        -----
+        Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
+        """
+        done = self._writing().maintain(
+            now=optional_millis(now, "now"),
+            dry_run=bool(dry_run),
+            only=checked_upkeep(only),
+            config=None if config is None else pairs_of(config),
+        )
+        return report_of(done)
+
+    def compact(self, first_dirty: int | None = None, map_bytes: int | None = None) -> Compaction:
+        """Run one pass of the cleaner, whatever the policy and however clean the log is.
+
+        Of the records below the active segment with the same key, those go that a later one at or beyond `first_dirty` replaced.
+        Tombstones stay for ``delete.retention.ms`` after the first pass that saw them.
+
+        Parameters
+        ----------
+        first_dirty
+            First offset that counts as not compacted yet; where the last pass ended by default.
+        map_bytes
+            Most bytes of the table of keys, 24 a key; 128 MiB by default. With less, a log takes more passes.
+
+        Raises
+        ------
+        ConfigError
+            `map_bytes` is too small for a single key.
+        CorruptionError
+            A batch is damaged; its segment is left as it is.
+        OSError
+            The disk refused.
+        """
+        native = self._writing().compact(
+            first_dirty=None if first_dirty is None else integer("first_dirty", first_dirty, minimum=0),
+            map_bytes=None if map_bytes is None else integer("map_bytes", map_bytes, minimum=0),
+        )
+        return Compaction(**native)
