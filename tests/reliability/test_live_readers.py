@@ -66,7 +66,7 @@ while (now := time.monotonic()) < begin + seconds:
             done["deletes"] += len(log.maintain(only=["retention", "deletes"]).removed)
     elif lap and what < 0.5:
         lap += 1
-        # Never inside the batch where the log starts: decision 11 says what readers then meet.
+        # Never inside the batch where the log starts: docs/limitations.md says what readers then meet.
         done["truncations"] += log.truncate_to(max(log.log_start_offset + 40, log.log_end_offset - draw.randrange(1, 3_000)))
 log.close()
 print(json.dumps(done), flush=True)
