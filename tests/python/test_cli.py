@@ -238,7 +238,7 @@ def test_starting_it_loads_neither_pyarrow_nor_pyspark() -> None:
 
 def _sessions() -> list[list[tuple[str, str]]]:
     """Blocks of the documentation: commands one behind the other, each with the output that is shown."""
-    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/cli.md"))
     sessions = []
     for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         parts = [example.partition("\n") for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
@@ -249,7 +249,7 @@ def _sessions() -> list[list[tuple[str, str]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("session", _sessions(), ids=[session[0][0][:60] for session in _sessions()])
 def test_the_documentation_shows_what_is_printed(session: list[tuple[str, str]], tmp_path: Path) -> None:
-    """Every block of docs/cli.md, run by a shell in a place of its own; output and errors in the order in which they are shown."""
+    """Every block of README.md and docs/cli.md, run by a shell in a place of its own; output and errors in the order in which they are shown."""
     commands = tmp_path / "commands"
     commands.mkdir()
     (commands / "offsetlog").write_text(f'#!/bin/sh\nexec {shlex.join(MODULE)} "$@"\n')

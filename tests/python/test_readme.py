@@ -1,6 +1,6 @@
 """README and docs show what happens: every block of code is run, every output compared, every command line exists.
 
-The examples of docs/cli.md are run by test_cli.py.
+The commands of README.md and docs/cli.md are run by test_cli.py.
 """
 
 from __future__ import annotations
