@@ -1,7 +1,7 @@
-//! One base offset's files: the `.log` and the indexes that help to find a place in it.
+//! One segment of a log: the `.log` file and its indexes, opened for reading.
 //!
-//! A segment knows its own files and nothing of its neighbours but the offset at which the next one begins. Files are opened on
-//! first use; [`Segment::close`] forgets them, so that a log of any length needs few descriptors.
+//! A segment knows its own files. Of its neighbours it knows only the base offset of the next one. Files are opened on first
+//! use and dropped by [`Segment::close`], so a log of any length needs few descriptors.
 
 pub(crate) mod active;
 pub(crate) mod ends;
@@ -23,31 +23,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use time_index::SegmentTimes;
 
-/// What all segments of a partition directory share.
+/// State shared by all segments of a partition directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) limits: Limits,
-    /// Whether indexes of closed segments may be mapped: the caller said that nobody writes them.
+    /// Whether indexes of closed segments may be mapped: the caller promised that nobody writes them.
     pub(crate) map_indexes: bool,
-    /// Whether `.log` files may be mapped: the caller said that nobody writes them.
+    /// Whether `.log` files may be mapped: the caller promised that nobody writes them.
     pub(crate) map_logs: bool,
-    /// Where the log begins and ends while this process writes it.
+    /// The current start and end of the log, if this process writes it.
     pub(crate) ends: Option<Arc<Ends>>,
-    /// Those of the folder around it.
+    /// The checkpoints of the log dir that holds the partition.
     pub(crate) checkpoints: Arc<Checkpoints>,
 }
 
 impl Directory {
-    /// The same as it is read while this writer, or nobody in this process, writes it.
+    /// A copy for readers: `ends` belongs to the writer in this process, `None` if there is none.
     pub(crate) fn beside(&self, ends: Option<Arc<Ends>>) -> Self {
         let is_written = ends.is_some();
         Self {
             path: self.path.clone(),
             disk: Arc::clone(&self.disk),
             limits: self.limits,
-            // A file that is cut under its mapping ends the process.
+            // Truncating a mapped file kills the process with SIGBUS, so nothing is mapped beside a writer.
             map_indexes: self.map_indexes && !is_written,
             map_logs: self.map_logs && !is_written,
             ends,
@@ -55,7 +55,7 @@ impl Directory {
         }
     }
 
-    /// The same with `.log` files mapped.
+    /// A copy that maps `.log` files and reads indexes.
     pub(crate) fn mapped(&self) -> Self {
         Self {
             path: self.path.clone(),
@@ -73,19 +73,19 @@ impl Directory {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) base_offset: i64,
-    /// Base offset of the segment behind this one; `None` for the active segment.
+    /// Base offset of the next segment; `None` for the active segment.
     pub(crate) next_base_offset: Option<i64>,
     directory: Arc<Directory>,
-    /// That of its files.
+    /// State of the segment's files: live, or renamed with a suffix such as `.deleted`.
     state: FileState,
     open: Mutex<Option<Arc<OpenSegment>>>,
-    /// Kept when the files are closed: within one view of the log they do not change.
+    /// Survives [`close`](Self::close): the times do not change within one view of the log.
     times: OnceLock<SegmentTimes>,
-    /// The same from the batch headers, once the time index was found to lie.
+    /// Times computed from the batch headers, for a time index that proved wrong.
     walked_times: OnceLock<SegmentTimes>,
 }
 
-/// A segment's open files. The size is that at opening; what is appended later belongs to the next view of the log.
+/// The open files of a segment. `stat.size` is the size at opening; bytes appended later belong to the next view of the log.
 #[derive(Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) base_offset: i64,
@@ -98,7 +98,7 @@ pub(crate) struct OpenSegment {
     index: OnceLock<OffsetIndex>,
 }
 
-/// Where a `.log` file's bytes come from.
+/// The source of a `.log` file's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     File(Arc<dyn DiskFile>),
@@ -122,12 +122,12 @@ impl Segment {
         }
     }
 
-    /// The same, with files in another state.
+    /// The same segment, whose files are in `state`.
     pub(crate) fn in_state(self, state: FileState) -> Self {
         Self { state, ..self }
     }
 
-    /// Path of the file of this segment with `suffix`, such as `.log`.
+    /// Path of this segment's file with `suffix`, such as `.log`.
     pub(crate) fn file_path(&self, suffix: &str) -> PathBuf {
         let path = segment_path(&self.directory.path, self.base_offset, suffix);
         with_state(&path, self.state)
@@ -137,7 +137,7 @@ impl Segment {
         self.next_base_offset.is_none()
     }
 
-    /// The open files, opened now if they were not.
+    /// Returns the open files, and whether this call opened them.
     pub(crate) fn open(&self) -> Result<(Arc<OpenSegment>, bool)> {
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = slot.as_ref() {
@@ -148,12 +148,12 @@ impl Segment {
         Ok((open, true))
     }
 
-    /// Forgets the open files; scans that hold them go on.
+    /// Drops the open files. Scans that hold them continue.
     pub(crate) fn close(&self) {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Greatest timestamps within the segment, worked out once for a closed segment.
+    /// The segment's timestamps, computed once.
     pub(crate) fn times(
         &self,
         open: &Arc<OpenSegment>,
@@ -166,7 +166,7 @@ impl Segment {
         Ok(self.times.get_or_init(|| times))
     }
 
-    /// The same, from the batch headers alone.
+    /// The segment's timestamps from the batch headers alone, computed once.
     pub(crate) fn walked_times(
         &self,
         open: &Arc<OpenSegment>,
@@ -180,7 +180,7 @@ impl Segment {
     }
 }
 
-/// Asked at every few MiB of work; an error ends the work.
+/// Called at least every few MiB of work; an error stops the work.
 pub(crate) type Check<'c> = dyn Fn() -> Result<()> + 'c;
 
 impl OpenSegment {
@@ -194,7 +194,7 @@ impl OpenSegment {
         let mut stat = file
             .stat()
             .map_err(|error| Error::io(IoCall::Stat, &path, error))?;
-        // What a writer of this process has not finished, or has preallocated, is no part of the log.
+        // Bytes that a writer in this process has preallocated or not yet completed are not part of the log.
         let written = directory
             .ends
             .as_ref()
@@ -228,7 +228,7 @@ impl OpenSegment {
         self.next_base_offset.is_none()
     }
 
-    /// The offset index, read or mapped on first use. Problems with the file make it empty, never an error.
+    /// The offset index, read or mapped on first use. A file that cannot be read gives an empty index, not an error.
     pub(crate) fn index(&self) -> &OffsetIndex {
         self.index.get_or_init(|| OffsetIndex::load(self))
     }
@@ -239,7 +239,7 @@ impl OpenSegment {
     }
 }
 
-/// The path of a segment's file in a state.
+/// Appends the suffix of `state` to a segment file's path.
 pub(crate) fn with_state(path: &Path, state: FileState) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(state.suffix());

@@ -1,7 +1,7 @@
-//! The active segment: the one that is appended to.
+//! The active segment: the one segment of a log that is appended to.
 //!
-//! Bytes go to the `.log` in one call, then the index entries that they get. What fails half-way is taken back, so that an
-//! append is there as a whole or not at all.
+//! Invariant: an append is written completely or not at all. The bytes go to the `.log` in one call, then come the index
+//! entries. If a write fails, the caller restores the earlier state with [`ActiveSegment::undo`].
 
 use super::index_file::IndexFile;
 use super::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
@@ -16,20 +16,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a segment is opened for writing with.
+/// Settings with which a segment is opened for writing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) index_bytes: i32,
     pub(crate) index_interval: i32,
-    /// Size to which a new `.log` is preallocated, 0 for not at all.
+    /// Size to which a new `.log` is preallocated; 0 for none.
     pub(crate) preallocate: u64,
-    /// When the segment was made, opened, or emptied.
+    /// When the segment was created, opened or emptied.
     pub(crate) created: i64,
-    /// By how much the segment is rolled before `segment.ms`.
+    /// How much earlier than `segment.ms` the segment is rolled, in ms.
     pub(crate) jitter: i64,
 }
 
-/// What an existing segment holds, as found by whoever opens it.
+/// What an existing segment holds, as read when it is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Contents {
     pub(crate) size: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Contents {
     pub(crate) max: MaxTimestamp,
     /// Greatest timestamp of the first batch.
     pub(crate) first_timestamp: Option<i64>,
-    /// Index entries that rebuilding the indexes would make.
+    /// Number of index entries that a rebuild would make.
     pub(crate) rebuilt_entries: usize,
 }
 
@@ -52,12 +52,13 @@ pub(crate) struct ActiveSegment {
     path: PathBuf,
     log: Arc<dyn DiskFile>,
     size: u64,
-    /// The file is longer than what was written.
+    /// The file is longer than its written bytes.
     preallocated: bool,
     index: IndexFile,
     time_index: IndexFile,
     indexing: Indexing,
-    /// The same rule from position 0 on without a reopening in between: what recovery would need room for.
+    /// The same rule as if the segment had been indexed from position 0 without a reopening: the entries that recovery would
+    /// need.
     rebuild: Indexing,
     first_timestamp: Option<i64>,
     settings: Settings,
@@ -67,7 +68,7 @@ pub(crate) struct ActiveSegment {
 }
 
 impl ActiveSegment {
-    /// Makes a new empty segment; files that an earlier life left under its names are gone already.
+    /// Creates an empty segment. The caller has already removed older files with the same names.
     pub(crate) fn create(
         directory: &Arc<Directory>,
         base_offset: i64,
@@ -81,14 +82,14 @@ impl ActiveSegment {
         if settings.preallocate > 0
             && let Err(error) = log.set_len(settings.preallocate)
         {
-            // A segment that is not taken into use must not be found by the next opening.
+            // The next opening must not find a segment that was never used.
             let _ = directory.disk.unlink(&path);
             return Err(Error::io(IoCall::Preallocate, &path, error));
         }
         Ok(Self::assemble(directory, base_offset, path, log, settings))
     }
 
-    /// Takes an existing segment into use; `contents` was read from its files.
+    /// Opens an existing segment; `contents` was read from its files.
     pub(crate) fn open(
         directory: &Arc<Directory>,
         base_offset: i64,
@@ -128,12 +129,12 @@ impl ActiveSegment {
         if contents.size > 0 {
             segment.rebuild.resume_anywhere();
         }
-        // Recovery may have made it again: it is synced like what is appended to it.
+        // Recovery may have rewritten the `.txnindex`, so it is opened here and synced with the rest.
         segment.open_transactions(Access::Write)?;
         Ok(segment)
     }
 
-    /// Opens the `.txnindex`; one that is not there stays away unless `access` makes it.
+    /// Opens the `.txnindex`. If there is none, creates it only if `access` does.
     fn open_transactions(&mut self, access: Access) -> Result<()> {
         if self.transactions.is_some() {
             return Ok(());
@@ -187,18 +188,18 @@ impl ActiveSegment {
         }
     }
 
-    /// Bytes written.
+    /// Bytes written to the `.log`.
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Greatest timestamp of its batches, -1 where none has one.
+    /// Greatest timestamp of its batches, -1 if no batch has one.
     pub(crate) const fn max_timestamp(&self) -> i64 {
         self.indexing.max.timestamp
     }
 
-    /// How long the segment has waited to be rolled when a batch with `timestamp` comes at `now`: by the records' time if they
-    /// have one, otherwise since it was opened.
+    /// How long the segment has waited for a roll when a batch with `timestamp` arrives at `now`, in ms: measured by record
+    /// timestamps if the first batch has one, otherwise since the segment was opened.
     pub(crate) fn waited(&self, timestamp: i64, now: i64) -> i64 {
         match self.first_timestamp {
             Some(first) if first >= 0 => timestamp.saturating_sub(first),
@@ -210,18 +211,18 @@ impl ActiveSegment {
         self.settings.jitter
     }
 
-    /// What it was made or opened with: it stays when the log's settings change.
+    /// The settings it was created or opened with. Later changes of the log's settings do not affect them.
     pub(crate) const fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// Whether an index has no room left.
+    /// Whether an index is full.
     pub(crate) const fn indexes_are_full(&self) -> bool {
         self.indexing.is_full()
     }
 
-    /// Whether `batches` need more entries than an index has room for, now or when it is rebuilt: an index that a rebuilding
-    /// cannot hold keeps a broker from starting.
+    /// Whether `batches` need more entries than an index has room for, now or after a rebuild. A broker does not start if its
+    /// rebuild overflows an index.
     pub(crate) fn overfills(&mut self, batches: &[Indexed]) -> Result<bool> {
         for rule in [self.indexing, self.rebuild] {
             if batches.len() > rule.room() {
@@ -238,19 +239,19 @@ impl ActiveSegment {
         Ok(false)
     }
 
-    /// Makes the index files if they are not there, as the first append to a segment does.
+    /// Creates the index files if they are missing, as a broker does at the first append to a segment.
     pub(crate) fn touch(&mut self) -> Result<()> {
         let disk = self.directory.disk.as_ref();
         self.index.touch(disk)?;
         self.time_index.touch(disk)
     }
 
-    /// Writes `parts`, which hold `batches` whose positions count from the first byte of the parts. After an error the segment
-    /// must be taken back to its [`state`](Self::state) before.
+    /// Writes `parts`, which hold `batches`. Positions of the batches count from the first byte of the parts. After an error
+    /// the caller must [`undo`](Self::undo) to the [`state`](Self::state) from before the call.
     pub(crate) fn append(&mut self, parts: &[&[u8]], batches: &[Indexed]) -> Result<()> {
         self.touch()?;
         let written = match parts {
-            // The system is quicker with one piece than with a list of one.
+            // One plain write is faster than a vectored write of one part.
             [whole] => self.log.write_at(whole, self.size),
             _ => self.log.write_parts_at(parts, self.size),
         };
@@ -301,7 +302,7 @@ impl ActiveSegment {
         Ok(Some(stat.size.max(self.size)))
     }
 
-    /// Appends to the `.txnindex`, which is made with its first entry.
+    /// Appends to the `.txnindex`, which is created with its first entry.
     pub(crate) fn append_aborted(&mut self, aborted: &[AbortedTransaction]) -> Result<()> {
         if aborted.is_empty() {
             return Ok(());
@@ -320,7 +321,7 @@ impl ActiveSegment {
         Ok(())
     }
 
-    /// Goes back to an earlier state, of the files too. When this fails nothing more may be appended.
+    /// Restores an earlier state, of the files too. If this fails, nothing more may be appended.
     pub(crate) fn undo(&mut self, state: Undo) -> Result<()> {
         self.size = state.size;
         self.indexing = state.indexing;
@@ -334,7 +335,7 @@ impl ActiveSegment {
         self.take_back(state.entries)
     }
 
-    /// What [`undo`](Self::undo) needs to go back to now.
+    /// Saves the current state for [`undo`](Self::undo).
     pub(crate) fn state(&self) -> Undo {
         Undo {
             size: self.size,
@@ -346,9 +347,9 @@ impl ActiveSegment {
         }
     }
 
-    /// Gives the segment its closing time entry and cuts what was preallocated, as at a roll and at a clean close.
+    /// Writes the closing time entry, trims the indexes and removes preallocated space, as at a roll and at a clean close.
     pub(crate) fn close(&mut self) -> Result<()> {
-        // A closed segment without indexes would count as one that lost them.
+        // The next opening treats a closed segment without index files as one that lost them.
         self.touch()?;
         self.entries.clear();
         self.indexing.note_time(&mut self.entries.time)?;
@@ -367,7 +368,7 @@ impl ActiveSegment {
         Ok(())
     }
 
-    /// The `.log`, to be synced.
+    /// The `.log` file, for a sync.
     pub(crate) fn log_file(&self) -> (PathBuf, Arc<dyn DiskFile>) {
         (self.path.clone(), Arc::clone(&self.log))
     }
@@ -392,7 +393,7 @@ impl ActiveSegment {
     }
 }
 
-/// A moment of an active segment to go back to.
+/// A state of an active segment that [`ActiveSegment::undo`] can restore.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Undo {
     size: u64,

@@ -1,46 +1,46 @@
-//! The offsets of a log that this process writes, for readers beside the writer: set by the writer, read without a lock.
+//! The start and end offsets of a log that this process writes: set by the writer, read by readers in the same process.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Cuts that are told apart.
+/// How many cuts are remembered separately.
 const CUTS_MAX: usize = 1024;
 
-/// Rolls that are remembered, for views of before them.
+/// How many rolls are remembered, to update views that were taken before them.
 const ROLLS_MAX: usize = 1024;
 
-/// A segment that was begun behind all others.
+/// A new active segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Roll {
-    /// The generation that began with it.
+    /// The generation that the roll started.
     generation: u64,
     pub(crate) base_offset: i64,
-    /// Whether a producer snapshot of that offset was written.
+    /// Whether a producer snapshot at that offset was written.
     pub(crate) has_snapshot: bool,
 }
 
-/// Where a log begins and ends at the moment.
+/// Where the log begins and ends now.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     log_start: AtomicI64,
     log_end: AtomicI64,
     last_stable: AtomicI64,
-    /// Everything below is on the disk.
+    /// All records below this offset are synced.
     recovery_point: AtomicI64,
     closed: AtomicBool,
-    /// Base offset of the active segment, and how many of its bytes are whole batches.
+    /// Base offset of the active segment, and the number of its bytes that are complete batches.
     active: Mutex<(i64, u64)>,
-    /// Held by whoever changes files otherwise than at the end of the active one, and by whoever lists them.
+    /// Write-locked while files change other than by growth of the active segment, read-locked while files are listed.
     files: RwLock<()>,
-    /// Raised with every change that is more than growth of the active segment: views from before do not count any more.
+    /// Raised with every change other than growth of the active segment. Views of an older generation are out of date.
     generation: AtomicU64,
-    /// The last changes that were rolls, ascending.
+    /// The latest rolls, ascending.
     rolls: Mutex<VecDeque<Roll>>,
-    /// What was cut from the end: how many cuts there were, and for each that no later one covers its number and its offset, both
-    /// ascending.
+    /// Truncations of the end: their total number, and the number and offset of each one that no later one covers. Numbers and
+    /// offsets both ascend.
     cuts: Mutex<(u64, Vec<(u64, i64)>)>,
-    /// The first of the two.
+    /// A copy of that total, read without the lock.
     cut_count: AtomicU64,
 }
 
@@ -75,12 +75,12 @@ impl Ends {
         }
     }
 
-    /// Moves the recovery point up, never down: a flush that ends late must not undo a later one.
+    /// Raises the recovery point, never lowers it: a flush that finishes late must not undo a later one.
     pub(crate) fn raise_recovery_point(&self, offset: i64) {
         self.recovery_point.fetch_max(offset, Ordering::AcqRel);
     }
 
-    /// Notes how much of the active segment is written.
+    /// Records how many bytes of the active segment are written.
     pub(crate) fn set_active(&self, base_offset: i64, size: u64) {
         let before = {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl Ends {
         }
     }
 
-    /// Notes that a segment was begun behind all others.
+    /// Records that a new active segment was started.
     pub(crate) fn note_roll(&self, base_offset: i64, has_snapshot: bool) {
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = (base_offset, 0);
         let mut rolls = self.rolls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl Ends {
         });
     }
 
-    /// The rolls from one generation to a later one, if nothing but rolls lies between them.
+    /// The rolls between two generations, if nothing but rolls happened between them.
     pub(crate) fn rolls_between(&self, before: u64, after: u64) -> Option<Vec<Roll>> {
         let rolls = self.rolls.lock().unwrap_or_else(PoisonError::into_inner);
         let between = |roll: &&Roll| (before + 1..=after).contains(&roll.generation);
@@ -113,22 +113,22 @@ impl Ends {
         (found.len() as u64 == after.checked_sub(before)?).then_some(found)
     }
 
-    /// How much of the segment with this base offset is written, if it is the active one.
+    /// The number of bytes written to the segment with this base offset, if it is the active one.
     pub(crate) fn written(&self, base_offset: i64) -> Option<u64> {
         let (base, size) = *self.active.lock().unwrap_or_else(PoisonError::into_inner);
         (base == base_offset).then_some(size)
     }
 
-    /// Keeps listings away while files are changed otherwise than by growth: half of that would look like a log with a hole. Whoever
-    /// looked before has to look again.
+    /// Blocks listings while files change other than by growth: a listing taken halfway would appear to miss a segment.
+    /// Listings from before are out of date.
     pub(crate) fn changing_files(&self) -> RwLockWriteGuard<'_, ()> {
         let files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever lists from now on waits, and then sees what came of it.
+        // Raised while the lock is held: a listing that sees the new generation also sees the finished change.
         self.raise_generation();
         files
     }
 
-    /// Keeps files as they are, but for growth, while they are listed.
+    /// Blocks changes other than growth while files are listed.
     pub(crate) fn listing(&self) -> RwLockReadGuard<'_, ()> {
         self.files.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Ends {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Notes that batches were cut from the end, all that hold `offset` or a later one.
+    /// Records a truncation: all batches that hold `offset` or a later one were removed.
     pub(crate) fn note_cut(&self, offset: i64) {
         let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, noted) = &mut *cuts;
@@ -149,7 +149,8 @@ impl Ends {
         noted.retain(|&(_, cut)| cut < offset);
         noted.push((*count, offset));
         if noted.len() > CUTS_MAX {
-            // The two oldest become one: who asks since the first is told of more than was cut.
+            // Merges the two oldest. A reader that asks from the first one on then hears of more than was removed, never of
+            // less.
             let lowest = noted.remove(0).1;
             if let Some(first) = noted.first_mut() {
                 first.1 = lowest;
@@ -158,12 +159,12 @@ impl Ends {
         self.cut_count.store(*count, Ordering::Release);
     }
 
-    /// How often batches were cut from the end.
+    /// How many truncations there were.
     pub(crate) fn cut_count(&self) -> u64 {
         self.cut_count.load(Ordering::Acquire)
     }
 
-    /// How often batches were cut, and the lowest offset that was since there had been `count` cuts.
+    /// Returns the number of truncations so far, and the lowest offset truncated since there had been `count` of them.
     pub(crate) fn cuts_since(&self, count: u64) -> (u64, Option<i64>) {
         let cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut later = cuts.1.iter().filter(|&&(number, _)| number > count);

@@ -1,4 +1,4 @@
-//! From an offset to the batch that holds it: index entry, check, forward scan.
+//! Finds the batch that holds an offset: looks the offset up in the index, checks the entry, scans forward.
 
 use super::offset_index::{IndexSlot, IndexState};
 use super::walk::{HOP_BYTES, LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
-/// How a look-up went, for those who want to see it.
+/// How a look-up went, for diagnostics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     pub(crate) entry: Option<IndexSlot>,
@@ -17,19 +17,20 @@ pub(crate) struct Trace {
     pub(crate) scanned_bytes: u64,
 }
 
-/// Where a look-up ended.
+/// The result of a look-up.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// The first batch whose last offset is at or beyond the target; the walk stands behind it.
+    /// The first batch whose last offset is at or after the target. The walk is positioned after it.
     Batch(BatchHeader),
-    /// No such batch in this segment.
+    /// The segment has no such batch.
     End(Option<TornTail>),
 }
 
-/// A walk that starts where the index says that no batch with an offset at or beyond `target` is missed.
+/// Starts a walk at the position that the index gives for `target`.
 ///
-/// The entry counts only after the batch header at its position was found to begin at or below the target: since offsets
-/// ascend, all batches before it then end below the target, whatever the index promised. Otherwise the scan starts at 0.
+/// Invariant: the walk misses no batch with an offset at or after `target`, whatever the index says. An entry is used only if
+/// the batch header at its position begins at or before the target: offsets ascend, so every earlier batch ends before it.
+/// Otherwise the walk starts at position 0.
 pub(crate) fn start(
     segment: &Arc<OpenSegment>,
     target: i64,
@@ -60,7 +61,7 @@ pub(crate) fn start(
     Ok(Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new()))
 }
 
-/// What a look-up reads at once from an entry on: up to the next entry and a batch more, or only headers where batches are
+/// How many bytes a look-up reads at once from an entry on: up to the next entry plus 1 KiB, or only headers where batches are
 /// larger than the index interval.
 fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot) -> usize {
     let next = segment.index().entry(entry.slot + 1);
@@ -106,7 +107,7 @@ fn check_entry(
     }
 }
 
-/// First offset of a compressed set of magic 0 or 1, which only its messages tell.
+/// First offset of a compressed message set of magic 0 or 1. Only its inner messages hold it, so the set is decompressed.
 pub(crate) fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Option<i64> {
     let limit = walk.segment().directory.limits.max_decompressed_bytes;
     let bytes = walk.peeked(header).ok()?;
@@ -115,10 +116,10 @@ pub(crate) fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Opti
     records.first_offset()
 }
 
-/// Looks `target` up and scans headers to the first batch whose last offset is at or beyond it.
+/// Looks `target` up and scans headers to the first batch whose last offset is at or after it.
 ///
-/// Where the scan meets damage after an index entry, the entry may have pointed into a batch: the scan is done again from the
-/// start of the segment, and only what that says counts.
+/// If the scan meets damage or a torn tail after an index entry, the entry may have pointed into the middle of a batch. The
+/// scan is then repeated from the start of the segment, and only that result counts.
 pub(crate) fn find(
     segment: &Arc<OpenSegment>,
     target: i64,
@@ -159,8 +160,9 @@ fn scan_to(mut walk: Walk, target: i64, trace: &mut Trace) -> Result<(Walk, Foun
     Ok((walk, found))
 }
 
-/// The quick way where batches are larger than the index interval: the entry behind the one that a look-up gives is then that
-/// of the very batch, which its own header proves. `None` says nothing.
+/// A shortcut for batches larger than the index interval. The entry after the one that the look-up gives is then the target
+/// batch's own entry, and the batch header proves it. `None` means that the shortcut does not apply, not that the offset is
+/// missing.
 pub(crate) fn find_next_entry(
     segment: &Arc<OpenSegment>,
     target: i64,
@@ -194,7 +196,7 @@ pub(crate) fn find_next_entry(
 }
 
 impl OpenSegment {
-    /// In words: what the offset index is worth here.
+    /// The state of the offset index file.
     pub(crate) fn index_state(&self) -> IndexState {
         self.index().state
     }

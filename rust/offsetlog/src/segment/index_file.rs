@@ -1,7 +1,6 @@
-//! An index file that is being written: preallocated with zeros, entries written one behind the other, trimmed when its segment is
-//! closed.
+//! Writes a `.index` or `.timeindex`: preallocated with zeros, filled entry by entry, trimmed when the segment is closed.
 //!
-//! As in a broker the file is made on first use, so a segment that was just rolled has only its `.log`.
+//! As in a broker, the file is created on first use, so a segment that was just rolled has only its `.log`.
 
 use crate::disk::{Access, Disk, DiskFile, IoCall};
 use crate::error::{Error, Result};
@@ -14,14 +13,14 @@ use std::sync::Arc;
 pub(crate) struct IndexFile {
     path: PathBuf,
     entry_bytes: usize,
-    /// Entries that fit.
+    /// Number of entries that fit.
     capacity: usize,
     entries: usize,
     file: Option<Arc<dyn DiskFile>>,
 }
 
 impl IndexFile {
-    /// An index that has no file yet, of at most `maximum_bytes`.
+    /// An index of at most `maximum_bytes` that has no file yet.
     pub(crate) fn new(path: PathBuf, entry_bytes: usize, maximum_bytes: i32) -> Self {
         Self {
             path,
@@ -32,10 +31,11 @@ impl IndexFile {
         }
     }
 
-    /// Goes on behind `entries` whole entries of an existing file, which is opened and given its full size on first use.
+    /// Continues after `entries` complete entries of an existing file. The file is opened and extended to its full size on
+    /// first use.
     pub(crate) fn resume(&mut self, entries: usize) {
         self.entries = entries;
-        // A file that already has more room than the settings say keeps it, as in a broker.
+        // A file that already holds more entries than the settings allow keeps them, as in a broker.
         self.capacity = self.capacity.max(entries);
     }
 
@@ -55,7 +55,7 @@ impl IndexFile {
         (self.capacity * self.entry_bytes) as u64
     }
 
-    /// Opens the file, or makes it, at its full size: zeros behind the entries.
+    /// Opens or creates the file at its full size, with zeros after the entries.
     pub(crate) fn touch(&mut self, disk: &dyn Disk) -> Result<()> {
         if self.file.is_some() {
             return Ok(());
@@ -65,7 +65,7 @@ impl IndexFile {
             .open(&self.path, Access::WriteOrCreate)
             .map_err(failed)?;
         let used = (self.entries * self.entry_bytes) as u64;
-        // What stands behind the entries is not known to be zeros.
+        // The bytes after the entries may not be zeros.
         if file.stat().map_err(failed)?.size > used {
             file.set_len(used).map_err(failed)?;
         }
@@ -74,7 +74,7 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Appends whole entries. The caller made sure that they fit.
+    /// Appends complete entries. The caller ensures that they fit.
     pub(crate) fn append(&mut self, disk: &dyn Disk, bytes: &[u8]) -> Result<()> {
         self.touch(disk)?;
         let position = (self.entries * self.entry_bytes) as u64;
@@ -86,7 +86,7 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Forgets all entries from the `entries`th on, zeros in their place.
+    /// Removes all entries from number `entries` on and puts zeros in their place.
     pub(crate) fn cut(&mut self, entries: usize) -> Result<()> {
         self.entries = entries.min(self.entries);
         let Some(file) = &self.file else {
@@ -95,7 +95,8 @@ impl IndexFile {
         let used = (self.entries * self.entry_bytes) as u64;
         let cut = file.set_len(used).and_then(|()| {
             match file.set_len(self.full_size()) {
-                // The process may not make a file so large any more: entries make this one grow, and nothing of the log is in doubt.
+                // The process may no longer create files of this size. The index is then shorter and grows with its entries; no
+                // data is lost.
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(()),
                 grown => grown,
             }
@@ -103,7 +104,7 @@ impl IndexFile {
         cut.map_err(|error| Error::io(IoCall::Truncate, &self.path, error))
     }
 
-    /// Cuts the zeros behind the last entry off.
+    /// Removes the zeros after the last entry.
     pub(crate) fn trim(&self) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());

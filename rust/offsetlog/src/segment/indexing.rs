@@ -1,7 +1,8 @@
-//! The rule by which batches get index entries: the same for appends and for rebuilding (FORMAT.md «Offset index»).
+//! The rule that decides which batches get index entries, for appends and for rebuilds alike (FORMAT.md «Offset index»).
 //!
-//! A batch gets an entry when more than `index.interval.bytes` were written since the batch that got the last one. Its offset entry
-//! pairs its last offset with its own position; its time entry names the segment's greatest timestamp so far, this batch included.
+//! A batch gets an entry when more than `index.interval.bytes` were written since the batch that got the last one. Its offset
+//! entry pairs its last offset with its own position. Its time entry has the segment's greatest timestamp so far, including
+//! this batch.
 
 use crate::error::Result;
 use offsetlog_format::index_entry::{
@@ -15,7 +16,7 @@ pub(crate) struct MaxTimestamp {
     pub(crate) offset: i64,
 }
 
-/// What the rule needs of a batch.
+/// The fields of a batch that the rule needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Indexed {
     pub(crate) last_offset: i64,
@@ -24,12 +25,12 @@ pub(crate) struct Indexed {
     pub(crate) size_bytes: u64,
 }
 
-/// How far the rule has come in one segment. Small enough to be copied, so that a failed append can go back.
+/// The state of the rule within one segment. It is `Copy`, so a failed append can restore it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Indexing {
     base_offset: i64,
     interval: u64,
-    /// Bytes since the batch that got the last entry; 0 when the segment was opened.
+    /// Bytes since the batch that got the last entry; 0 when the segment is opened.
     since: u64,
     /// The segment's greatest timestamp.
     pub(crate) max: MaxTimestamp,
@@ -55,7 +56,7 @@ impl NewEntries {
 }
 
 impl Indexing {
-    /// For a segment whose indexes hold `offset_entries` and `time_entries`, the last of the latter being `last_time`.
+    /// For a segment without time entries whose indexes have room for `offset_room` and `time_room` more entries.
     pub(crate) fn new(
         base_offset: i64,
         interval: i32,
@@ -77,7 +78,8 @@ impl Indexing {
         }
     }
 
-    /// Goes on behind an index whose last time entry is `last_time`; `max` is at least that.
+    /// Continues after an index whose last time entry is `last_time`. The segment's greatest timestamp becomes the later of it
+    /// and `max`.
     pub(crate) fn resume(&mut self, last_time: Option<TimeIndexEntry>, max: MaxTimestamp) {
         if let Some(entry) = last_time {
             self.last_time = MaxTimestamp {
@@ -92,29 +94,29 @@ impl Indexing {
         };
     }
 
-    /// Goes on behind batches of which it is not known how many bytes follow the last entry: the next batch may get one.
+    /// Continues after batches with an unknown number of bytes since the last entry: the next batch may get an entry.
     pub(crate) const fn resume_anywhere(&mut self) {
         self.since = self.interval.saturating_add(1);
     }
 
-    /// Whether an index has no room for the entries that one more append may need; the last time slot is kept for closing.
+    /// Whether an index has no room for the entries of one more append. The last time slot is reserved for the closing entry.
     pub(crate) const fn is_full(&self) -> bool {
         self.offset_room == 0 || self.time_room <= 1
     }
 
-    /// Entries that can be added before an index is full.
+    /// Number of entries that can be added before an index is full.
     pub(crate) fn room(&self) -> usize {
         self.offset_room.min(self.time_room.saturating_sub(1))
     }
 
-    /// The same rule as if there were always room.
+    /// The same rule with unlimited room.
     pub(crate) const fn unbounded(mut self) -> Self {
         self.offset_room = usize::MAX;
         self.time_room = usize::MAX;
         self
     }
 
-    /// Takes the next batch into account and appends the entries it gets to `out`. In a full index it gets none.
+    /// Processes the next batch and appends its entries to `out`. In a full index it gets none.
     pub(crate) fn note(&mut self, batch: &Indexed, out: &mut NewEntries) -> Result<()> {
         if batch.max_timestamp > self.max.timestamp {
             self.max = MaxTimestamp {
@@ -136,7 +138,7 @@ impl Indexing {
         Ok(())
     }
 
-    /// The entry for the segment's greatest timestamp, if it is not there yet.
+    /// Appends the entry for the segment's greatest timestamp, if the index does not have it yet.
     pub(crate) fn note_time(&mut self, out: &mut Vec<u8>) -> Result<()> {
         if self.max.timestamp > self.last_time.timestamp {
             TimeIndexEntry {
@@ -151,7 +153,7 @@ impl Indexing {
     }
 }
 
-/// How many entries fit into indexes of `segment.index.bytes`: offset index, time index.
+/// Number of entries that fit into indexes of `segment.index.bytes`: offset index, time index.
 pub(crate) const fn capacities(index_bytes: i32) -> (usize, usize) {
     let bytes = if index_bytes < 0 {
         0

@@ -1,8 +1,8 @@
-//! The offset index: from an offset to a position of the `.log` at or before the batch that holds it.
+//! The offset index: maps an offset to a position in the `.log` at or before the batch that holds it.
 //!
-//! It is sparse (an entry each `index.interval.bytes`, 4 KiB), has no checksum and no header, and pairs a batch's *last* offset
-//! with that batch's *start* position (before Kafka 2.0: the first offset of an append; up to 3.9: the last offset of a whole append).
-//! It helps and is never believed: whoever uses an entry checks the batch header at its position (`find`).
+//! The index is sparse (one entry per `index.interval.bytes`, 4 KiB) and has no checksum and no header. An entry pairs a
+//! batch's *last* offset with that batch's *start* position (before Kafka 2.0: the first offset of an append; up to 3.9: the
+//! last offset of a whole append). Entries are hints: every user checks the batch header at the entry's position (`find`).
 
 use super::OpenSegment;
 use crate::disk::{Access, Map};
@@ -11,18 +11,18 @@ use offsetlog_format::index_entry::{
     OFFSET_INDEX_ENTRY_BYTES, OffsetIndexEntry, offset_entry_count,
 };
 
-/// What became of an index file.
+/// State of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexState {
     /// It has entries.
     Used,
-    /// There is no file, or it cannot be read.
+    /// The file does not exist or cannot be read.
     Missing,
     /// The file has no entries.
     Empty,
 }
 
-/// An entry with its slot.
+/// An entry and its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexSlot {
     /// Number of the entry, from 0.
@@ -42,7 +42,7 @@ pub(crate) struct OffsetIndex {
     pub(crate) state: IndexState,
 }
 
-/// Index bytes: mapped where the caller said that nobody can shrink the file, owned elsewhere.
+/// Bytes of an index: mapped if the caller promised that nobody shrinks the file, otherwise owned.
 #[derive(Debug)]
 pub(crate) enum Entries {
     Mapped(Map),
@@ -57,12 +57,12 @@ impl Entries {
         }
     }
 
-    /// Reads or maps an index of `segment`; `None` where there is no such file or it cannot be read.
+    /// Reads or maps an index of `segment`; `None` if the file does not exist or cannot be read.
     pub(crate) fn load(segment: &OpenSegment, suffix: &str, entry_bytes: usize) -> Option<Self> {
         let path = segment.index_path(suffix);
         let file = segment.directory.disk.open(&path, Access::Read).ok()?;
         let size = file.stat().ok()?.size;
-        // More entries than the log can have batches cannot be right: what is beyond is not read.
+        // An index cannot have more entries than the log has batches (at least 26 bytes each), so the rest is not read.
         let batches = segment.stat.size / 26 + 1;
         let size = size.min(batches * entry_bytes as u64);
         if segment.directory.map_indexes
@@ -102,7 +102,7 @@ impl OffsetIndex {
         }
     }
 
-    /// How many entries count: those before the zeros of a preallocated file.
+    /// Number of valid entries: those before the zeros of a preallocated file.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }
@@ -120,8 +120,8 @@ impl OffsetIndex {
         })
     }
 
-    /// The last entry at or below `target`, by binary search: about 20 probes for a full index, no allocation, and on a mapped
-    /// file no system call. In a file whose entries are out of order any entry may come out; the caller checks it.
+    /// Returns the last entry at or below `target` by binary search: about 20 probes for a full index, no allocation, and no
+    /// system call on a mapped file. If the entries are out of order, it may return any entry; the caller checks it.
     pub(crate) fn lookup(&self, target: i64) -> Option<IndexSlot> {
         let (mut low, mut high) = (0, self.count);
         while low < high {

@@ -1,8 +1,8 @@
-//! The time index: from a timestamp to an offset below which every record is older.
+//! The time index: maps a timestamp to an offset up to which every record is older.
 //!
-//! An entry (timestamp, offset) promises that no record at or below the offset has a greater timestamp. Nothing protects the file,
-//! so it counts only where it is in order and its last entry agrees with the batch that holds that offset; otherwise the batch
-//! headers, each of which carries its greatest timestamp, are walked once instead.
+//! An entry (timestamp, offset) promises that no record at or below the offset has a greater timestamp. The file has no
+//! checksum, so it is used only if its entries are in order and the last one agrees with the batch that holds its offset.
+//! Otherwise the batch headers, each of which has the batch's greatest timestamp, are walked once.
 
 use super::find::{self, Found, Trace};
 use super::offset_index::Entries;
@@ -12,15 +12,15 @@ use crate::error::Result;
 use offsetlog_format::index_entry::{TIME_INDEX_ENTRY_BYTES, TimeIndexEntry, time_entry_count};
 use std::sync::Arc;
 
-/// A walk over headers remembers a place each so many bytes.
+/// A walk over headers remembers one place per this many bytes.
 const MARK_BYTES: u64 = 64 * 1024;
 
-/// What is known of the timestamps of a segment.
+/// The timestamps of a segment.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentTimes {
-    /// Greatest timestamp of any batch, -1 where none has one.
+    /// Greatest timestamp of any batch, -1 if no batch has one.
     pub(crate) max_timestamp: i64,
-    /// Ascending: before this place (an offset or a position) no record has a timestamp above this one.
+    /// Ascending. Each place is an offset or a position, with a timestamp that no record before the place exceeds.
     places: Arc<Places>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct SegmentTimes {
 enum Places {
     /// From the index file.
     Index(Vec<(i64, i64)>),
-    /// From the headers: greatest timestamp before the position.
+    /// From the headers: the greatest timestamp before each position.
     Headers(Vec<(i64, u64)>),
 }
 
@@ -42,7 +42,7 @@ impl SegmentTimes {
         Self::from_headers(segment, check)
     }
 
-    /// Uses the index if the batch at its last entry has just that timestamp; what lies behind that batch is walked.
+    /// Uses the index if the batch at its last entry has exactly that timestamp. Batches after that one are walked.
     fn from_index(
         segment: &Arc<OpenSegment>,
         entries: Vec<(i64, i64)>,
@@ -75,8 +75,8 @@ impl SegmentTimes {
         }))
     }
 
-    /// As [`load`](Self::load); where damage in a closed segment hides batches, their timestamps are at most that of the last entry of
-    /// its index, which a roll writes. What can be scanned ends at the damage.
+    /// Like [`load`](Self::load), but tolerates damage in a closed segment. The hidden batches have no timestamp above that of
+    /// the index's last entry, which a roll writes, so `max_timestamp` covers them. Places reach only up to the damage.
     pub(crate) fn load_past_damage(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
         let error = match Self::load(segment, check) {
             Err(error) if error.is_corruption() && !segment.is_active() => error,
@@ -96,7 +96,7 @@ impl SegmentTimes {
         walked.map(|()| times)
     }
 
-    /// What the headers say up to the first that cannot be read.
+    /// Walks the headers up to the first that cannot be read.
     fn walk(segment: &Arc<OpenSegment>, check: &Check<'_>) -> (Self, Result<()>) {
         let mut max_timestamp = -1;
         let mut places: Vec<(i64, u64)> = Vec::new();
@@ -118,7 +118,7 @@ impl SegmentTimes {
         (times, walked.map(drop))
     }
 
-    /// Where to start scanning for `timestamp`: an offset or a position before which all records are older.
+    /// Where to start scanning for `timestamp`: all records before it are older.
     pub(crate) fn start(&self, timestamp: i64) -> Start {
         match self.places.as_ref() {
             Places::Index(entries) => {
@@ -145,7 +145,7 @@ impl SegmentTimes {
 /// A place from which to scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
-    /// An entry of the index; it counts after the batch that holds its offset was found to have its timestamp.
+    /// An index entry. The caller may use it only after it found that the batch with that offset has that timestamp.
     Entry {
         timestamp: i64,
         offset: i64,
@@ -153,7 +153,7 @@ pub(crate) enum Start {
     Position(u64),
 }
 
-/// The entries of the `.timeindex` as (timestamp, offset) if both ascend and lie within the segment.
+/// The entries of the `.timeindex` as (timestamp, offset), if both ascend and all offsets lie within the segment.
 fn sound_entries(segment: &OpenSegment) -> Option<Vec<(i64, i64)>> {
     let loaded = Entries::load(segment, ".timeindex", TIME_INDEX_ENTRY_BYTES)?;
     let bytes = loaded.bytes();

@@ -1,7 +1,7 @@
-//! Walking a `.log` file batch by batch: framing, order and checksum, with bounded read-ahead.
+//! Reads a `.log` file batch by batch and checks framing, offset order and checksum, with bounded read-ahead.
 //!
-//! What the walk does not know: compression, records, transactions. What ends it: the end of the file; damage in a closed
-//! segment, which is an error; and a torn tail of the active segment, which is the end for now.
+//! The walk knows nothing of compression, records or transactions. It ends at the end of the file, at damage in a closed
+//! segment (an error), or at a torn tail of the active segment (the end for now).
 
 mod search;
 
@@ -18,26 +18,26 @@ pub(crate) use search::Passed;
 
 /// Read-ahead of a scan: large enough to hide the call, small enough to stay in the cache.
 pub(crate) const SCAN_BYTES: usize = 512 * 1024;
-/// Read-ahead of a look-up: a few batches of one index interval.
+/// Read-ahead of a look-up: the batches of about two index intervals.
 pub(crate) const LOOKUP_BYTES: usize = 8 * 1024;
-/// Read-ahead where only headers are wanted and batches are large.
+/// Read-ahead where only headers are needed and batches are large.
 pub(crate) const HOP_BYTES: usize = 128;
 
-/// An unfinished end of the active segment: what a crash or a write in progress leaves. Not an error; readers stop before it.
+/// An incomplete end of the active segment, left by a crash or by a write in progress. Not an error: readers stop before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The `.log` file.
     pub path: PathBuf,
-    /// Where the last whole batch ends.
+    /// Where the last complete batch ends.
     pub position: u64,
-    /// Bytes behind it.
+    /// Number of bytes after that position.
     pub bytes: u64,
-    /// Why they are not a batch.
+    /// Why these bytes are not a batch.
     pub reason: String,
 }
 
 impl TornTail {
-    /// The reason of an end whose first bytes are zeros, as a file has it that was made longer before it was filled.
+    /// The reason for a tail that starts with zeros: the file was extended before it was filled.
     pub(crate) const ZEROS: &str = "zero tail";
 
     pub(crate) fn is_zeros(&self) -> bool {
@@ -55,21 +55,21 @@ impl fmt::Display for TornTail {
     }
 }
 
-/// What a step met.
+/// The result of one step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// A whole batch, checked as asked.
+    /// A complete batch, checked as requested.
     Batch(BatchHeader),
-    /// The end of the segment, with what is behind it.
+    /// The end of the segment, and the torn tail if there is one.
     End(Option<TornTail>),
 }
 
-/// A place in a segment from which batches are read one after another.
+/// A cursor over the batches of one segment.
 #[derive(Debug)]
 pub(crate) struct Walk {
     segment: Arc<OpenSegment>,
     buffer: Vec<u8>,
-    /// Position in the file of the buffer's first byte, and how many bytes of it count.
+    /// Position in the file of the buffer's first byte, and the number of valid bytes in the buffer.
     buffer_at: u64,
     filled: usize,
     /// Where the next batch starts.
@@ -82,16 +82,16 @@ pub(crate) struct Walk {
     previous: i64,
     before: i64,
     previous_magic: i8,
-    /// Bytes that searches of this segment may still checksum in vain.
+    /// How many more bytes searches of this segment may checksum without success.
     search_budget: u64,
     read_ahead: usize,
-    /// Only headers are wanted: the bytes of large batches are not read.
+    /// Skips the bytes of large batches: only headers are needed.
     headers_only: bool,
 }
 
 impl Walk {
-    /// Starts at `position`, which must be where a batch starts. `buffer` is reused; [`into_buffer`](Self::into_buffer) gives
-    /// it back.
+    /// Starts at `position`, which must be the start of a batch. The walk reuses `buffer`; [`into_buffer`](Self::into_buffer)
+    /// returns it.
     pub(crate) fn new(
         segment: Arc<OpenSegment>,
         position: u64,
@@ -118,7 +118,7 @@ impl Walk {
         }
     }
 
-    /// Reads headers only, where batches are large.
+    /// Reads only the headers of large batches.
     pub(crate) fn headers_only(mut self) -> Self {
         self.headers_only = true;
         self
@@ -146,8 +146,9 @@ impl Walk {
         self.read_ahead = bytes;
     }
 
-    /// Steps over the next batch and returns its header. With `verify` the whole batch is read and its checksum compared;
-    /// without it only the header, and only that much is read where batches are large.
+    /// Steps over the next batch and returns its header. With `verify` it reads the whole batch and compares the checksum.
+    /// Without it, it checks only the header, and reads little more where batches are large and the walk is
+    /// [`headers_only`](Self::headers_only()).
     #[inline]
     pub(crate) fn step(&mut self, verify: bool) -> Result<Step> {
         self.batch_at = self.position;
@@ -185,7 +186,8 @@ impl Walk {
         self.previous_magic = header.magic;
     }
 
-    /// Reads the whole batch of the last step and compares its checksum; a torn tail puts the walk at the end.
+    /// Reads the whole batch of the last step and compares its checksum. If that batch is a torn tail, moves the walk back to
+    /// its start and returns the tail.
     #[inline]
     pub(crate) fn verify(&mut self, header: &BatchHeader) -> Result<Option<TornTail>> {
         let whole = self.bytes_at(self.batch_at, header.size_bytes, false)?;
@@ -200,13 +202,13 @@ impl Walk {
         }
     }
 
-    /// The bytes of the batch of the last step, which [`batch`](Self::batch) or [`verify`](Self::verify) read before.
+    /// The bytes of the batch of the last step, which [`batch`](Self::batch) or [`verify`](Self::verify) has already read.
     #[inline]
     pub(crate) fn loaded_batch(&self) -> &[u8] {
         self.loaded(self.batch_at, self.batch_bytes)
     }
 
-    /// The header at the present place if it is that of a whole batch which may stand there, without stepping over it.
+    /// Returns the header at the current position without stepping over it, if it belongs to a complete batch in offset order.
     pub(crate) fn peek(&mut self) -> Result<Option<BatchHeader>> {
         let left = self.end - self.position;
         let want = (BatchHeader::LONGEST as u64).min(left) as usize;
@@ -216,7 +218,7 @@ impl Walk {
             .filter(|header| self.check_place(header).is_ok()))
     }
 
-    /// The lowest offset that a batch at the present place can have.
+    /// The lowest offset that a batch at the current position can have.
     pub(crate) const fn next_offset(&self) -> i64 {
         self.previous.saturating_add(1)
     }
@@ -226,7 +228,7 @@ impl Walk {
         self.before.saturating_add(1)
     }
 
-    /// The bytes of a batch that [`peek`](Self::peek) saw.
+    /// The bytes of the batch whose header [`peek`](Self::peek) returned.
     pub(crate) fn peeked(&mut self, header: &BatchHeader) -> Result<&[u8]> {
         self.bytes_at(self.position, header.size_bytes, false)
     }
@@ -237,7 +239,7 @@ impl Walk {
         self.bytes_at(self.batch_at, self.batch_bytes, false)
     }
 
-    /// Size and order: what neither the header alone nor the checksum can tell.
+    /// Checks size and offset order, which neither the header alone nor the checksum covers.
     #[inline]
     fn check_place(&self, header: &BatchHeader) -> Result<(), FormatError> {
         self.check_place_at(header, self.position, self.previous)
@@ -286,7 +288,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Bytes at `position`: at least `need` of them where the file has them.
+    /// Returns `need` bytes at `position`, or fewer at the end of the file.
     #[inline]
     fn bytes_at(&mut self, position: u64, need: usize, hop: bool) -> Result<&[u8]> {
         let within = position.wrapping_sub(self.buffer_at);
@@ -300,7 +302,7 @@ impl Walk {
         Ok(self.loaded(position, need))
     }
 
-    /// Bytes that were read before.
+    /// Bytes that an earlier read already loaded.
     #[inline]
     fn loaded(&self, position: u64, need: usize) -> &[u8] {
         match &self.segment.source {
@@ -319,11 +321,11 @@ impl Walk {
 
     #[cold]
     fn fill(&mut self, position: u64, need: usize, hop: bool) -> Result<()> {
-        // Where headers are hopped over and the last batch was large, the bytes behind the next header are not wanted.
+        // After a large batch, a read of headers does not need the bytes behind the next header.
         let hop = hop && self.batch_size_before(position) > HOP_BYTES as u64 * 64;
         let ahead = if hop { HOP_BYTES } else { self.read_ahead };
         if self.read_ahead < LOOKUP_BYTES * 8 {
-            // A look-up that goes on is becoming a scan.
+            // A look-up that keeps reading turns into a scan.
             self.read_ahead *= 2;
         }
         let wanted = (ahead.max(need) as u64).min(self.end - position) as usize;
@@ -352,7 +354,7 @@ impl Walk {
             })?;
         self.filled = kept + read;
         if self.filled < need {
-            // The file was cut since it was opened; what is left is the end for now.
+            // The file was truncated after it was opened; its new end is the end for now.
             self.end = position + self.filled as u64;
         }
         Ok(())
@@ -371,7 +373,7 @@ impl Walk {
         position.saturating_sub(self.buffer_at)
     }
 
-    /// Damage, or the torn tail of the active segment if no valid batch follows.
+    /// Returns an error for damage, or the torn tail if this is the active segment and no valid batch follows.
     #[cold]
     fn damaged(&mut self, error: FormatError) -> Result<Step> {
         let unfinished = !matches!(
@@ -383,7 +385,7 @@ impl Walk {
             && !self.is_whole_but_for_magic(&error)?
             && !self.valid_batch_follows()?
         {
-            // One zero where a length stood makes no zeros of the rest.
+            // A single zeroed length field does not make a zero tail.
             let front = self.bytes_at(self.position, BatchHeader::LONGEST, false)?;
             let is_zero = matches!(error.fault, Fault::Length { found: 0, .. })
                 && front.iter().all(|&byte| byte == 0);
@@ -410,13 +412,14 @@ impl Walk {
         })
     }
 
-    /// Adds the file and the position of the present batch to an error.
+    /// Adds the file and the position of the last step's batch to an error.
     pub(crate) fn place(&self, error: Error) -> Error {
         error.at_path(&self.segment.path).at_position(self.batch_at)
     }
 }
 
-/// Walks headers from `position` to the end of the segment and gives each to `visit` with its position.
+/// Walks the headers from `position` to the end of the segment and passes each to `visit`. Returns the torn tail if there is
+/// one.
 pub(crate) fn hop_headers(
     segment: &Arc<OpenSegment>,
     position: u64,
@@ -426,7 +429,7 @@ pub(crate) fn hop_headers(
     hop_headers_from(segment, (position, i64::MIN), check, visit)
 }
 
-/// The same, where damage that lies wholly below an offset is passed over.
+/// The same, but skips damage that lies wholly below the offset `from`.
 pub(crate) fn hop_headers_from(
     segment: &Arc<OpenSegment>,
     (position, from): (u64, i64),

@@ -1,8 +1,8 @@
-//! Finding the next whole batch behind bytes that are none.
+//! Finds the next valid batch after damaged bytes.
 //!
-//! A batch can hold any bytes, also whole batches: those inside a value must not be taken for batches of the log. So what the
-//! damaged batch itself says of its length counts first; only where that leads nowhere are the bytes searched, and what is
-//! found there counts if something that fits stands right behind it too.
+//! A record's value can hold any bytes, including a complete batch, and such a batch must not be taken for one of the log. So
+//! the length that the damaged batch itself states is tried first. Only if that leads nowhere are the bytes searched, and a
+//! batch found there counts only if a fitting batch, zeros or the end follows it directly.
 
 use super::{SCAN_BYTES, Walk};
 use crate::error::Result;
@@ -10,26 +10,26 @@ use crate::memory;
 use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
 use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame};
 
-/// Bytes of checksums computed in vain for each byte of a segment, after which a search gives up: hostile bytes can hold a header
-/// at every twentieth byte, each of which claims all that follows.
+/// After this many bytes checksummed without success per byte of the segment, a search gives up. Hostile bytes can hold a
+/// header at every twentieth byte, each of which claims all bytes that follow.
 pub(super) const WORK_PER_BYTE: u64 = 8;
 const LENGTH_AT: usize = 8;
 const MAGIC_AT: usize = 16;
 
-/// What a walk passed over.
+/// The bytes that a walk skipped as damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// Where the bytes begin that are no batch, and how many they are.
+    /// Where the skipped bytes begin, and how many there are.
     pub(crate) position: u64,
     pub(crate) bytes: u64,
-    /// First offset of the batch behind them if it stands in order; behind the last one of a closed segment, that of the next
+    /// First offset of the batch after them, if it is in order. At the end of a closed segment, the base offset of the next
     /// segment.
     pub(crate) next: Option<i64>,
-    /// The bytes were not searched to their end.
+    /// The search stopped before the end of the bytes.
     pub(crate) gave_up: bool,
 }
 
-/// What a search came to.
+/// The result of a search.
 enum Search {
     At(u64),
     Nothing,
@@ -37,8 +37,8 @@ enum Search {
 }
 
 impl Walk {
-    /// Goes on behind the damage that the last step met: at the place to which the damaged batch's own length leads, if a header
-    /// or the end is there; otherwise at the next whole batch whose offsets fit; otherwise at the end.
+    /// Moves past the damage that the last step met. Continues where the damaged batch's own length leads, if the log can
+    /// continue there; otherwise at the next valid batch whose offsets fit; otherwise at the end.
     pub(crate) fn pass_damage(&mut self) -> Result<Passed> {
         let position = self.position;
         let mut gave_up = false;
@@ -73,7 +73,7 @@ impl Walk {
         })
     }
 
-    /// Where the present batch ends by its own word, if that is a place at which the log can go on.
+    /// Where the current batch ends according to its own length field, if the log can continue there.
     fn own_end(&mut self) -> Result<Option<u64>> {
         let front = self.bytes_at(self.position, FRAME_BYTES, false)?;
         let length = front
@@ -90,7 +90,8 @@ impl Walk {
         Ok(self.goes_on(behind, self.previous)?.then_some(behind))
     }
 
-    /// Whether `position` is the end, or a place where a batch stands that fits or is whole, or where nothing was written yet.
+    /// Whether the log can continue at `position`: the end, zeros that were not written yet, or a batch that fits or has a
+    /// valid checksum.
     fn goes_on(&mut self, position: u64, previous: i64) -> Result<bool> {
         if position == self.end {
             return Ok(true);
@@ -102,7 +103,7 @@ impl Walk {
         let Ok(header) = BatchHeader::parse(front) else {
             return Ok(false);
         };
-        // No broker appends offsets that no index entry of the segment can hold: such a number is some other bytes.
+        // No broker appends offsets that an index entry of the segment cannot hold, so such a number is not an offset.
         if !self.is_near(header.last_offset) {
             return Ok(false);
         }
@@ -116,7 +117,7 @@ impl Walk {
         Ok(header.check_crc(whole).is_ok())
     }
 
-    /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover: such a batch was written to its end.
+    /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover. Such a batch was written completely.
     pub(super) fn is_whole_but_for_magic(&mut self, error: &FormatError) -> Result<bool> {
         if !matches!(error.fault, Fault::UnknownMagic { .. }) {
             return Ok(false);
@@ -129,7 +130,7 @@ impl Walk {
         Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
     }
 
-    /// Whether the present bytes are a whole batch with the right checksum, whatever its offset, which no checksum covers.
+    /// Whether a complete batch of magic 2 with a valid checksum starts here. Its offset is ignored: no checksum covers it.
     pub(crate) fn stands_on_whole_batch(&mut self) -> Result<bool> {
         let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
         let Ok(frame) = Frame::parse(self.bytes_at(self.position, FRAME_BYTES, false)?) else {
@@ -145,15 +146,15 @@ impl Walk {
         Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
     }
 
-    /// Whether a batch with the right checksum and a higher offset starts anywhere behind the present place. Then the present
-    /// bytes are damage in the middle, not an unfinished end.
+    /// Whether a batch with a valid checksum and a higher offset starts anywhere after the current position. If so, the current
+    /// bytes are damage in the middle of the log and not a torn tail.
     pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {
-        // Where the search gives up, the bytes hold more than a write in progress leaves.
+        // If the search gives up, there are more bytes than a write in progress leaves.
         Ok(!matches!(self.search(false)?, Search::Nothing))
     }
 
-    /// The next whole batch behind the present place: its checksum right, its offset beyond those before. With `in_place` also
-    /// what its neighbours say is looked at: its offsets fit into the segment, and the log goes on behind it.
+    /// Searches for the next batch after the current position that has a valid checksum and a higher offset than those before.
+    /// With `in_place` its neighbours must agree too: its offsets fit into the segment, and the log continues after it.
     fn search(&mut self, in_place: bool) -> Result<Search> {
         let magic = self.previous_magic.max(0) as u8;
         let mut position = self.position + 1;
@@ -186,7 +187,7 @@ impl Walk {
         Ok(Search::Nothing)
     }
 
-    /// Whether an index entry of the segment can hold the offset.
+    /// Whether an index entry of this segment can hold the offset.
     fn is_near(&self, offset: i64) -> bool {
         offset.saturating_sub(self.segment.base_offset) <= i64::from(i32::MAX)
     }
@@ -201,7 +202,7 @@ impl Walk {
         })
     }
 
-    /// Whether a whole batch stands there; `None` where too much was looked at in vain.
+    /// Whether a valid batch starts at `position`; `None` if the checksum budget is used up.
     fn is_valid_batch(&mut self, position: u64, in_place: bool) -> Result<Option<bool>> {
         let front = self.bytes_at(position, BatchHeader::LONGEST, false)?;
         let Ok(header) = BatchHeader::parse(front) else {
@@ -226,7 +227,8 @@ impl Walk {
         self.goes_on(behind, header.last_offset).map(Some)
     }
 
-    /// Takes the bytes of a checksum off what may be spent in vain; `false` when there is not enough left, or none to read.
+    /// Takes the size of a batch off the checksum budget. Returns `false` if the budget is too small or the batch cannot be
+    /// read.
     fn may_checksum(&mut self, header: &BatchHeader, position: u64) -> bool {
         let size = header.size_bytes as u64;
         if size > self.end - position || size > self.segment.directory.limits.max_batch_bytes {
