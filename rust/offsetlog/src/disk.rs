@@ -1,6 +1,6 @@
-//! All calls to the operating system's files: one trait, so that the engine can also stand on a simulated or a failing disk.
+//! All file system calls behind one trait, so that the engine also runs on a simulated or failing disk.
 //!
-//! Nothing above this module names `std::fs`. It knows files and directories, not what is in them.
+//! Nothing above this module names `std::fs`. The module knows files and directories, not their contents.
 
 mod io_call;
 mod lock;
@@ -22,13 +22,13 @@ pub use map::Map;
 pub use overlay::OverlayDisk;
 pub use real::{RealDisk, wall_clock};
 
-/// What reads past the cache are aligned to, in memory and in the file.
+/// Alignment of reads past the page cache, in memory and in the file, in bytes.
 pub const UNCACHED_ALIGNMENT: usize = 4096;
 
-/// A directory's entry.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name; a name that is not UTF-8 cannot be one of Kafka's and is left out of listings.
+    /// Its name. Listings leave out names that are not UTF-8: Kafka writes none.
     pub name: String,
     /// Whether it is a regular file, a directory or anything else.
     pub kind: EntryKind,
@@ -41,25 +41,25 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
-    /// A link, a pipe, a device: never followed, never opened.
+    /// A link, a pipe or a device: never followed, never opened.
     Other,
 }
 
-/// What a file looks like at one moment.
+/// Metadata of a file at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
     /// Size in bytes.
     pub size: u64,
     /// Modification time in milliseconds since 1970.
     pub modified_ms: i64,
-    /// Modification time in nanoseconds since 1970: tells whether a directory changed.
+    /// Modification time in nanoseconds since 1970. Shows whether a directory changed.
     pub modified_ns: i128,
-    /// Device and inode: tells whether a name still means the same file.
+    /// Device and inode. Shows whether a name still refers to the same file.
     pub id: (u64, u64),
 }
 
 impl FileStat {
-    /// Whether it may change again without its time telling: a file system counts it by ticks of the clock.
+    /// Whether the next change could leave the modification time as it is: a file system counts time in clock ticks.
     pub(crate) fn is_racy(&self) -> bool {
         const TICK_MS: i64 = 20;
         (0..TICK_MS).contains(&wall_clock().saturating_sub(self.modified_ms))
@@ -69,24 +69,24 @@ impl FileStat {
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// For reading only. Changes nothing, not even times where the system allows that.
+    /// Read only. Changes nothing, not even access times where the system allows that.
     Read,
-    /// For reading and writing; the file must be there.
+    /// Read and write. The file must exist.
     Write,
-    /// For reading and writing; the file must not be there yet.
+    /// Read and write. The file must not exist.
     Create,
-    /// For reading and writing; made if it is not there, otherwise as it is.
+    /// Read and write. Creates the file if it does not exist, otherwise leaves its contents.
     WriteOrCreate,
-    /// For reading and writing; made if it is not there, otherwise emptied.
+    /// Read and write. Creates the file if it does not exist, otherwise empties it.
     Replace,
 }
 
-/// How a file is locked against other processes and other openings of this one.
+/// How a file is locked against other processes and against other handles in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
-    /// Many may hold it; keeps exclusive ones out.
+    /// Many handles may hold it at once. Excludes exclusive locks.
     Shared,
-    /// One may hold it.
+    /// One handle may hold it.
     Exclusive,
 }
 
@@ -98,29 +98,30 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
 
-    /// Opens a regular file; links are not followed, and anything that is not a regular file is refused.
+    /// Opens a regular file. Does not follow links, and refuses anything that is not a regular file.
     ///
     /// # Errors
-    /// The system's; `InvalidInput` for what is not a regular file.
+    /// The system's; `InvalidInput` if it is not a regular file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Opens a regular file for reading past the system's cache, so that what is read is what the disk holds: buffers, positions and
-    /// lengths are multiples of [`UNCACHED_ALIGNMENT`]. `None` where that cannot be had.
+    /// Opens a regular file for reads that bypass the page cache, to see what the disk holds. Buffers, positions and lengths
+    /// must be multiples of [`UNCACHED_ALIGNMENT`]. Returns `None` if the file system does not support that.
     ///
     /// # Errors
     /// The system's.
     fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>>;
 
-    /// Changes with each start of the machine, after which no cache holds what the disk does not; `None` where it is not known.
+    /// An id that changes with each boot; after a boot the page cache holds nothing that the disk does not. `None` if it is
+    /// unknown.
     fn boot_id(&self) -> Option<u128>;
 
-    /// Looks at a file or directory without opening it.
+    /// Returns the metadata of a file or directory without opening it.
     ///
     /// # Errors
     /// The system's.
     fn stat(&self, path: &Path) -> io::Result<FileStat>;
 
-    /// Where a file or directory really lies, all symbolic links followed; as it is named where there are none.
+    /// The path with all symbolic links resolved; the path itself on a disk without links.
     ///
     /// # Errors
     /// The system's.
@@ -128,101 +129,104 @@ pub trait Disk: Debug + Send + Sync {
         Ok(path.to_path_buf())
     }
 
-    /// Makes a directory and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
     /// The system's.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames within one file system; an existing target is replaced.
+    /// Renames within one file system and replaces an existing target.
     ///
     /// # Errors
     /// The system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file's name.
+    /// Deletes a file.
     ///
     /// # Errors
     /// The system's.
     fn unlink(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory that is empty.
+    /// Deletes an empty directory.
     ///
     /// # Errors
-    /// The system's; `Unsupported` where directories stay.
+    /// The system's; `Unsupported` on a disk that cannot delete directories.
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes the names of a directory durable.
+    /// Syncs a directory: makes creations, renames and deletions in it durable.
     ///
     /// # Errors
     /// The system's.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// Locks a file, made if it is not there, without waiting. The lock ends when the value is dropped or the process ends; a
-    /// child process does not hold it against its parent. `None` when somebody else holds one that conflicts.
+    /// Locks a file without waiting, and creates it if it does not exist. The lock ends when the value is dropped or the
+    /// process ends; a forked child does not keep it from its parent. Returns `None` if a conflicting lock is held.
     ///
     /// # Errors
     /// The system's.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>>;
 
-    /// The process that holds a lock which would keep a shared one on the whole file away: a broker holds one on the log dir's
-    /// `.lock`, a writer of ours on its partition's. `Some(None)` when it is held but the holder is not known; `None` when it is free or there is no file.
+    /// Returns the process that holds a lock which conflicts with a shared lock on the whole file: a broker on the log dir's
+    /// `.lock`, or an offsetlog writer on its partition's. `Some(None)` if the lock is held but the holder is unknown; `None`
+    /// if it is free or there is no file.
     ///
     /// # Errors
     /// The system's.
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>>;
 
-    /// Whether it is the system's own, so that every value of it is the same disk. Others are disks apart.
+    /// Whether this is the operating system's disk, so that all its values are the same disk. All other values are separate
+    /// disks.
     fn is_systems(&self) -> bool {
         false
     }
 
-    /// Begins to watch what happens in directories, their files' contents included; `None` where the system does not tell.
+    /// Starts watching directories for changes, including the contents of their files. `None` if the system does not support
+    /// that.
     ///
     /// # Errors
-    /// The system's, which bounds how many are watched.
+    /// The system's, which also limits the number of watches.
     fn watch(&self, directories: &[&Path]) -> io::Result<Option<Box<dyn Watch>>> {
         let _ = directories;
         Ok(None)
     }
 }
 
-/// Directories that are watched.
+/// A set of watched directories.
 pub trait Watch: Debug + Send {
-    /// Sleeps until something happens in one of them, or has happened since the last call, and says whether it did; at most so long.
+    /// Waits at most `at_most` for a change since the last call. Returns whether there was one.
     ///
     /// # Errors
     /// The system's.
     fn wait(&mut self, at_most: Duration) -> io::Result<bool>;
 }
 
-/// An open file. All positions are explicit, so that one file serves many threads.
+/// An open file. All positions are explicit, so many threads can share one file.
 pub trait DiskFile: Debug + Send + Sync {
-    /// Looks at the open file.
+    /// Returns the metadata of the open file.
     ///
     /// # Errors
     /// The system's.
     fn stat(&self) -> io::Result<FileStat>;
 
-    /// Reads from `position` until `buffer` is full or the file ends; returns the bytes read.
+    /// Reads from `position` until `buffer` is full or the file ends. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The system's. Interrupted calls are repeated.
+    /// The system's. Interrupted calls are retried.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes` at `position`.
     ///
     /// # Errors
-    /// The system's; a part may have been written.
+    /// The system's; some of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
-    /// Writes `parts` one behind the other from `position` on, in one call where the system can.
+    /// Writes `parts` one after another from `position` on, in one call if the system can.
     ///
     /// # Errors
-    /// The system's; a part may have been written.
+    /// The system's; some of the bytes may have been written.
     fn write_parts_at(&self, parts: &[&[u8]], position: u64) -> io::Result<()> {
         let mut position = position;
         for part in parts {
@@ -232,25 +236,25 @@ pub trait DiskFile: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
     /// The system's.
     fn set_len(&self, size: u64) -> io::Result<()>;
 
-    /// Makes bytes and size durable.
+    /// Makes the file's bytes and size durable.
     ///
     /// # Errors
     /// The system's.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes bytes, size and times durable.
+    /// Makes the file's bytes, size and times durable.
     ///
     /// # Errors
     /// The system's.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// Gives the file this time of its last change, in ms since 1970. A file system without times does nothing.
+    /// Sets the file's modification time, in ms since 1970. A file system without times does nothing.
     ///
     /// # Errors
     /// The system's.
@@ -259,11 +263,11 @@ pub trait DiskFile: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Maps the first `size` bytes, or says that this file cannot be mapped. See [`Map`] for who may.
+    /// Maps the first `size` bytes; `None` if this file cannot be mapped. [`Map`] says who may call this.
     fn map(&self, size: u64) -> Option<Map>;
 }
 
-/// Reads until `buffer` is full or the file ends, with calls that may give less than was asked for or be interrupted.
+/// Reads until `buffer` is full or the file ends. Handles calls that return less than requested or are interrupted.
 ///
 /// # Errors
 /// Those of the calls.
@@ -284,10 +288,10 @@ pub fn read_fully(
     Ok(filled)
 }
 
-/// Writes all of `bytes`, with calls that may take less than they were given or be interrupted.
+/// Writes all of `bytes`. Handles calls that accept less than given or are interrupted.
 ///
 /// # Errors
-/// Those of the calls; `WriteZero` from one that takes nothing.
+/// Those of the calls; `WriteZero` if a call accepts nothing.
 pub fn write_fully(
     bytes: &[u8],
     position: u64,
@@ -305,7 +309,7 @@ pub fn write_fully(
     Ok(())
 }
 
-/// A file that [`read_whole`] did not read.
+/// The error of [`read_whole`] for a file that is too large.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AboveLimit {
     pub(crate) size: u64,
@@ -321,7 +325,7 @@ impl std::fmt::Display for AboveLimit {
 
 impl std::error::Error for AboveLimit {}
 
-/// Reads a small file whole.
+/// Reads a whole small file.
 ///
 /// # Errors
 /// The system's; `FileTooLarge` above `limit` bytes.
@@ -340,13 +344,13 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// A call that failed while a file was replaced, and the system's error.
-pub type FailedCall = (IoCall, io::Error);
+/// A call that failed while a file was replaced: the name of the call and the system's error.
+pub type FailedCall = (&'static str, io::Error);
 
-/// Puts a new file in the place of an old one, whose readers keep what they have open or mapped. Not synced.
+/// Replaces a file with a new one through a rename. Readers that have the old file open or mapped keep it. Does not sync.
 ///
 /// # Errors
-/// The system's. The old file is then still there.
+/// The system's. The old file is then unchanged.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
     let temporary = temporary(path);
     write_temporary(disk, &temporary, bytes)
@@ -354,11 +358,11 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fa
         .inspect_err(|_| forget(disk, &temporary))
 }
 
-/// Writes a small file so that after a crash the old or the new one is there, never a mixture: a `.tmp` beside it, synced and
-/// renamed over it, then the directory synced. A `.tmp` that an earlier crash left is overwritten.
+/// Replaces a small file atomically: after a crash either the old or the new file exists, never a mixture. Writes a `.tmp`
+/// beside it, syncs it, renames it over the file, then syncs the directory. Overwrites a `.tmp` that an earlier crash left.
 ///
 /// # Errors
-/// The system's. The old file is then still there, unless it was the sync of the directory that failed.
+/// The system's. The old file is then unchanged, unless the sync of the directory failed.
 pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
     let temporary = temporary(path);
     write_temporary(disk, &temporary, bytes)
@@ -373,7 +377,13 @@ pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fai
     }
 }
 
-/// Where a file is written before it takes its place: beside it, under a name that opening sweeps.
+/// Name of the call that makes bytes durable. After it fails, what the disk holds is unknown.
+pub const SYNC: &str = "sync";
+
+/// Name of the call that makes the names in a directory durable, which includes opening the directory.
+pub const SYNC_NAMES: &str = "sync the names in";
+
+/// Where a file is written before it is renamed into place: the same path plus a suffix that the next opening deletes.
 #[must_use]
 pub fn temporary(path: &Path) -> std::path::PathBuf {
     let mut temporary = path.as_os_str().to_owned();
@@ -400,7 +410,7 @@ fn renamed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), FailedCall> {
         .map_err(|error| (IoCall::Rename, error))
 }
 
-/// An unfinished file is of no use; where it cannot be removed, the next opening does that.
+/// Deletes an unfinished file. If that fails, the next opening deletes it.
 fn forget(disk: &dyn Disk, path: &Path) {
     let _ = disk.unlink(path);
 }

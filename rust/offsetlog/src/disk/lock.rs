@@ -1,5 +1,5 @@
-//! Locks of open files, which a broker's lock on the log dir's `.lock` conflicts with and which no other descriptor of this
-//! process can drop by being closed.
+//! File locks that belong to an open file. They conflict with a broker's lock on the log dir's `.lock`, and closing another
+//! descriptor of the file in this process does not release them.
 
 use super::LockKind;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -10,26 +10,26 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The locked files of this process, for a child process that gets copies of them.
+/// The locked files of this process, so that a forked child can close its copies.
 static HELD: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
-/// The open file that a lock belongs to; empty once it was given back.
+/// The open file that owns a lock; empty in a forked child that closed its copy.
 #[derive(Debug)]
 struct Slot(Mutex<Option<File>>);
 
-/// A lock that is held until it is dropped.
+/// A lock that is held until the value is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    /// The lock belongs to this open file and ends with it.
+    /// The open file that owns the lock. The lock ends when it is closed.
     slot: Option<Arc<Slot>>,
-    /// The process that took it: a child has a copy of the descriptor, and must not give the lock back.
+    /// The process that took the lock. A forked child has a copy of the descriptor and must not release the lock.
     process: u32,
-    /// Dropped with this one: a disk's own lock, what is to be told when it ends.
+    /// Dropped with this value, for a simulated disk's own lock or for code that must run when the lock ends.
     token: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Lock {
-    /// A lock that keeps nobody away, for disks that one process has for itself.
+    /// A lock that excludes nobody, for disks that only one process uses.
     #[must_use]
     pub const fn unneeded() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Lock {
         }
     }
 
-    /// A lock of a disk that is none of the system's; `token` is dropped when the lock ends.
+    /// A lock of a simulated disk. `token` is dropped when the lock ends.
     #[must_use]
     pub fn simulated(token: impl Any + Send + Sync) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Lock {
         }
     }
 
-    /// Drops `token` too, when the lock ends.
+    /// Also drops `token` when the lock ends.
     pub(crate) fn with(mut self, token: impl Any + Send + Sync) -> Self {
         let own = self.token.take();
         self.token = Some(Box::new((own, token)));
@@ -70,15 +70,15 @@ impl Lock {
         }))
     }
 
-    /// Gives the lock back, also while a child process still has a copy of the descriptor.
+    /// Releases the lock even if a child process still has a copy of the descriptor.
     pub fn release(self) {
         if self.process == std::process::id() {
-            // Where this fails, the lock ends with the last descriptor.
+            // If this fails, the lock ends when the last descriptor is closed.
             let _ = self.with_file(unlock);
         }
     }
 
-    /// Writes into the locked file who holds it, for those who find it locked.
+    /// Replaces the contents of the locked file with `text`, which names the holder for others.
     ///
     /// # Errors
     /// The system's.
@@ -98,20 +98,20 @@ impl Lock {
     }
 }
 
-/// In a process that was just forked: closes its copies of the parent's locked files, so that the locks end with the parent. Waits
-/// for nobody, since the threads that might hold something were not forked.
+/// For a process that was just forked: closes its copies of the parent's locked files, so that the locks end with the parent.
+/// Never blocks: a mutex that is held here may belong to a thread that was not forked.
 pub fn close_inherited_locks() {
     let Ok(held) = HELD.try_lock() else { return };
     for slot in held.iter().filter_map(Weak::upgrade) {
         if let Ok(mut file) = slot.0.try_lock() {
-            // Closed, not unlocked: the lock belongs to the parent's copy as well.
+            // Closes without unlocking, because an unlock would release the parent's lock.
             drop(file.take());
         }
     }
 }
 
-/// Who holds a lock that keeps a shared one away: a broker, or a writer of ours on its partition. `Some(None)` where the system does
-/// not know the process, as for the locks of open files.
+/// Returns the holder of a lock that conflicts with a shared one: a broker, or an offsetlog writer on its partition.
+/// `Some(None)` if the system does not know the process, as for locks of open files.
 #[allow(clippy::option_option, reason = "held or not, and then known or not")]
 pub(super) fn holder(file: &File) -> io::Result<Option<Option<i32>>> {
     let mut asked = whole_file(libc::F_RDLCK);
@@ -130,8 +130,8 @@ fn whole_file(kind: impl Into<i32>) -> libc::flock {
     }
 }
 
-/// An open-file-description lock: POSIX locks of other processes conflict with it, and it does not end when some other descriptor
-/// of the file is closed.
+/// An open-file-description lock. It conflicts with POSIX locks of other processes, and does not end when another descriptor of
+/// the file is closed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
     use nix::errno::Errno;
@@ -159,7 +159,8 @@ fn unlock(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Elsewhere a `flock`, which keeps our own processes apart; that a broker runs is seen by asking for its lock.
+/// On other systems a `flock`, which excludes only other users of offsetlog. A running broker is detected by asking for its
+/// lock.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
     use rustix::fs::{FlockOperation, flock};

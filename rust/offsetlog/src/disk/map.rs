@@ -1,26 +1,26 @@
-//! Read-only mappings: the only `unsafe` of the engine.
+//! Read-only memory maps: the only `unsafe` code of the engine.
 //!
-//! Policy. Mappings are private, read-only, and never stored through. A mapped file that somebody shrinks kills the process with
-//! SIGBUS on the next access, so a mapping is made only
-//! 1. for `.log` files and indexes when the caller opened with `mapped`, having been told this, and
-//! 2. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the mapping is gone
-//!    before the file is cut.
+//! Policy. Maps are private, read-only, and never written through. If somebody truncates a mapped file, the next access kills
+//! the process with SIGBUS. So a map is made only
+//! 1. for `.log` files and indexes if the caller opened the log with `mapped`, whose documentation states this risk, and
+//! 2. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the map is
+//!    dropped before the file is truncated.
 //!
-//! Index entries are copied out by their readers; slices of a mapped `.log` live no longer than the scan that owns the map.
-//! A file system that cannot map (FUSE with direct I/O) makes the caller fall back to reading.
+//! Readers of indexes copy entries out; slices of a mapped `.log` live no longer than the scan that owns the map. If a file
+//! system cannot map (FUSE with direct I/O), the caller reads instead.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 
-/// A read-only mapping of the front of a file.
+/// A read-only map of the first bytes of a file.
 #[derive(Debug)]
 pub struct Map(memmap2::Mmap);
 
 impl Map {
-    /// Maps the first `size` bytes of `file`; `None` when that is impossible.
+    /// Maps the first `size` bytes of `file`; `None` if that is impossible.
     pub(super) fn new(file: &File, size: usize) -> Option<Self> {
-        // SAFETY: the mapping is read-only and private to this process; that nobody shrinks the file while it lives is the
-        // caller's promise under the policy above, kept by the lock or by the user's `mapped`.
+        // SAFETY: the map is read-only and private to this process. Under the policy above the caller promises that nobody
+        // truncates the file while the map lives; the directory's lock or the user's `mapped` upholds that.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map(file) };
         map.ok().map(Self)
     }
@@ -31,9 +31,9 @@ impl Map {
         &self.0
     }
 
-    /// Tells the system that the bytes will be read from front to back.
+    /// Advises the system that the bytes will be read sequentially.
     pub fn will_be_scanned(&self) {
-        // Advice only: where it is refused, reading is slower and nothing else.
+        // Only advice: if the system refuses it, reads are slower.
         let _ = self.0.advise(memmap2::Advice::Sequential);
     }
 }

@@ -1,7 +1,7 @@
-//! A disk that shows another one and keeps every change to itself: what a dry run works on.
+//! A disk that shows another disk and keeps all changes in memory, for dry runs.
 //!
-//! Whoever works on it does the real thing and finds what the real thing would leave; the disk below is only read. Changed bytes are held
-//! in memory, by pages.
+//! Code that runs on it does the real work and finds the results that the real work would leave. The disk below is only read.
+//! Changed bytes are kept in memory, in pages.
 
 use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, wall_clock};
 use std::collections::{BTreeMap, HashMap};
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE: u64 = 4096;
-/// No file system has a device of this number: what is made here is not mistaken for a file below.
+/// No file system has this device number, so a file created here is never taken for a file below.
 const DEVICE: u64 = u64::MAX;
 
-/// A disk that shows another one and keeps every change to itself. What is removed is removed here only, what is written is read here
-/// only, and locks are only asked for: one that somebody holds below is refused, and none is taken.
+/// A disk that shows another disk and keeps all changes to itself. Deletions and writes are visible only here. Locks are only
+/// queried: a lock that is held below is refused, and none is taken.
 #[derive(Debug)]
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
-    /// What is other than below, by path.
+    /// The files and directories that differ from the disk below, by path.
     nodes: Mutex<HashMap<PathBuf, Node>>,
     made: AtomicU64,
 }
@@ -32,7 +32,7 @@ enum Node {
 }
 
 impl OverlayDisk {
-    /// Over `below`, with nothing changed yet.
+    /// An overlay over `below` without changes.
     #[must_use]
     pub fn new(below: Arc<dyn Disk>) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl OverlayDisk {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file that is not below.
+    /// Creates a file that does not exist below.
     fn make(&self) -> Arc<OverlayFile> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         Arc::new(OverlayFile {
@@ -61,7 +61,7 @@ impl OverlayDisk {
         })
     }
 
-    /// A file below, to be changed here.
+    /// Opens a file of the disk below so that it can be changed here.
     fn over(&self, path: &Path) -> io::Result<Arc<OverlayFile>> {
         let below = self.below.open(path, Access::Read)?;
         let stat = below.stat()?;
@@ -151,7 +151,7 @@ impl Disk for OverlayDisk {
     }
 
     fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        // What is below may be asked past the cache; what is only here is in no cache.
+        // A file that was not changed here can be read below past the page cache. A changed one is only in memory.
         let is_known = self.nodes().contains_key(path);
         if is_known {
             Ok(None)
@@ -192,7 +192,7 @@ impl Disk for OverlayDisk {
         Ok(())
     }
 
-    /// Of files; whole directories are not moved here.
+    /// Renames files only. Directories cannot be renamed here.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut nodes = self.nodes();
         let file = match nodes.get(from) {
@@ -240,7 +240,7 @@ impl Disk for OverlayDisk {
     }
 }
 
-/// A file of which some pages are other than below, or that is only here.
+/// A file with pages that differ from the file below, or a file that exists only here.
 #[derive(Debug)]
 struct OverlayFile {
     below: Option<Arc<dyn DiskFile>>,
@@ -252,7 +252,7 @@ struct OverlayFile {
 struct Content {
     pages: BTreeMap<u64, Vec<u8>>,
     size: u64,
-    /// Below this the file below shows through, where no page stands.
+    /// Below this position, bytes without a page come from the file below.
     seen: u64,
     modified_ns: i128,
 }
@@ -262,7 +262,7 @@ impl OverlayFile {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A page as it is now, whole.
+    /// Returns the current contents of a page.
     fn page(&self, content: &Content, number: u64) -> io::Result<Vec<u8>> {
         if let Some(page) = content.pages.get(&number) {
             return Ok(page.clone());
@@ -340,7 +340,7 @@ impl DiskFile for OverlayFile {
     fn set_len(&self, size: u64) -> io::Result<()> {
         let mut content = self.content();
         if size < content.size {
-            // What comes back behind the new end is zeros, and not what was there.
+            // If the file grows again, the new bytes must be zeros and not the old bytes.
             if !size.is_multiple_of(PAGE) {
                 let mut page = self.page(&content, size / PAGE)?;
                 page.get_mut((size % PAGE) as usize..)
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
     use crate::disk::{RealDisk, read_whole, write_whole};
 
-    /// Random calls, against the same on a real folder; the one below stays as it was.
+    /// Makes random calls on an overlay and on a real folder and compares the results. The folder below must not change.
     #[test]
     fn what_is_seen_is_what_a_real_disk_shows() {
         let (below, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

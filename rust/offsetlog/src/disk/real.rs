@@ -1,4 +1,4 @@
-//! The real disk: Linux and macOS.
+//! The disk of the operating system, on Linux and macOS.
 
 #[cfg(target_os = "linux")]
 use super::Watch;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The system's clock: milliseconds since 1970.
+/// Current time of the system clock, in milliseconds since 1970.
 #[must_use]
 pub fn wall_clock() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -23,7 +23,7 @@ pub fn wall_clock() -> i64 {
     }
 }
 
-/// The operating system's files.
+/// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
@@ -39,7 +39,7 @@ impl Disk for RealDisk {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            // The type comes with the listing; no file is looked at one by one.
+            // The listing includes the type, so no file needs its own stat.
             let kind = match entry.file_type() {
                 Ok(kind) if kind.is_file() => EntryKind::File,
                 Ok(kind) if kind.is_dir() => EntryKind::Directory,
@@ -51,7 +51,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        // NONBLOCK keeps a pipe without a writer from hanging the open; NOFOLLOW refuses links under a segment's name.
+        // NONBLOCK keeps the open of a pipe without a writer from blocking. NOFOLLOW refuses links under a segment's name.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = OpenOptions::new()
             .read(true)
@@ -131,7 +131,7 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Closing this descriptor would drop a POSIX lock of this very process, but we never take one.
+        // Closing this descriptor would release a POSIX lock of this process, but offsetlog never takes one.
         super::lock::holder(&file)
     }
 
@@ -144,7 +144,7 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile {
     file: File,
-    /// Reads go past the cache and must stay aligned.
+    /// Reads bypass the page cache and must stay aligned.
     uncached: bool,
 }
 
@@ -160,7 +160,7 @@ impl DiskFile for RealFile {
                 return Ok(0);
             }
             let count = self.file.read_at(rest, position)?;
-            // Past the cache less than was asked for is the end of the file; a further read would not be aligned.
+            // A short uncached read means the end of the file. Another read would not be aligned.
             at_end = self.uncached && count < rest.len();
             Ok(count)
         })
@@ -232,7 +232,7 @@ fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
             file,
             uncached: true,
         }))),
-        // A file system without a disk under it, such as an older tmpfs.
+        // A file system without a disk, such as an older tmpfs.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
         Err(error) => Err(error),
     }

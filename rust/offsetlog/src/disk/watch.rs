@@ -1,4 +1,4 @@
-//! What happens in directories, by Linux's inotify.
+//! Watches directories for changes with Linux's inotify.
 
 use super::Watch;
 use nix::errno::Errno;
@@ -42,7 +42,7 @@ impl Watch for Watched {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        // All that is waiting: what happened is looked up, not what is told of it.
+        // Drains the queue. The caller looks at the files, so the events themselves do not matter.
         loop {
             match self.0.read_events() {
                 Ok(_) => {}
