@@ -1,8 +1,9 @@
-//! The four codecs, one-shot into a buffer that is kept from batch to batch.
+//! Kafka's four compression codecs. Each decompresses a whole payload in one call, into a buffer that is reused from batch to
+//! batch.
 //!
-//! Each module reads every framing that Kafka's own clients and librdkafka write, and refuses what Kafka refuses
-//! (FORMAT.md «Compression»). None of them believes a length it has not seen the bytes for. Each writes what
-//! Kafka's Java code writes, byte for byte; zstd does where the library has the version of Kafka's.
+//! Each codec reads every framing that Kafka's clients and librdkafka write, and refuses what Kafka refuses (FORMAT.md
+//! «Compression»). None trusts a length before the bytes are there. Each writes the same bytes as Kafka's Java code; zstd does
+//! if the linked library has the same version as Kafka's.
 
 mod compressor;
 mod gzip;
@@ -21,10 +22,10 @@ pub(crate) use compressor::Compressor;
 use crate::error::{Error, ErrorKind};
 use offsetlog_format::Codec;
 
-/// Smallest output buffer: most batches fit at once.
+/// Smallest output buffer; most batches fit without growth.
 const FIRST_OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Decompresses payloads; holds the codecs' contexts and the output buffer.
+/// Decompresses payloads. Owns the codecs' contexts and the output buffer.
 pub(crate) struct Decompressor {
     output: Output,
     gzip: gzip::Gzip,
@@ -32,12 +33,12 @@ pub(crate) struct Decompressor {
     zstd: Option<::zstd::bulk::Decompressor<'static>>,
 }
 
-/// What a codec module reports.
+/// An error of a codec module.
 #[derive(Debug)]
 pub(crate) enum CodecError {
-    /// The bytes are not what the codec writes.
+    /// The bytes are not valid for the codec.
     Bad(String),
-    /// The output would be larger than allowed; the least that was seen.
+    /// The output would be larger than the limit; at least this many bytes.
     Limit(u64),
     /// There is no memory for the output.
     Memory,
@@ -50,7 +51,7 @@ impl CodecError {
     }
 }
 
-/// The output buffer: grows as bytes come, never beyond the limit.
+/// The output buffer. It grows as bytes arrive and never beyond the limit.
 pub(crate) struct Output {
     bytes: Vec<u8>,
     used: usize,
@@ -58,7 +59,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The part not used yet, grown to hold `room` more bytes.
+    /// Returns the unused part, grown to hold at least `room` more bytes.
     fn room(&mut self, room: usize) -> Result<&mut [u8], CodecError> {
         let wanted = self.used.saturating_add(room);
         if wanted > self.limit {
@@ -69,7 +70,7 @@ impl Output {
                 .max(self.bytes.len().saturating_mul(2))
                 .max(FIRST_OUTPUT_BYTES)
                 .min(self.limit.max(wanted));
-            // Where twice as much is not to be had, steps that are not tiny: each may move all bytes.
+            // If memory for twice the size is not available, grows by an eighth or more: each growth may copy all bytes.
             let step = self.bytes.len() + FIRST_OUTPUT_BYTES.max(self.bytes.len() / 8);
             let size = [grown, step.clamp(wanted, grown)]
                 .into_iter()
@@ -83,7 +84,7 @@ impl Output {
         Ok(self.bytes.get_mut(self.used..).unwrap_or_default())
     }
 
-    /// What can be had without growing; at least one byte unless the limit is reached.
+    /// Returns the unused part without growing it, or grows it by at least one byte if it is empty.
     fn spare(&mut self) -> Result<&mut [u8], CodecError> {
         let spare = self.bytes.len().min(self.limit) - self.used;
         self.room(spare.max(1))
@@ -117,9 +118,9 @@ impl Decompressor {
         }
     }
 
-    /// Decompresses `payload`, at most `limit` bytes of it; the result stands until the next call.
+    /// Decompresses `payload` into at most `limit` bytes. The result is valid until the next call.
     ///
-    /// `magic` decides one thing: frames of LZ4 in magic 0 have a header checksum that old clients computed wrongly.
+    /// `magic` matters only for LZ4: frames in magic 0 have a header checksum that old clients computed wrongly.
     pub(crate) fn decompress(
         &mut self,
         codec: Codec,

@@ -1,4 +1,4 @@
-//! The records of one batch of any magic, decompressed.
+//! Iterates the records of one batch of any magic, and decompresses the batch first if needed.
 
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use offsetlog_format::legacy::{self, MessageSet};
 use offsetlog_format::v2::RecordsV2;
 use offsetlog_format::{BatchHeader, BatchView, Codec, FormatError, RecordView};
 
-/// Iterates the records of a batch. They borrow the batch's bytes or, if it was compressed, the decompressor's buffer.
+/// The records of a batch. They borrow the batch's bytes or, if the batch was compressed, the decompressor's buffer.
 #[derive(Debug, Clone)]
 pub(crate) enum Records<'a> {
     /// Magic 2.
@@ -18,7 +18,7 @@ pub(crate) enum Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Decompresses the batch whose whole `bytes` and `header` are given, into the decompressor's buffer where it is compressed.
+    /// Opens the batch with `header` and complete `bytes`. A compressed batch is decompressed into the decompressor's buffer.
     #[inline]
     pub(crate) fn open(
         header: &BatchHeader,
@@ -30,7 +30,7 @@ impl<'a> Records<'a> {
         let codec = header.codec()?;
         if header.magic == 2 {
             let payload = match codec {
-                // Nothing is counted, so nothing is looked at: Kafka does not touch such a payload either.
+                // With a record count of 0 the payload is not read. Kafka does not touch it either.
                 _ if header.record_count == 0 => &[],
                 Codec::None => view.payload(),
                 codec => decompressor.decompress(codec, 2, view.payload(), limit)?,
@@ -51,8 +51,8 @@ impl<'a> Records<'a> {
         Ok(Self::Set(MessageSet::new(header, set)?))
     }
 
-    /// The same, behind a batch whose last offset is `minimum - 1`: a compressed set of magic 0 or 1 may reach back to it, which only its
-    /// messages tell.
+    /// The same records after a batch whose last offset is `minimum - 1`. Only the inner messages of a compressed set of magic
+    /// 0 or 1 show whether it reaches below `minimum`, so the set checks them.
     pub(crate) fn not_below(self, minimum: i64) -> Self {
         match self {
             Self::Set(set) => Self::Set(set.not_below(minimum)),
@@ -60,7 +60,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next record, in offset order.
+    /// Returns the next record, in offset order.
     #[inline]
     pub(crate) fn next_record(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {
         match self {
@@ -70,7 +70,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Offset of the first record, if there is one that can be decoded.
+    /// Offset of the first record; `None` if there is none or it cannot be decoded.
     pub(crate) fn first_offset(mut self) -> Option<i64> {
         self.next_record()
             .ok()

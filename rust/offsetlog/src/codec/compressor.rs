@@ -1,4 +1,4 @@
-//! The writing side of the codecs: their levels, contexts and buffers, kept from batch to batch.
+//! Compresses batches. Keeps the codecs' levels, contexts and buffers from batch to batch.
 
 use super::{CodecError, gzip, lz4, snappy, snappy_block, zstd};
 use crate::error::{Error, ErrorKind};
@@ -13,7 +13,7 @@ const LZ4_LEVELS: RangeInclusive<i32> = 1..=17;
 const ZSTD_DEFAULT: i32 = 3;
 const ZSTD_LEVELS: RangeInclusive<i32> = -131_072..=22;
 
-/// The levels of the codecs that have one, within Kafka's bounds.
+/// Compression levels, within Kafka's bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Levels {
     gzip: i32,
@@ -32,7 +32,7 @@ impl Default for Levels {
 }
 
 impl Levels {
-    /// Sets the level of `codec`, `None` for Kafka's default. Where a codec has no level, only `None` will do.
+    /// Sets the level of `codec`; `None` sets Kafka's default. A codec without levels accepts only `None`.
     pub(super) fn set(&mut self, codec: Codec, level: Option<i32>) -> Result<(), Error> {
         let (name, place, default, bounds) = match codec {
             Codec::Gzip => (
@@ -76,7 +76,7 @@ impl Levels {
     }
 }
 
-/// Compresses payloads; holds the codecs' contexts and a buffer, made when first needed.
+/// Compresses payloads. Contexts and buffers are created on first use.
 #[derive(Default)]
 pub(crate) struct Compressor {
     levels: Levels,
@@ -87,12 +87,12 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    /// Every codec at Kafka's default level.
+    /// A compressor with Kafka's default level for every codec.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the level of `codec` for what is compressed from now on, `None` for Kafka's default.
+    /// Sets the level of `codec` for later calls; `None` sets Kafka's default.
     pub(crate) fn set_level(&mut self, codec: Codec, level: Option<i32>) -> Result<(), Error> {
         self.levels.set(codec, level)
     }
@@ -120,11 +120,11 @@ impl Compressor {
 impl Compress for Compressor {
     type Error = Error;
 
-    /// Appends `input` to `out` as Kafka's Java code writes it. After an error `out` is as it was.
+    /// Appends the compressed `input` to `out`, with the same bytes as Kafka's Java code. After an error `out` is unchanged.
     ///
     /// # Errors
-    /// * `UnsupportedCodec`: zstd, which magic 0 and 1 do not know.
-    /// * `Compression`: the codec's library failed, as it does without memory.
+    /// * `UnsupportedCodec`: zstd with magic 0 or 1, which do not support it.
+    /// * `Compression`: the codec's library failed, for example for lack of memory.
     fn compress(
         &mut self,
         codec: Codec,

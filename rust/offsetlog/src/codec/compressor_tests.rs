@@ -1,4 +1,4 @@
-//! What the compressor writes: the bytes of Kafka's own builder, and streams that the decompressor takes back.
+//! What the compressor writes: the same bytes as Kafka's own builder, and payloads that the decompressor can read.
 
 use super::compressor::Levels;
 use super::{Compressor, Decompressor};
@@ -9,14 +9,14 @@ use offsetlog_format::{Attributes, BatchView, Codec};
 use proptest::prelude::*;
 use std::fmt::Write;
 
-/// Batches that Kafka 4.3.0 built; the head of the file says how.
+/// Batches that Kafka 4.3.0 built. The head of the file says how.
 const BY_KAFKA: &str = include_str!("../../tests/data/compressed_by_kafka.tsv");
-/// The zstd inside Kafka 4.3.0.
+/// Version number of the zstd library inside Kafka 4.3.0.
 const ZSTD_OF_KAFKA: u32 = 10506;
 
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
-/// One line: a batch described by its records, and the length and checksums of what Kafka made of them.
+/// One line: a batch described by its records, and the length and checksums of Kafka's output for it.
 struct Vector<'a> {
     line: &'a str,
     codec: Codec,
@@ -62,7 +62,7 @@ impl<'a> Vector<'a> {
         }
     }
 
-    /// The batch or the wrapper, as the engine writes it.
+    /// Builds the batch, or the wrapper message, with the engine.
     fn build(&self, compressor: &mut Compressor) -> Vec<u8> {
         let keys: Vec<String> = (0..self.values.len()).map(|at| at.to_string()).collect();
         let records: Vec<NewRecord<'_>> = keys
@@ -91,8 +91,8 @@ impl<'a> Vector<'a> {
         out
     }
 
-    /// Whether zstd 1.5.7 writes what 1.5.6 does: it finds other matches at the levels of its second strategy, and cuts other
-    /// blocks where two of 128 KiB or more follow each other.
+    /// Whether zstd 1.5.7 writes the same bytes as 1.5.6. The newer version finds other matches at the levels of its second
+    /// strategy, and splits blocks differently where two of 128 KiB or more follow each other.
     fn is_same_in_every_zstd(&self) -> bool {
         let bytes: usize = self.values.iter().map(Vec::len).sum();
         !matches!(self.level, Some(0 | 3 | 4)) && bytes < 256 * 1024
@@ -156,7 +156,7 @@ fn batches_of_kafka_byte_for_byte() {
         BatchView::parse(&batch).unwrap().check_crc().unwrap();
         tried += 1;
         if vector.codec == Codec::Zstd && !zstd_is_kafkas && !vector.is_same_in_every_zstd() {
-            // About as long; that the records come back is another test's.
+            // Checks only that the length is close; another test checks that the records can be read back.
             let other = batch.len().abs_diff(vector.length);
             assert!(other <= 8 + vector.length / 50, "{line}: {}", batch.len());
             continue;
@@ -172,7 +172,7 @@ fn batches_of_kafka_byte_for_byte() {
     assert_eq!(tried, 100);
 }
 
-/// Payloads of FORMAT.md's one-record batches, and what an empty stream is.
+/// The payloads of FORMAT.md's one-record batches, and an empty stream.
 #[test]
 fn streams_of_kafka_in_full() {
     let one_record = [0x12, 0, 0, 0, 2, b'k', 4, b'v', b'1', 0];
@@ -229,7 +229,7 @@ fn no_codec_copies_and_appends() {
     assert_eq!(out, b"front abcabc");
 }
 
-/// The sizes around the borders of every codec's blocks, with contexts used again and again.
+/// Sizes around the block limits of every codec, with reused contexts.
 #[test]
 fn every_input_comes_back() {
     let sizes = [
@@ -309,7 +309,7 @@ fn levels_have_kafkas_bounds() {
     }
 }
 
-/// A level counts from the next call on, also back to one used before.
+/// A level applies from the next call on, also when it returns to an earlier one.
 #[test]
 fn levels_can_change_between_batches() {
     let input = Random(3).value("text", 20_000, 0);
@@ -353,7 +353,7 @@ fn zstd_is_for_magic_2() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Contexts that have seen other inputs write what new ones do.
+    /// Contexts that have compressed other inputs write the same as new ones.
     #[test]
     fn kept_contexts_leave_no_trace(
         inputs in prop::collection::vec((prop::collection::vec(0_u8..7, 0..3000), 1_usize..40), 1..4),

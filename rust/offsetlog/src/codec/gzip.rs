@@ -1,23 +1,24 @@
-//! gzip: libdeflate reads the single member without flags that every client writes, zlib everything else. zlib writes, since Java does.
+//! Reads and writes gzip. libdeflate reads the form that every client writes, a single member without flags; zlib reads the
+//! rest. zlib also writes, because Java uses it.
 
 use super::{CodecError, Output};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use libdeflater::{DecompressionError, Decompressor};
 
-/// Header (10 bytes) and trailer (CRC-32 and size) of a member, the least there is.
+/// Smallest possible member: header (10 bytes) and trailer (CRC-32 and size).
 const SMALLEST_MEMBER: usize = 18;
-/// Flags of a member's header: which fields follow its ten bytes.
+/// Flags in a member's header. They announce the fields after its first ten bytes.
 const HAS_CHECKSUM: u8 = 1 << 1;
 const HAS_EXTRA: u8 = 1 << 2;
 const HAS_NAME: u8 = 1 << 3;
 const HAS_COMMENT: u8 = 1 << 4;
-/// Java does not look for another member in so few bytes behind a trailer.
+/// Java does not look for another member if at most this many bytes follow a trailer.
 const LEAST_BEHIND: usize = 18;
-/// What Java writes since version 16: no name, no time, no flags, unknown system. Before, the last byte was 0.
+/// The header that Java writes since version 16: no name, no time, no flags, unknown system. Earlier versions end it with 0.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// What level -1 means to zlib.
+/// The level that zlib uses for -1.
 const DEFAULT_LEVEL: u32 = 6;
-/// DEFLATE cannot expand further than this, so a size field beyond it lies.
+/// DEFLATE cannot expand further than this, so a greater size field is wrong.
 const GREATEST_RATIO: usize = 1032;
 
 /// Keeps libdeflate's tables.
@@ -42,10 +43,10 @@ impl Gzip {
         members(payload, output)
     }
 
-    /// The quick way for one member that fills the payload; says whether it went.
+    /// The fast path for one member that fills the payload. Returns whether it succeeded.
     ///
-    /// libdeflate stops behind the first member without saying where that was, so the payload must not hold the start of a
-    /// second one; and it needs room for the whole output, which the size field at the end promises.
+    /// libdeflate stops after the first member without reporting where, so the payload must not contain the start of a second
+    /// one. It also needs room for the whole output, whose size the last four bytes state.
     fn whole_member(&mut self, payload: &[u8], output: &mut Output) -> Result<bool, CodecError> {
         let Some((front, &size)) = payload.split_last_chunk::<4>() else {
             return Ok(false);
@@ -54,7 +55,7 @@ impl Gzip {
         let behind_header = front.get(SMALLEST_MEMBER - 4..).unwrap_or(&[]);
         if payload.len() < SMALLEST_MEMBER
             || size > payload.len().saturating_mul(GREATEST_RATIO)
-            // libdeflate refuses reserved flags, and does not compare a header's checksum.
+            // libdeflate refuses reserved flags and does not verify a header checksum.
             || payload.get(3) != Some(&0)
             || memchr::memmem::find(behind_header, &[0x1f, 0x8b, 0x08]).is_some()
         {
@@ -66,7 +67,7 @@ impl Gzip {
                 output.advance(count);
                 Ok(true)
             }
-            // A wrong size field, garbage behind the member or damage: the slow way tells which.
+            // A wrong size field, bytes after the member, or damage. The slow path finds out which.
             Ok(_) | Err(DecompressionError::BadData | DecompressionError::InsufficientSpace) => {
                 Ok(false)
             }
@@ -74,9 +75,9 @@ impl Gzip {
     }
 }
 
-/// Members one after another. Whatever follows the last one and is no member is ignored, as Java does.
+/// Decompresses members one after another. Like Java, ignores bytes after the last member that are not a member.
 ///
-/// Source: `GZIPInputStream`. Its rules for the header are not zlib's, so the header is read here.
+/// Source: `GZIPInputStream`. Its header rules differ from zlib's, so the header is parsed here.
 fn members(payload: &[u8], output: &mut Output) -> Result<(), CodecError> {
     let mut rest = header(payload).map_err(CodecError::bad)?;
     loop {
@@ -91,9 +92,9 @@ fn members(payload: &[u8], output: &mut Output) -> Result<(), CodecError> {
     }
 }
 
-/// What follows a member's header.
+/// Parses a member's header and returns the bytes after it.
 ///
-/// As Java: the flag bits that RFC 1952 reserves mean nothing, a checksum of the header is compared, no field has a greatest length.
+/// As in Java: reserved flag bits of RFC 1952 are ignored, a header checksum is verified, and no field has a maximum length.
 fn header(member: &[u8]) -> Result<&[u8], &'static str> {
     const CUT: &str = "header of a gzip member cut short";
     let Some((&[first, second, method, flags, ..], mut rest)) = member.split_first_chunk::<10>()
@@ -130,7 +131,7 @@ fn header(member: &[u8]) -> Result<&[u8], &'static str> {
     Ok(rest)
 }
 
-/// Decompresses one member from behind its header on; gives what follows its trailer.
+/// Decompresses one member, starting after its header. Returns the bytes after its trailer.
 fn member<'p>(payload: &'p [u8], output: &mut Output) -> Result<&'p [u8], CodecError> {
     let mut stream = Decompress::new(false);
     let mut checksum = flate2::Crc::new();
@@ -156,7 +157,7 @@ fn member<'p>(payload: &'p [u8], output: &mut Output) -> Result<&'p [u8], CodecE
     }
     let trailer = rest.split_first_chunk::<8>();
     let (trailer, behind) = trailer.ok_or_else(|| CodecError::bad("gzip member cut short"))?;
-    // The size is that of the output modulo 2^32.
+    // The size field holds the output size modulo 2^32.
     let right = u64::from(checksum.amount()) << 32 | u64::from(checksum.sum());
     if u64::from_le_bytes(*trailer) != right {
         return Err(CodecError::bad(
@@ -172,7 +173,7 @@ pub(super) struct Deflater {
     level: i32,
 }
 
-/// Appends one member. `level` is 1 to 9, or -1 for zlib's default.
+/// Appends one member to `out`. `level` is 1 to 9, or -1 for zlib's default.
 pub(super) fn compress(
     kept: &mut Option<Deflater>,
     level: i32,
@@ -191,7 +192,7 @@ pub(super) fn compress(
         }
     };
     out.extend_from_slice(&HEADER);
-    // Stored blocks, the worst there is, add five bytes to each 16 KiB.
+    // In the worst case, stored blocks, five bytes are added per 16 KiB.
     out.reserve(input.len() + input.len() / 2048 + 64);
     loop {
         let consumed = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);

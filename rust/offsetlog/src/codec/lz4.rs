@@ -1,19 +1,20 @@
-//! LZ4 frames, parsed here because frame libraries verify what Kafka does not and read on where Kafka stops:
-//! the header checksum of magic 0 is wrong by history, content checksums are not looked at, and only the first frame counts.
+//! Reads and writes LZ4 frames. Frames are parsed here because Kafka's rules differ from the frame libraries': in magic 0 the
+//! header checksum is historically wrong, content checksums are not verified, and only the first frame is read.
 
 use super::{CodecError, Output};
 use lz4::block::CompressionMode;
 use twox_hash::XxHash32;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// What Kafka writes: version 1 with independent blocks, no checksums, no content size; blocks of 64 KiB.
+/// What Kafka writes: version 1, independent blocks, no checksums, no content size, blocks of 64 KiB.
 const DESCRIPTOR: [u8; 2] = [0x60, 0x40];
 const BLOCK_BYTES: usize = 64 * 1024;
-/// A block may become longer by a byte for each 255 and 16 more.
+/// Largest size of a compressed block: one byte more per 255, plus 16.
 const BLOCK_BOUND: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
-/// The high bit of a block's size.
+/// High bit of a block's size field: the block is not compressed.
 const STORED: u32 = 1 << 31;
-/// The level that is no level of the high compressor but the fast one; Kafka kept its old default so.
+/// At this level Kafka uses the fast compressor, at all others the high compressor. 9 is Kafka's default for historical
+/// reasons.
 pub(super) const FAST_LEVEL: i32 = 9;
 
 /// The flags of a frame descriptor.
@@ -116,11 +117,11 @@ fn decompress_block(
     block_max: usize,
     output: &mut Output,
 ) -> Result<usize, CodecError> {
-    // LZ4 expands at most 255 times: a small block of a frame with a large block size needs little room.
+    // LZ4 expands at most 255 times, so a small block needs little room even if the frame allows large blocks.
     let most = block_max.min(block.len().saturating_mul(255) + 16);
     let room = match output.room(most) {
         Ok(room) => room,
-        // Near the limit the block may still fit.
+        // Close to the limit the block may still fit.
         Err(CodecError::Limit(_)) => output.spare()?,
         Err(error) => return Err(error),
     };
@@ -136,9 +137,9 @@ fn decompress_block(
     })
 }
 
-/// Appends the frame that Kafka writes. `block` is kept between calls.
+/// Appends the frame that Kafka writes. `block` is reused between calls.
 ///
-/// `magic` 0 gets the historic header checksum, which covers the frame's magic number too.
+/// `magic` 0 gets the historical header checksum, which also covers the frame's magic number.
 pub(super) fn compress(
     level: i32,
     magic: i8,

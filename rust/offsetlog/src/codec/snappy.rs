@@ -1,15 +1,16 @@
-//! Snappy: the chunked framing of Java's snappy library, or one raw block as librdkafka writes it.
+//! Reads and writes Snappy: the chunked framing of Java's snappy library. Also reads a single raw block, as librdkafka writes
+//! it.
 
 use super::snappy_block::{BLOCK_BYTES, Encoder};
 use super::{CodecError, Output};
 use snap::raw::{Decoder, decompress_len};
 
-/// Front of a framed payload; version and compatible version (4 bytes each) follow and are not enforced.
+/// Start of a framed payload. Version and compatible version (4 bytes each) follow and are not checked.
 const MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const HEADER_BYTES: usize = 16;
 /// Version and compatible version as Java's library writes them.
 const VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
-/// The densest element copies 64 bytes for 3, so a block that promises more than this a byte lies.
+/// The densest element copies 64 bytes for 3, so a block that claims a larger ratio is wrong.
 const GREATEST_RATIO: usize = 24;
 
 pub(super) fn decompress(
@@ -62,7 +63,8 @@ fn block(decoder: &mut Decoder, block: &[u8], output: &mut Output) -> Result<(),
     Ok(())
 }
 
-/// Appends the framing that Kafka's Java clients and brokers write: the header, also when nothing follows, and a chunk for each 32 KiB.
+/// Appends the framing that Kafka's Java clients and brokers write: the header, even for empty input, then one chunk per 32
+/// KiB.
 pub(super) fn compress(encoder: &mut Encoder, input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&VERSIONS);

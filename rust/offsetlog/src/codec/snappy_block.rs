@@ -1,10 +1,10 @@
-//! Writes one raw Snappy block, element for element as Google's C++ library 1.1.10 does without CRC instructions, which is what
-//! Java's snappy library (1.1.10.7) calls. Crate `snap` chooses other table slots below 8 KiB and so finds other matches there.
+//! Compresses one raw Snappy block with the same output as Google's C++ library 1.1.10 without CRC instructions, which Java's
+//! snappy library (1.1.10.7) uses. The crate `snap` uses other table slots below 8 KiB and so finds other matches there.
 //!
-//! The search is greedy: four bytes at a time are looked up in a table of positions, the stride grows while nothing is found, and
-//! after a match the next one is tried at its end before literals are collected again.
+//! The search is greedy. It looks four bytes up in a table of positions, and its stride grows while it finds nothing. After a
+//! match it tries the next one at the match's end before it collects literals again.
 
-/// Blocks are this long at most: positions fit the table's entries and a block's length three bytes of varint.
+/// Largest block: positions fit the table's entries, and the length fits three bytes of varint.
 pub(super) const BLOCK_BYTES: usize = 32 * 1024;
 
 const TABLE_BITS: u32 = 14;
@@ -13,15 +13,15 @@ const FEWEST_SLOTS: usize = 256;
 /// No match starts in the last bytes of a block.
 const MARGIN: usize = 15;
 const LEAST_MATCH: usize = 4;
-/// Literal lengths above this are written behind the tag.
+/// Longer literals have their length after the tag.
 const LONGEST_IN_TAG: usize = 60;
 
-/// A block becomes longer by a sixth at most, and elements are stored in strides that may reach past their end.
+/// A block grows by at most a sixth, and elements are stored in strides that may write past their end.
 const BLOCK_BOUND: usize = 32 + BLOCK_BYTES + BLOCK_BYTES / 6;
-/// Short literals are stored in one stride.
+/// Short literals are stored in one stride of this size.
 const STRIDE: usize = 16;
 
-/// Keeps the table of positions and a block.
+/// Keeps the table of positions and the output block.
 pub(super) struct Encoder {
     table: Vec<u16>,
     block: Vec<u8>,
@@ -41,7 +41,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Makes one block of `input`, of which it takes at most [`BLOCK_BYTES`].
+    /// Compresses `input` into one block. Uses at most the first [`BLOCK_BYTES`] of it.
     pub(super) fn compress(&mut self, input: &[u8]) -> &[u8] {
         let input = input.get(..BLOCK_BYTES).unwrap_or(input);
         let mut out = Writer {
@@ -60,12 +60,12 @@ impl Encoder {
     }
 }
 
-/// Writes up to the last match and returns its end. Matches start below `limit`.
+/// Writes everything up to the last match and returns that match's end. Matches start below `limit`.
 fn write_matches(input: &[u8], limit: usize, table: &mut Table<'_>, out: &mut Writer<'_>) -> usize {
     let mut written = 0;
     loop {
         let mut at = written + 1;
-        // In 32nds of a byte: after 32 look-ups in vain every second byte is tried, after 32 more every third.
+        // In 32nds of a byte: after 32 failed look-ups every second byte is tried, after 32 more every third.
         let mut stride = 32;
         let mut candidate;
         loop {
@@ -101,7 +101,7 @@ fn write_matches(input: &[u8], limit: usize, table: &mut Table<'_>, out: &mut Wr
     }
 }
 
-/// The last position of each hash of four bytes; as many slots as the block has bytes.
+/// The last position of each hash of four bytes, with as many slots as the block has bytes, rounded up to a power of two.
 struct Table<'a> {
     slots: &'a mut [u16],
     mask: usize,
@@ -120,7 +120,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Puts `at` into the slot of `word` and returns what stood there.
+    /// Puts `at` into the slot of `word` and returns the previous value.
     #[inline]
     fn exchange(&mut self, word: u32, at: usize) -> usize {
         let hash = word.wrapping_mul(0x1e35_a7bd) >> (32 - TABLE_BITS);
@@ -139,7 +139,7 @@ fn word(input: &[u8], at: usize) -> u32 {
         .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// How many bytes from `one` and from `two` on are equal; `two` is the later place.
+/// Number of equal bytes from `one` and from `two` on; `two` is the later position.
 #[inline]
 fn common(input: &[u8], one: usize, two: usize) -> usize {
     let (one, two) = (
@@ -158,14 +158,14 @@ fn common(input: &[u8], one: usize, two: usize) -> usize {
     count + one.zip(two).take_while(|(one, two)| one == two).count()
 }
 
-/// Stores elements. The block has room for all that an input can become.
+/// Writes elements. `block` is large enough for any input.
 struct Writer<'a> {
     block: &'a mut [u8],
     at: usize,
 }
 
 impl Writer<'_> {
-    /// Stores all of `bytes` and advances by `count` of them.
+    /// Stores all of `bytes` but advances by only `count`.
     #[inline]
     fn store<const N: usize>(&mut self, bytes: &[u8; N], count: usize) {
         if let Some(place) = self
@@ -187,7 +187,7 @@ impl Writer<'_> {
         self.store(&[rest as u8], 1);
     }
 
-    /// Stores a literal, if it is not empty; `stride` starts like it and may go on behind its end.
+    /// Stores a literal unless it is empty. `stride` starts with the same bytes and may extend past the literal's end.
     #[inline]
     fn literal(&mut self, literal: &[u8], stride: Option<&[u8; STRIDE]>) {
         let Some(last) = literal.len().checked_sub(1) else {
@@ -214,7 +214,7 @@ impl Writer<'_> {
     #[inline]
     fn copy(&mut self, distance: usize, length: usize) {
         let mut rest = length;
-        // At least four bytes stay for the last element, the least that the short form can say.
+        // Leaves at least four bytes for the last element, the minimum of the short form.
         while rest >= 68 {
             self.long_copy(distance, 64);
             rest -= 64;

@@ -31,7 +31,7 @@ fn snappy(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A frame with the given flag bits beside version 1 and independent blocks.
+/// A frame with the given flags, version 1 and independent blocks.
 fn lz4(bytes: &[u8], content_size: bool, block_checksums: bool, content_checksum: bool) -> Vec<u8> {
     let flags = 0x60
         | u8::from(content_size) << 3
@@ -151,7 +151,8 @@ fn garbage_and_zeros_behind_the_end() {
     }
 }
 
-/// A member with these flags and what they announce, as RFC 1952 has it; `checksum` is put where the header's belongs.
+/// A member with these flags and the fields that they announce, as in RFC 1952. `checksum` maps the correct header checksum to
+/// the stored one.
 fn flagged(bytes: &[u8], flags: u8, checksum: impl Fn(u16) -> u16) -> Vec<u8> {
     let plain = gzip(bytes);
     let mut member = plain[..10].to_vec();
@@ -174,7 +175,7 @@ fn flagged(bytes: &[u8], flags: u8, checksum: impl Fn(u16) -> u16) -> Vec<u8> {
     member
 }
 
-/// What Java 17's `GZIPInputStream` does with each, tried.
+/// What Java 17's `GZIPInputStream` does with each input, as observed.
 #[test]
 fn flags_of_a_gzip_header() {
     let bytes = text(5000);
@@ -192,7 +193,7 @@ fn flags_of_a_gzip_header() {
             "flags {flags:#04x}, checksum"
         );
     }
-    // In a second member too, where a header that is no header is the end.
+    // The same in a second member, where an invalid header is the end.
     let both = |second: &[u8]| decompress(Codec::Gzip, &concatenated(&gzip(b"a"), second));
     assert_eq!(
         both(&flagged(b"b", 0xe2, |right| right)),
@@ -304,7 +305,7 @@ fn lz4_descriptors_that_kafka_refuses() {
     }
 }
 
-/// A small payload that expands without end is stopped at the limit, and its size is the limit's and not the bomb's.
+/// A small payload that expands without end stops at the limit, and the buffer stays at most twice as large as the limit.
 #[test]
 fn bombs_are_stopped() {
     let zeros = vec![0; 3 << 20];

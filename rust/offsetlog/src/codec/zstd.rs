@@ -1,11 +1,11 @@
-//! Zstandard: in one go into the kept buffer, as a stream while that buffer is still too small.
+//! Reads and writes Zstandard. Reads in one call into the reused buffer, or as a stream if that buffer is too small.
 
 use super::{CodecError, Output};
 use std::io::Read;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, SafeResult, get_error_name};
 
-/// Kafka's clients write windows of at most 8 MiB; 2^27 is what the reference decoder takes without being asked.
+/// Kafka's clients write windows of at most 8 MiB (2^23). 2^27 is the reference decoder's default limit.
 const WINDOW_LOG_MAX: u32 = 27;
 
 pub(super) fn decompress(
@@ -26,7 +26,7 @@ pub(super) fn decompress(
             return Ok(());
         }
     }
-    // The room was too small or the bytes are damaged; frames without a content size do not tell beforehand.
+    // The buffer was too small or the bytes are damaged. Frames without a content size do not show which.
     stream(payload, output)
 }
 
@@ -45,14 +45,15 @@ fn stream(payload: &[u8], output: &mut Output) -> Result<(), CodecError> {
     }
 }
 
-/// Keeps the context with its tables, some megabytes at the usual levels.
+/// Keeps the context and its tables, some MB at the usual levels.
 pub(super) struct Compressor {
     context: CCtx<'static>,
     level: i32,
 }
 
-/// Appends the frame that Kafka's Java writes: as a stream of unknown length, flushed, then ended. So it says no content size, has the
-/// window of its level, and ends in an empty block. One call for the whole would write other parameters and other bytes.
+/// Appends the frame that Kafka's Java code writes: as a stream of unknown length, flushed, then ended. So the frame has no
+/// content size, has the window of its level, and ends with an empty block. One call for the whole input would choose other
+/// parameters and write other bytes.
 pub(super) fn compress(
     kept: &mut Option<Compressor>,
     level: i32,
@@ -61,7 +62,7 @@ pub(super) fn compress(
 ) -> Result<(), CodecError> {
     let compressor = match kept {
         Some(compressor) if compressor.level == level => compressor,
-        // A new context, not a parameter: the memory of a higher level is given back.
+        // A new context instead of a new parameter, to free the memory of a higher level.
         _ => kept.insert(Compressor::new(level)?),
     };
     compressor.frame(input, out).inspect_err(|_| *kept = None)
@@ -84,7 +85,7 @@ impl Compressor {
         while source.pos() < input.len() {
             step(out, |room| context.compress_stream(room, &mut source))?;
         }
-        // Java's stream ends an empty frame without flushing it, and only such a frame says its size.
+        // Java ends an empty stream without flushing it, and only such a frame states its content size.
         if !input.is_empty() {
             while step(out, |room| context.flush_stream(room))? > 0 {}
         }
@@ -93,7 +94,7 @@ impl Compressor {
     }
 }
 
-/// One call that writes behind the end of `out`, with room for something.
+/// Makes one call that writes after the end of `out`, with room for at least one byte.
 fn step(
     out: &mut Vec<u8>,
     call: impl FnOnce(&mut OutBuffer<'_, Vec<u8>>) -> SafeResult,
