@@ -1,4 +1,4 @@
-//! Batch headers one by one.
+//! Iterates the headers of a log's batches.
 
 use super::values::BatchInfo;
 use super::{LOOKS_MAX, Log, View};
@@ -9,11 +9,11 @@ use crate::segment::find::{self, Trace};
 use crate::segment::walk::{Step, Walk};
 use std::sync::Arc;
 
-/// Read-ahead of small batches; large ones are hopped over.
+/// Read-ahead in bytes for small batches. Only the headers of large batches are read.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// Iterates the headers of a log's batches in offset order, control batches included. Records are not read and checksums not
-/// compared; the first error ends the iteration.
+/// Iterates the headers of a log's batches in offset order, including control batches. Does not verify checksums. The first
+/// error ends the iteration.
 #[derive(Debug)]
 pub struct Batches {
     log: Log,
@@ -23,15 +23,15 @@ pub struct Batches {
     start: i64,
     stop: i64,
     seen: u32,
-    /// Newer views that were taken since it last went on.
+    /// Number of newer views taken since the iterator last advanced.
     looks: u32,
 }
 
 impl Log {
-    /// The headers of the batches that hold an offset from `start`, inclusive, to `stop`, exclusive; by default of all.
+    /// Iterates the batches that hold an offset from `start`, inclusive, to `stop`, exclusive. Default: all batches.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` for a start outside the log.
+    /// `OffsetOutOfRange` if the start is outside the log.
     pub fn batches(&self, start: Option<i64>, stop: Option<i64>) -> Result<Batches> {
         let view = self.fresh_view()?;
         let (view, start) = self.in_view(view, |view| self.checked_start(view, start))?;
@@ -47,7 +47,7 @@ impl Log {
         })
     }
 
-    /// `start` if it lies within the log, the log start offset if it is not given.
+    /// Returns `start` if it is within the log; by default the log start offset.
     pub(super) fn checked_start(&self, view: &View, start: Option<i64>) -> Result<i64> {
         view.check_bounds()?;
         match start {
@@ -149,7 +149,7 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_info().transpose();
         if !matches!(next, Some(Ok(_))) {
-            // Neither the end nor an error is passed.
+            // The iterator ends here and never continues after an error.
             self.walk = None;
             self.slot = self.view.segments.len();
         }

@@ -1,4 +1,4 @@
-//! Reading on as logs grow.
+//! Reads logs as they grow.
 
 use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
 use super::{Ends, Isolation, Log};
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long somebody who wants to stop may have to wait.
+/// Longest time until a request to interrupt is noticed.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// Place of a scan among the scans of one follower, in the order of what is reported.
+/// Bits of the order number that count within one scan of a follower. The number of the scan is in the bits above.
 const ORDERS_A_SCAN: u32 = 40;
 
-/// Scans of what is there, then of what comes behind it, each record once.
+/// Produces one scan of the existing records and then scans of new ones; each record is returned once.
 ///
-/// The logs may be written by others meanwhile: by a broker, by another process, by another thread. Where the system tells of changes in
-/// a directory, a follower sleeps until there is one; it also looks now and then without being told.
+/// Others may write the logs meanwhile: a broker, another process, another thread. If the system can watch a directory, the
+/// follower sleeps until something changes. It also looks regularly without a notification.
 #[derive(Debug)]
 pub struct Follow {
     logs: Vec<Followed>,
@@ -31,16 +31,16 @@ pub struct Follow {
 #[derive(Debug)]
 struct Followed {
     log: Log,
-    /// Behind what was handed out for scanning.
+    /// Offset after the last one that was handed out in a scan.
     next: i64,
     stop: i64,
-    /// The writer of this process, if there is one, and how often it had cut batches from the end.
+    /// The writer in this process, if there is one, and how often it had truncated the log when we last looked.
     cuts: Option<(Arc<Ends>, u64)>,
 }
 
 impl Followed {
-    /// Where the log ends, for uncommitted records. Refuses where it was cut below what was handed out: what came in that place would be
-    /// passed over.
+    /// Returns the log end offset. Fails if the log was truncated below an offset that was already handed out, because records
+    /// written in that place would be skipped.
     fn end(&mut self) -> Result<i64> {
         loop {
             let told = self.log.told();
@@ -75,7 +75,7 @@ impl Followed {
 }
 
 impl Follow {
-    /// Follows ranges; those without a stop have no end. `start`, `stop` and `limit` of the options are not used.
+    /// Follows ranges; a range without a stop never ends. Ignores `start`, `stop` and `limit` of the options.
     ///
     /// # Errors
     /// As [`Scan::over`].
@@ -84,12 +84,12 @@ impl Follow {
         options: &ScanOptions,
         look_every: Duration,
     ) -> Result<Self> {
-        // Before the first look, so that nothing comes in between.
+        // Watches before the first look, so that no change is missed.
         let paths: Vec<&Path> = ranges.iter().map(|range| range.log.path()).collect();
         let disk = ranges
             .first()
             .map(|range| Arc::clone(&range.log.options().disk));
-        // Whoever cannot be told looks by himself.
+        // If watching fails, the follower polls.
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
         let logs = ranges.into_iter().map(|range| {
@@ -124,13 +124,13 @@ impl Follow {
         self.report.clone()
     }
 
-    /// A scan of what has come since the last one, waiting for it; `None` when nothing came for so long, or nothing can come any more.
+    /// Waits for new records and returns a scan of them. Returns `None` after `at_most`, or if no more records can come.
     ///
-    /// The scan before must have been read to its end: its records do not come again.
+    /// Read the previous scan to its end first: its records are not returned again.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` where a log was cut below what was read, or has lost what comes next to retention; `Io` where a partition is
-    /// gone; `Interrupted`.
+    /// `OffsetOutOfRange` if a log was truncated below what was read, or if retention deleted the next records; `Io` if a
+    /// partition was deleted; `Interrupted`.
     pub fn next_scan(&mut self, at_most: Option<Duration>) -> Result<Option<Scan>> {
         let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
@@ -142,7 +142,7 @@ impl Follow {
                 return Ok(Some(scan));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            // A writer that was closed takes nothing any more.
+            // A closed writer appends nothing more.
             let ended = |each: &Followed| each.next >= each.stop || each.log.is_closed();
             let is_over = self.logs.iter().all(ended);
             if is_over || left.is_some_and(|left| left.is_zero()) {
@@ -152,7 +152,7 @@ impl Follow {
         }
     }
 
-    /// What is behind the last scans.
+    /// The ranges that have grown since the last scan.
     fn grown(&mut self) -> Result<Vec<ScanRange>> {
         let mut ranges = Vec::new();
         for each in self.logs.iter_mut().filter(|each| each.next < each.stop) {
@@ -175,7 +175,8 @@ impl Follow {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<()> {
-        // A writer of this process tells its end after the file has grown, of which the system tells: by then it may be too early.
+        // A writer in this process raises its end offset after it writes the file. The file's notification may come before the
+        // new end, so poll too.
         let is_told = self.logs.iter().any(|each| each.log.told().is_some());
         let at_most = if is_told {
             at_most.min(CHECK_EVERY)
@@ -195,7 +196,7 @@ impl Follow {
             match self.watch.as_mut().map(|watch| watch.wait(step)) {
                 Some(Ok(true)) => return Ok(()),
                 Some(Ok(false)) => {}
-                // One that fails tells nothing more.
+                // A watch that failed is not used again.
                 Some(Err(_)) => self.watch = None,
                 None => thread::sleep(step),
             }

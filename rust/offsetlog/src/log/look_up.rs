@@ -1,4 +1,4 @@
-//! One record, one place, or one stretch of batches by offset.
+//! Looks up one record by offset, and fetches stored batches from an offset on.
 
 use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
 use super::{Log, View};
@@ -12,19 +12,19 @@ use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use offsetlog_format::BatchHeader;
 use std::sync::PoisonError;
 
-/// Buffers of a look-up, kept from one to the next.
+/// Buffers of a look-up, reused by later ones.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(super) buffer: Vec<u8>,
     pub(super) decompressor: Decompressor,
 }
 
-/// How much a fetch returns.
+/// Options of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchOptions {
-    /// Upper bound on the bytes of the batches; the first batch is returned whatever its size.
+    /// Maximum size of the batches in bytes. The first batch is returned even if it is larger.
     pub max_bytes: u64,
-    /// Which records the caller may see.
+    /// Which records the caller may read.
     pub isolation: Isolation,
 }
 
@@ -37,34 +37,34 @@ impl Default for FetchOptions {
     }
 }
 
-/// What a fetch returns.
+/// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchResult {
-    /// Whole batches as stored, checksums right, from the one that holds the offset on.
+    /// Complete batches as stored, with verified checksums, starting with the one that holds the offset.
     pub records: Vec<u8>,
-    /// As [`Log::high_watermark`].
+    /// See [`Log::high_watermark`].
     pub high_watermark: i64,
-    /// As [`Log::last_stable_offset`]; -1 where damage hides it from a fetch that does not need it.
+    /// See [`Log::last_stable_offset`]; -1 if damage hides it and the fetch does not need it.
     pub last_stable_offset: i64,
-    /// As [`Log::log_start_offset`].
+    /// See [`Log::log_start_offset`].
     pub log_start_offset: i64,
     /// With `read_committed`: the aborted transactions that have records in the batches.
     pub aborted: Vec<AbortedTransaction>,
 }
 
 impl Log {
-    /// The record at `offset`, or `None` where compaction removed it or a control record stands there.
+    /// Returns the record at `offset`, or `None` if compaction removed it or it is a control record.
     ///
-    /// Segment by binary search, index by binary search, then at most one index interval of batch headers; one read of some KiB
-    /// from disk and one batch decompressed. The batch's checksum is compared.
+    /// Cost: a binary search for the segment, one in its index, and the headers of at most one index interval; one read of some
+    /// KiB and one decompressed batch. The batch's checksum is verified.
     ///
     /// # Errors
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset - 1`; corruption of the batch; `Io`.
     pub fn get(&self, offset: i64) -> Result<Option<Record>> {
         let view = self.recent_view()?;
         let mut scratch = self.scratch();
-        // A record that is found was in the log at that moment: its batch is whole, and its file has been in the log since the last look.
-        // Whatever else comes out may come of a log that has changed.
+        // A record that is found was in the log at that moment: its batch is complete, and its file was part of the log at the
+        // last look. Any other result may come from a log that has changed, so it is looked up again in a fresh view.
         let found = match view.holds(offset) {
             Ok(true) => get(self, &view, offset, &mut scratch).ok().flatten(),
             _ => None,
@@ -80,7 +80,7 @@ impl Log {
         result
     }
 
-    /// The look-up of `offset` step by step: segment, index entry, scan, batch.
+    /// Looks `offset` up and returns each step: segment, index entry, scan, batch.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -145,11 +145,11 @@ impl Log {
         })
     }
 
-    /// Encoded batches from the one that holds `offset` on, as a broker answers a fetch, but never half a batch at the end and
-    /// checksums compared.
+    /// Returns stored batches, starting with the one that holds `offset`, like a broker's answer to a fetch. Unlike a broker,
+    /// it verifies checksums and never returns a partial batch at the end.
     ///
-    /// Stops at the end of the segment, at `max_bytes`, before damage and, with `read_committed`, before the batch that holds the last stable
-    /// offset. At the log end offset it returns nothing.
+    /// Stops at the end of the segment, at `max_bytes`, before damage and, with `read_committed`, before the batch that holds
+    /// the last stable offset. At the log end offset it returns no batches.
     ///
     /// # Errors
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of the first batch; `Io`.
@@ -167,7 +167,7 @@ impl Log {
             return Err(self.out_of_range(view, offset)?);
         }
         let last_stable_offset = match self.last_stable_offset_of(view) {
-            // Damage elsewhere keeps nobody from reading what is uncommitted.
+            // Damage elsewhere does not prevent a read of uncommitted records.
             Err(error)
                 if options.isolation == Isolation::ReadUncommitted && error.is_corruption() =>
             {
@@ -190,14 +190,14 @@ impl Log {
         Ok(FetchResult {
             records,
             high_watermark,
-            // A broker's is never above what all replicas have.
+            // A broker's last stable offset never exceeds the high watermark.
             last_stable_offset: last_stable_offset.min(high_watermark),
             log_start_offset: view.log_start_offset,
             aborted,
         })
     }
 
-    /// Whole batches up to `limit`, and the offset behind them.
+    /// Returns complete batches up to `limit`, and the offset after them.
     fn fetch_batches(
         &self,
         view: &View,
@@ -224,7 +224,7 @@ impl Log {
                 let header = match walk.step(false) {
                     Ok(Step::Batch(header)) => header,
                     Ok(Step::End(_)) => break,
-                    // What stands before damage is given, as of every other end; who goes on from there meets it.
+                    // Returns the batches before the damage. The next fetch reports it.
                     Err(error) if error.is_corruption() && !records.is_empty() => {
                         return Ok((records, next));
                     }
@@ -256,7 +256,7 @@ impl Log {
         Ok((records, next))
     }
 
-    /// Refuses an offset that is not within the log.
+    /// Fails if the offset is outside the log.
     fn check_offset(&self, view: &View, offset: i64) -> Result<()> {
         if view.holds(offset)? {
             return Ok(());
@@ -291,7 +291,7 @@ impl Log {
             .scratch
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // One for each thread that looked up at the same time; more than a few are not worth their memory.
+        // One per thread that looked up at the same time. More than a few would waste memory.
         if pool.len() < 4 {
             pool.push(scratch);
         }
@@ -328,7 +328,7 @@ fn get(log: &Log, view: &View, offset: i64, scratch: &mut Scratch) -> Result<Opt
     record
 }
 
-/// The record at `offset` of the batch of the walk's last step.
+/// Returns the record at `offset` in the batch of the walk's last step.
 fn record_in(
     walk: &mut Walk,
     header: &BatchHeader,

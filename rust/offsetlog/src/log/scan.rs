@@ -1,7 +1,7 @@
-//! Reading records from front to back: one range or several, of one log or several.
+//! Reads records in offset order: one range or several, of one log or several.
 //!
-//! A scan hands out batches; a batch hands out records as views over the scan's buffers. Batches that cannot hold a wanted record are
-//! stepped over by their header: no checksum, no decompression.
+//! A scan returns batches, and a batch returns records as views over the scan's buffers. A batch that cannot hold a wanted
+//! record is skipped by its header, without checksum and decompression.
 
 mod batch;
 mod damage;
@@ -28,7 +28,7 @@ pub use options::{ScanOptions, ScanRange, ScanStatistics};
 pub(crate) use report::{BadBatch, BadBatches};
 pub use report::{Hole, OnCorrupt, ScanReport};
 
-/// Bytes scanned between two questions whether to go on.
+/// Bytes scanned between two checks for interruption.
 const CHECK_BYTES: u64 = 4 << 20;
 
 /// A scan in progress. See [`Log::scan`].
@@ -41,15 +41,15 @@ pub struct Scan {
     decompressor: Decompressor,
     buffer: Vec<u8>,
     statistics: ScanStatistics,
-    /// Segments of which the report knows: it takes a lock.
+    /// Number of segments that the report shows. Kept here because updating the report takes a lock.
     told_segments: u64,
     torn: Vec<TornTail>,
     bad: BadBatches,
-    /// The present log ends before the batch handed out last was read whole.
+    /// `OnCorrupt::Stop` met damage: the rest of the current log is skipped.
     stopped: bool,
 }
 
-/// Where a scan stands within one log.
+/// The position of a scan within one log.
 #[derive(Debug)]
 struct Cursor {
     log: Log,
@@ -59,41 +59,42 @@ struct Cursor {
     walk: Option<Walk>,
     start: i64,
     stop: i64,
-    /// Behind the last batch that was met.
+    /// Offset after the last batch that was read.
     next: i64,
     fates: Option<Arc<Fates>>,
-    /// Why the last stable offset is not known.
+    /// Why the last stable offset is unknown.
     unstable: Option<FatesDamage>,
     unchecked_bytes: u64,
-    /// That the present segment is no older than the directory was seen when it was found damaged.
+    /// A fresh look after an error found the current segment unchanged, so more damage in it needs no further look.
     is_current: bool,
-    /// Newer views that were taken since it last went on.
+    /// Number of newer views taken since the cursor last advanced.
     looks: u32,
-    /// Behind what was noted as missing.
+    /// Offset after the last hole that was reported.
     noted: i64,
-    /// Behind what is in the statistics: a newer view of the same log begins with batches that were met before.
+    /// Offset after the last batch in the statistics. A newer view of the same log starts with batches that were counted
+    /// before.
     counted: i64,
     /// Base offset of the last segment in the statistics.
     counted_segment: Option<i64>,
 }
 
-/// What the cursor met.
+/// The result of a step.
 enum Met {
     Batch(BatchHeader),
-    /// A batch of a transaction of which damage hides how it ended; it is noted.
+    /// A batch of a transaction whose outcome is hidden by damage. It has been reported.
     Undecided,
     End,
 }
 
 impl Log {
-    /// Reads records from front to back. Nothing is read before the first batch is asked for, but bounds are checked now.
+    /// Reads records in offset order. Checks the bounds now, but reads nothing until the first batch is requested.
     ///
-    /// The end is that of the moment: a torn tail of the active segment ends the scan without an error (see [`Scan::torn_tails`]);
-    /// damage before it is an error, and the records before the damage are given first.
+    /// The scan ends where the log ended when reading began. A torn tail of the active segment ends it without an error (see
+    /// [`Scan::torn_tails`]). Damage before that is an error; the records before the damage are returned first.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` for a start outside `log_start_offset` to `log_end_offset` (which gives no records); `Argument` for a
-    /// stop before the start.
+    /// `OffsetOutOfRange` if the start is outside `log_start_offset` to `log_end_offset` (a start at the end returns no
+    /// records); `Argument` if the stop is before the start.
     pub fn scan(&self, options: &ScanOptions) -> Result<Scan> {
         let range = ScanRange {
             log: self.clone(),
@@ -103,7 +104,8 @@ impl Log {
         Scan::over(vec![range], options)
     }
 
-    /// The records at `offsets`, in the order asked, repeats kept, absent ones left out.
+    /// Returns the records at `offsets`, in the given order. Repeated offsets are returned repeatedly, missing ones are left
+    /// out.
     ///
     /// # Errors
     /// `OffsetOutOfRange` for an offset outside the log.
@@ -126,7 +128,7 @@ impl Log {
 }
 
 impl Scan {
-    /// Scans several ranges one after another. `start` and `stop` of the options are not used.
+    /// Scans several ranges one after another. Ignores `start` and `stop` of the options.
     ///
     /// # Errors
     /// As [`Log::scan`].
@@ -141,7 +143,7 @@ impl Scan {
                     format!("{stop} found, at least the start {start} expected"),
                 ));
             }
-            // A range whose end is known needs no look, as look-ups do not; the others of one log begin with one.
+            // A range with a stop uses a recent view, as look-ups do. For the others, one fresh look per log is enough.
             let needs_look = range.stop.is_none()
                 && looked_at.is_none_or(|log| !Arc::ptr_eq(&log.0, &range.log.0));
             if !needs_look {
@@ -155,7 +157,7 @@ impl Scan {
                 .log
                 .look(|view| range.log.checked_start(view, range.start))
             {
-                // Where damage hides the end, any start may be before it.
+                // If damage hides the end, the start may be within the log.
                 Err(error) if options.on_corrupt != OnCorrupt::Raise && error.is_corruption() => {}
                 checked => drop(checked?),
             }
@@ -179,40 +181,40 @@ impl Scan {
         })
     }
 
-    /// What cannot be read, as far as it was met: empty where damage is an error. It goes on being told while the scan runs.
+    /// What could not be read so far; empty if damage is an error. The report keeps growing while the scan runs.
     #[must_use]
     pub fn report(&self) -> ScanReport {
         self.bad.report.clone()
     }
 
-    /// Tells another report what cannot be read, among others' words from `order` on.
+    /// Reports to a shared report from now on; this scan's entries are ordered from `order` on.
     pub(super) fn report_to(&mut self, report: &ScanReport, order: u64) {
         self.bad.report = report.clone();
         self.bad.order = order;
     }
 
     #[cfg(feature = "arrow")]
-    /// Whether damage ends a log in silence.
+    /// Whether damage ends a log without an error.
     pub(crate) fn stops(&self) -> bool {
         self.bad.on_corrupt == OnCorrupt::Stop
     }
 
-    /// What was done so far. The report tells it too, to others, and as of the last segment.
+    /// What the scan has done so far. The report has the same numbers, as of the last segment.
     #[must_use]
     pub fn statistics(&self) -> ScanStatistics {
         self.statistics
     }
 
-    /// The torn tails at which scans of logs ended so far.
+    /// The torn tails at which scans of logs have ended so far.
     #[must_use]
     pub fn torn_tails(&self) -> &[TornTail] {
         &self.torn
     }
 
-    /// The next batch that can hold a wanted record. Its records borrow the scan until the next call.
+    /// Returns the next batch that can hold a wanted record. Its records borrow the scan until the next call.
     ///
     /// # Errors
-    /// Corruption, with file, position and offset; `Io`; `Limit`; `Interrupted`. After an error the scan is at its end.
+    /// Corruption, with file, position and offset; `Io`; `Limit`; `Interrupted`. After an error the scan has ended.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>> {
         let advanced = self.advance();
         if !matches!(advanced, Ok(Some(_))) || self.told_segments != self.statistics.segments {
@@ -256,13 +258,14 @@ impl Scan {
         }))
     }
 
-    /// Whether the number of records is bounded.
+    /// Whether the options limit the number of records.
     #[must_use]
     pub const fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Counts the records that the rest of the scan would return, by batch headers where nothing has to be looked at one by one.
+    /// Counts the records that the rest of the scan would return. Uses batch headers wherever the records need not be checked
+    /// one by one.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -280,7 +283,7 @@ impl Scan {
         Ok(total)
     }
 
-    /// Steps to the next batch that can hold a wanted record, reads it and compares its checksum.
+    /// Moves to the next batch that can hold a wanted record, reads it and verifies its checksum.
     fn advance(&mut self) -> Result<Option<BatchHeader>> {
         loop {
             if self.limit == Some(0) {
@@ -324,7 +327,8 @@ impl Scan {
         }
     }
 
-    /// Goes on after an error: in a newer view where the segments are others by now, behind the damage where it is only noted.
+    /// Continues after an error: in a newer view if the segments have changed, otherwise after the damage if damage is reported
+    /// and not raised.
     #[cold]
     fn recover(&mut self, error: Error) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else {
@@ -345,7 +349,7 @@ impl Scan {
             return Err(error);
         }
         if cursor.next >= cursor.stop {
-            // All that was asked for lies before the damage.
+            // The damage lies after the requested range.
             self.end_range();
             return Ok(());
         }
@@ -365,7 +369,7 @@ impl Scan {
         }
     }
 
-    /// Leaves out the rest of the present log, also of ranges to come.
+    /// Skips the rest of the current log, including its later ranges.
     fn end_log(&mut self) {
         self.stopped = false;
         if let Some(cursor) = &self.cursor {
@@ -380,7 +384,8 @@ impl Cursor {
     fn new(range: ScanRange, filter: &Filter, bad: &BadBatches) -> Result<Self> {
         let log = range.log;
         let is_committed = filter.isolation == Isolation::ReadCommitted;
-        // A range that was fixed before needs no newer view than the one that has it, all of it decided.
+        // A range with a stop needs no fresh view if a recent one contains it completely (for `read_committed`, below the last
+        // stable offset).
         let view = match range.stop {
             Some(stop) => {
                 let recent = log.recent_view()?;
@@ -479,7 +484,8 @@ impl Cursor {
                 return Ok(Met::End);
             }
             let is_excluded = header.last_offset < self.start || filter.excludes(&header);
-            // Control batches are few and small. A flipped bit that makes one of a batch of records must not hide them.
+            // A flipped bit can turn a batch of records into a control batch, which would be skipped. Control batches are few
+            // and small, so their checksums are verified.
             let is_trusted = header.last_offset < self.start || !header.attributes.is_control();
             if is_excluded && (is_trusted || !filter.verify_checksums) {
                 statistics.batches_skipped += u64::from(is_new);
@@ -522,7 +528,7 @@ impl Cursor {
         }
     }
 
-    /// Opens the next segment that can hold an offset below the stop; says whether there is one.
+    /// Opens the next segment that can hold an offset before the stop. Returns whether there is one.
     fn open_next(&mut self, statistics: &mut ScanStatistics, buffer: &mut Vec<u8>) -> Result<bool> {
         let Some(segment) = self.view.segments.get(self.slot) else {
             return Ok(false);
@@ -532,7 +538,7 @@ impl Cursor {
         }
         self.log.check()?;
         let open = self.view.open(segment)?;
-        // A short range is a look-up; a long one reads ahead.
+        // A short range is a look-up; a long range reads ahead.
         let short = self.stop.saturating_sub(self.start) <= 16;
         let read_ahead = if short { LOOKUP_BYTES } else { SCAN_BYTES };
         let reused = std::mem::take(buffer);
@@ -551,7 +557,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Goes on in a newer view where segments were removed or replaced under this one.
+    /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
     fn move_on(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
         if self.looks >= LOOKS_MAX {
             return Err(error);
@@ -564,7 +570,7 @@ impl Cursor {
     fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
         let next = self.next.max(self.start);
         if next < view.log_start_offset {
-            // What comes next went with retention.
+            // Retention deleted the next records.
             return Err(self.log.out_of_range(&view, next)?);
         }
         self.start = next;

@@ -1,4 +1,4 @@
-//! From a timestamp to the first record at or after it.
+//! Finds the first record at or after a timestamp.
 
 use super::values::{Isolation, OffsetAndTimestamp};
 use super::{Log, Scratch, View};
@@ -10,28 +10,29 @@ use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Segment};
 use std::sync::{Arc, PoisonError};
 
-/// An answer, and the segment that it is from.
+/// A result and the segment that holds it.
 type FoundIn = (OffsetAndTimestamp, Arc<OpenSegment>);
 
 impl Log {
-    /// The first record, in offset order and control records included, whose timestamp is at or after `timestamp` and whose offset
-    /// is at or after the log start offset; `None` if there is none. With `read_committed` also `None` from the last stable offset on.
+    /// Returns the first record in offset order, including control records, whose timestamp is at or after `timestamp` and
+    /// whose offset is at or after the log start offset; `None` if there is none. With `read_committed` it also returns `None`
+    /// if that record is at or after the last stable offset.
     ///
-    /// The segment is found by the greatest timestamps of the segments, the place in it by its time index where that agrees with
-    /// the log, then batches are scanned. The first look-up works out the greatest timestamps, which costs one small read for
-    /// each segment up to the answer; later ones keep them.
+    /// Finds the segment by the segments' greatest timestamps and the position in it by the time index, if the index agrees
+    /// with the log. Then it scans batches. The first look-up computes the greatest timestamps, with one small read for each
+    /// segment up to the answer; later look-ups reuse them.
     ///
-    /// Kafka gives up after the first segment whose greatest timestamp is late enough; this goes on, so that a record that exists
-    /// is found (FORMAT.md «Time index»).
+    /// Kafka stops after the first segment whose greatest timestamp is late enough. This continues, so that it finds a record
+    /// if one exists (FORMAT.md «Time index»).
     ///
     /// # Errors
-    /// Corruption of a batch that is scanned; `Io`.
+    /// Corruption of a scanned batch; `Io`.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
         isolation: Isolation,
     ) -> Result<Option<OffsetAndTimestamp>> {
-        // What is found early is no less true where the end has grown; nothing found may be.
+        // A record that is found stays the answer when the log grows. If none is found, a fresh view may have one.
         let view = self.recent_view()?;
         if let Ok(Some((found, open))) = self.first_at_or_after(&view, timestamp)
             && (isolation == Isolation::ReadUncommitted
@@ -74,9 +75,9 @@ impl Log {
         result
     }
 
-    /// Slot of the first segment from `slot` on that has a timestamp at or after `timestamp`.
+    /// Slot of the first segment at or after `slot` with a timestamp at or after `timestamp`.
     ///
-    /// The greatest timestamps up to each segment are kept, so that the first such segment is one binary search.
+    /// The running maximum of the segments' greatest timestamps is kept, so a binary search finds the first such segment.
     fn next_segment_at_or_after(
         &self,
         view: &View,
@@ -197,7 +198,7 @@ impl Log {
             if let Ok((walk, Found::Batch(header))) = found
                 && header.max_timestamp == entry_timestamp
             {
-                // All records up to this batch's end are older.
+                // All records up to the end of this batch are older.
                 return if header.last_offset < log_start_offset {
                     find::start(
                         open,
@@ -229,7 +230,7 @@ fn start_at_position(
         Start::Position(position) if position > 0 => {
             Ok(Walk::new(Arc::clone(open), position, LOOKUP_BYTES, buffer))
         }
-        // Nothing is known below the log start offset, and nothing there can be the answer.
+        // Records below the log start offset cannot be the answer, so the walk skips them.
         _ if log_start_offset > open.base_offset => find::start(
             open,
             log_start_offset,

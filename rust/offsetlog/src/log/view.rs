@@ -1,4 +1,4 @@
-//! The segments and bounds of a log at one moment, and what was worked out from them.
+//! A log at one moment: its segments, its bounds, and what was computed from them.
 
 mod listing;
 
@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 
 pub(super) use listing::{not_a_file, refuse_other};
 
-/// What tells whether a directory is still as it was.
+/// Metadata that shows whether a directory has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Stamp {
     directory: Option<FileStat>,
     active: Option<FileStat>,
     checkpoints: [Option<FileStat>; 2],
-    /// The writer's, where this process writes.
+    /// State of the writer, if this process writes the log.
     writer: Option<Told>,
 }
 
-/// What a writer of this process tells of its log.
+/// The state that a writer in this process publishes of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     last_stable: i64,
@@ -42,11 +42,11 @@ struct Told {
     cuts: u64,
 }
 
-/// Where a log ends.
+/// The end of a log.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) log_end_offset: i64,
-    /// Epoch of the last batch, -1 where it has none.
+    /// Leader epoch of the last batch, -1 if it has none.
     pub(crate) leader_epoch: i32,
     pub(crate) torn: Option<TornTail>,
 }
@@ -54,37 +54,38 @@ pub(crate) struct End {
 /// A log at one moment.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// With the offsets of the writer, where one of this process has it open.
+    /// Includes the writer's offsets if a writer in this process has the log open.
     directory: Arc<Directory>,
-    /// What this process does to the directory, and the version of that when the view was taken.
+    /// What this process knows of its own changes to the directory, and the version of that when the view was taken.
     slot: Arc<Slot>,
     version: u64,
-    /// When the directory was last seen to be as it is here, in [`moments`].
+    /// When the directory was last seen unchanged, in [`moments`].
     looked: AtomicU64,
     pub(crate) segments: Vec<Arc<Segment>>,
     base_offsets: Vec<i64>,
-    /// Those of segments whose files wait under the suffix `.swap` for somebody who finishes an interrupted compaction.
+    /// Base offsets of segments that an interrupted compaction left with the suffix `.swap`. The next writer or broker renames
+    /// them.
     swapped: BTreeSet<i64>,
     /// Offsets of the producer snapshots, ascending.
     pub(crate) snapshots: Vec<i64>,
     pub(crate) log_start_offset: i64,
-    /// A writer of ours left the log with that start and with the files that are here.
+    /// Our clean-shutdown mark matches the current last segment, so the log start offset is trusted.
     start_is_ours: bool,
     pub(crate) high_watermark: Option<i64>,
     pub(crate) warnings: Vec<String>,
-    /// The active segment's files, held so that its size is the same for everybody who has this view.
+    /// The active segment's files. Kept open, so that all users of this view see the same size.
     active: Option<Arc<OpenSegment>>,
     stamp: Stamp,
-    /// The directory changed so shortly before it was looked at that its time would not tell a further change.
+    /// The directory changed so recently that its modification time might not show another change.
     is_racy: bool,
     /// A file was opened after another process had changed the directory.
     is_mixed: AtomicBool,
     end: OnceLock<End>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) fates: Mutex<Option<(i64, Arc<Fates>)>>,
-    /// Greatest timestamp of the segments up to each one, from the segment of the log start offset on.
+    /// Greatest timestamp of all segments up to each one, starting at the segment that holds the log start offset.
     pub(super) max_timestamps: Mutex<Vec<i64>>,
-    /// Closed segments with open files, oldest opened first.
+    /// Closed segments with open files, in the order in which they were opened.
     opened: Mutex<VecDeque<Arc<Segment>>>,
     max_open_files: usize,
 }
@@ -94,18 +95,18 @@ const CHECKPOINTS: [&str; 2] = [
     "replication-offset-checkpoint",
 ];
 
-/// A view within these of the last look at its directory answers point look-ups where another process may write: four looks at files cost
-/// more than such a look-up. A process that writes itself needs no look.
+/// If another process may write the log, a view answers point look-ups without a new check for this long after the last one:
+/// the check stats four files and costs more than the look-up. A log that this process writes needs no check.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Nanoseconds since some moment.
+/// Nanoseconds since a fixed moment in this process.
 fn moments() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let passed = START.get_or_init(Instant::now).elapsed();
     u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where a view comes from.
+/// The origin of a view.
 struct Origin {
     directory: Arc<Directory>,
     slot: Arc<Slot>,
@@ -113,12 +114,12 @@ struct Origin {
 }
 
 impl Origin {
-    /// Finds out whether this process writes the directory that has this path now.
+    /// Finds out whether this process writes the directory that is now at this path.
     fn of(base: &Arc<Directory>, before: Option<&View>) -> Self {
         let disk = base.disk.as_ref();
         let identity = disk.stat(&base.path).ok().map(|stat| stat.id);
         let known = before.map(|before| &before.slot).filter(|slot| {
-            // Of a directory that is not there nothing new is known.
+            // If the directory cannot be found, keeps what was known.
             identity.is_none_or(|identity| slot.is_of(disk, identity))
         });
         let slot = known.map_or_else(|| Slot::of(disk, identity), Arc::clone);
@@ -139,11 +140,11 @@ impl Origin {
 }
 
 impl View {
-    /// Lists the directory and reads the checkpoints around it.
+    /// Lists the directory and reads the log dir's checkpoints.
     pub(super) fn take(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
         for _ in 0..LISTINGS_MAX {
             match Self::take_once(base, before) {
-                // What was listed has another name by now.
+                // A listed file was renamed in the meantime: lists again.
                 Err(error) if error.is_missing_file() => {}
                 done => return done,
             }
@@ -157,7 +158,7 @@ impl View {
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
         let looked = moments();
         let mut stamp = Stamp::of(directory, None);
-        // A writer of this process counts its own changes.
+        // A writer in this process counts its own changes, so times do not matter.
         let is_racy = directory.ends.is_none() && stamp.is_racy();
         let is_of_origin = |before: &&Self| {
             !before.is_racy
@@ -167,7 +168,7 @@ impl View {
         if let Some(before) = before.filter(is_of_origin)
             && let Some(rolls) = before.rolls_until(&stamp)
         {
-            // Closed segments and what is known of them stay.
+            // Keeps the closed segments and what was computed from them.
             let closed = before.segments.len().saturating_sub(1);
             let kept = before.segments.get(..closed).unwrap_or(&[]).to_vec();
             let mut listing = Listing {
@@ -178,7 +179,7 @@ impl View {
                 ..Listing::default()
             };
             for roll in rolls {
-                // One that came while the directory was listed may be in the view already.
+                // A roll during the listing may already be part of that view.
                 let push = |offsets: &mut Vec<i64>| {
                     if offsets.last().is_none_or(|&last| last < roll.base_offset) {
                         offsets.push(roll.base_offset);
@@ -194,16 +195,16 @@ impl View {
         let mut listing = settled_list(directory, stamp.directory)?;
         listing.snapshots.sort_unstable();
         listing.finish_swaps(directory)?;
-        // What came between the first look and the listing is seen by the next look.
+        // The next check notices changes between the first look and the listing.
         stamp.active = None;
         Self::build(&origin, stamp, (is_racy, looked), listing, Vec::new())
     }
 
-    /// The segments that were begun up to a stamp, if it is known that nothing else has changed but the active segment's growth and the
-    /// checkpoints.
+    /// Returns the rolls up to `stamp` if nothing else has changed apart from growth of the active segment and the checkpoints;
+    /// otherwise `None`.
     fn rolls_until(&self, stamp: &Stamp) -> Option<Vec<Roll>> {
         match (self.stamp.writer, stamp.writer) {
-            // A roll changes the directory itself.
+            // A roll also changes the directory's own metadata, so that is not compared.
             (Some(before), Some(now)) if before.generation != now.generation => {
                 let ends = self.directory.ends.as_ref()?;
                 ends.rolls_between(before.generation, now.generation)
@@ -250,17 +251,18 @@ impl View {
         };
         stamp.active = match (&active, &directory.ends) {
             (Some(active), None) => Some(active.stat),
-            // A writer's own segment is cut to what is written; the file itself may be longer.
+            // Beside a writer of this process the view has only the written bytes; the file may be longer.
             (Some(active), Some(_)) => directory.disk.stat(&active.path).ok(),
             (None, _) => None,
         };
-        // Bytes that were cut and written again within one tick have the same time and may have the same number.
+        // Bytes that were truncated and rewritten within one clock tick can have the same modification time and the same size.
         is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
         let bounds = super::named_offsets::read_checkpoints(directory)?;
         warnings.extend(bounds.warnings);
         warnings.dedup();
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
-        // A writer knows where its log starts, also below the first segment after a restart elsewhere.
+        // A writer knows its log start offset. After a full truncation that starts again at a later offset it can be below the
+        // first segment.
         let lowest = if directory.ends.is_some() {
             None
         } else {
@@ -293,8 +295,8 @@ impl View {
         })
     }
 
-    /// Whether nothing changed since this view was taken. Where this process writes that is known; otherwise it takes three or four looks at
-    /// files, none of them opened.
+    /// Whether nothing has changed since this view was taken. This process knows its own changes; otherwise this stats three or
+    /// four files and opens none.
     pub(super) fn is_current(&self) -> bool {
         if self.is_racy || !self.is_told_current() {
             return false;
@@ -307,8 +309,8 @@ impl View {
         is_current
     }
 
-    /// Whether what it holds can answer a point look-up: nothing but the end of the active segment has changed, as far as this process
-    /// writes the log; otherwise nothing had a moment ago.
+    /// Whether the view can answer a point look-up. If this process writes the log: nothing but the end of the active segment
+    /// has changed. Otherwise: nothing had changed at most [`LOOK_EVERY`] ago.
     pub(super) fn is_recent(&self) -> bool {
         if self.directory.ends.is_some() {
             return self.is_told_current();
@@ -327,7 +329,7 @@ impl View {
             })
     }
 
-    /// Whether what was read by this view is all of one state: nothing but the end of the log has changed since it was taken.
+    /// Whether all reads through this view saw one state: only the end of the log has changed since it was taken.
     pub(super) fn is_undisturbed(&self) -> bool {
         if !self.is_told_current() {
             return false;
@@ -344,41 +346,41 @@ impl View {
         grew && rest(&self.stamp) == rest(&now)
     }
 
-    /// Whether batches were cut from the end by a writer of this process since it was taken.
+    /// Whether a writer in this process has truncated the end of the log since the view was taken.
     pub(super) fn was_cut(&self) -> bool {
         let told = self.stamp.writer.map(|told| told.cuts);
         let ends = self.directory.ends.as_ref();
         ends.is_some_and(|ends| told != Some(ends.cut_count()))
     }
 
-    /// Whether an open segment of this view is as it was: its file neither cut nor written again, and none of the others' names given to
-    /// another file. A look at an open file, where another process may write.
+    /// Whether an open segment is unchanged: its file was neither truncated nor rewritten, and no other file was opened under a
+    /// name that had been reused. If another process may write, this stats the open file.
     pub(super) fn is_whole(&self, open: &OpenSegment) -> bool {
         if self.directory.ends.is_some() {
             return self.is_told_current();
         }
         let is_same = match &open.source {
             Source::File(file) => file.stat().is_ok_and(|stat| stat == open.stat),
-            // The caller said that nobody writes.
+            // The caller promised that nobody writes.
             Source::Mapped(_) => true,
         };
         is_same && !self.is_mixed.load(Ordering::Relaxed)
     }
 
-    /// The directory changed so shortly before it was looked at that its time would not tell a further change.
+    /// Whether the directory changed so recently that its modification time might not show another change.
     pub(super) const fn is_racy(&self) -> bool {
         self.is_racy
     }
 
-    /// The offsets of the writer, where one of this process has the log open.
+    /// The writer's offsets, if a writer in this process has the log open.
     pub(super) fn ends(&self) -> Option<&Arc<Ends>> {
         self.directory.ends.as_ref().filter(|ends| {
-            // Another writer, and another process, may have come meanwhile.
+            // Another writer or another process may have taken over since.
             !ends.is_closed() && self.version == self.slot.version()
         })
     }
 
-    /// The last stable offset that the writer told, not above the end.
+    /// The last stable offset that the writer published when the view was taken.
     pub(super) fn told_last_stable(&self) -> Option<i64> {
         self.stamp.writer.map(|told| told.last_stable)
     }
@@ -391,12 +393,12 @@ impl View {
         Stamp::of(&self.directory, active.as_deref())
     }
 
-    /// Whether another view has the same segments, in the same files.
+    /// Whether another view has the same segments in the same files.
     pub(super) fn has_segments_of(&self, other: &Self) -> bool {
         self.base_offsets == other.base_offsets && self.swapped == other.swapped
     }
 
-    /// The open files of a segment of this view. Files opened longest ago are closed beyond the limit.
+    /// Returns the open files of a segment. Above the limit, closes the files that were opened first.
     pub(crate) fn open(&self, segment: &Arc<Segment>) -> Result<Arc<OpenSegment>> {
         if segment.is_active()
             && let Some(active) = &self.active
@@ -405,7 +407,7 @@ impl View {
         }
         let (open, newly) = segment.open()?;
         if newly {
-            // A name that another process has given to another file meanwhile is no part of this moment.
+            // Another process may have reused the name for a file that is not part of this view.
             if self.directory.ends.is_none()
                 && self.directory.disk.stat(&self.directory.path).ok() != self.stamp.directory
             {
@@ -422,26 +424,26 @@ impl View {
         Ok(open)
     }
 
-    /// Slot of the segment that may hold `offset`: the last one whose base offset is at or below it.
+    /// Slot of the segment that may hold `offset`: the last one with a base offset at or below it.
     pub(crate) fn floor_slot(&self, offset: i64) -> usize {
         self.base_offsets
             .partition_point(|&base| base <= offset)
             .saturating_sub(1)
     }
 
-    /// Where the log ends: behind the last whole batch, its checksum right, of the active segment. Worked out once a view.
+    /// The end of the log: after the active segment's last complete batch with a valid checksum. Computed once per view.
     pub(crate) fn end(&self) -> Result<&End> {
         if let Some(end) = self.end.get() {
             return Ok(end);
         }
         let mut end = self.find_end()?;
-        // A truncation inside a batch leaves a gap at the end that only the writer knows of.
+        // A truncation inside a batch leaves a gap at the end that only the writer knows.
         if let Some(told) = self.stamp.writer {
             end.log_end_offset = told.log_end;
         }
-        // What is left in front of it was deleted before: as Kafka loads it, the log is empty at its start.
-        // Bytes that are no batch may have been one with records behind the start.
-        // The same is true while a writer in another process goes on behind a truncation inside a batch.
+        // If the log ends below its start offset, all records in it were deleted: as when Kafka loads it, the log is empty at
+        // its start offset. The same holds while a writer in another process continues after a truncation inside a batch. With
+        // a torn tail this does not apply: the torn bytes may have been a batch with records after the start.
         if end.log_end_offset < self.log_start_offset
             && end.torn.is_none()
             && (self.start_is_ours || self.is_held())
@@ -456,26 +458,26 @@ impl View {
         Ok(offset >= self.log_start_offset && offset < self.end()?.log_end_offset)
     }
 
-    /// Exclusive end of what replication confirmed, within the log.
+    /// Exclusive end of the replicated records, clamped to the log.
     pub(crate) fn high_watermark(&self) -> Result<i64> {
         let end = self.end()?.log_end_offset;
         let stored = self.high_watermark.unwrap_or(end);
         Ok(stored.max(self.log_start_offset).min(end))
     }
 
-    /// Whether a writer of ours holds the partition.
+    /// Whether an offsetlog writer holds the partition's lock.
     fn is_held(&self) -> bool {
         let Directory { disk, path, .. } = &*self.directory;
         matches!(disk.lock_holder(&path.join(LOCK_FILE)), Ok(Some(_)))
     }
 
-    /// Refuses a checkpointed log start offset above the log end offset: a broker would throw all segments away.
+    /// Fails if the checkpointed log start offset is above the log end offset: a broker would delete all segments.
     pub(crate) fn check_bounds(&self) -> Result<()> {
         let within = self
             .base_offsets
             .last()
             .is_none_or(|&last| self.log_start_offset <= last);
-        // The end is only needed where the start lies in the last segment or behind it.
+        // The end is needed only if the start is after the last segment's base offset.
         if within || self.log_start_offset <= self.end()?.log_end_offset {
             return Ok(());
         }
@@ -509,7 +511,8 @@ impl View {
         let from_start = walk.position() == 0;
         match walk_to_end(walk) {
             Ok(end) if from_start || end.torn.is_none() => Ok(end),
-            // The index entry may have pointed into a batch: only a walk from the start can say.
+            // The index entry may have pointed into the middle of a batch. Only a walk from the start of the segment is
+            // reliable.
             Ok(_) | Err(_) if !from_start => {
                 walk_to_end(Walk::new(Arc::clone(active), 0, 64 * 1024, Vec::new()))
             }
@@ -545,8 +548,8 @@ impl Stamp {
     }
 
     fn of(directory: &Directory, active: Option<&Path>) -> Self {
-        // Before the directory: what the writer told is in files that the directory has by now.
-        // The last stable offset first: below it all transactions have ended in batches that are there by now.
+        // Read before the files: what the writer published is already in the files then. The last stable offset is read before
+        // the log end offset: all transactions below it ended in batches that are written by then.
         let writer = directory.ends.as_ref().map(|ends| Told {
             cuts: ends.cut_count(),
             generation: ends.generation(),

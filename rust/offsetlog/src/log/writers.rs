@@ -1,7 +1,7 @@
-//! Which partitions this process writes, so that whoever reads one here is told of its changes instead of having to look for them.
+//! Tracks which partitions this process writes, so that readers in the same process learn of changes without looking at files.
 //!
-//! A partition is known by the identity of its directory, which all ways to it share. An entry says two things: the offsets and the
-//! generation of the writer, while there is one, and how often a writer or another holder of the partition's lock came or went.
+//! A partition is identified by its directory's device and inode, whatever path leads to it. An entry holds the writer's
+//! offsets while there is a writer, and a version that counts writers that opened the partition and locks on it that ended.
 
 use crate::disk::Disk;
 use crate::segment::ends::Ends;
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
-/// A directory of a process: a forked child has its parent's table, and none of its writers. Disks that are not the system's are apart.
+/// Identifies a directory within a process. A forked child has its parent's table but none of its writers. Simulated disks are
+/// distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     process: u32,
@@ -22,12 +23,12 @@ struct Key {
 #[derive(Debug)]
 pub(crate) struct Slot {
     key: Option<Key>,
-    /// How often a writer came, or a lock on the partition was given back.
+    /// Raised when a writer opens the partition and when a lock on it is released.
     version: AtomicU64,
     ends: RwLock<Option<Arc<Ends>>>,
 }
 
-/// All of them that somebody holds; made with the first one.
+/// All slots that are in use; created on first use.
 type Slots = Option<HashMap<Key, Weak<Slot>>>;
 
 static SLOTS: Mutex<Slots> = Mutex::new(None);
@@ -41,13 +42,13 @@ impl Slot {
         }
     }
 
-    /// That of the directory with this identity; of one that is not there, one that nobody shares.
+    /// Returns the slot of the directory with this identity. A missing directory gets a slot that nobody shares.
     pub(super) fn of(disk: &dyn Disk, directory: Option<(u64, u64)>) -> Arc<Self> {
         let Some(key) = directory.map(|directory| key_of(disk, directory)) else {
             return Arc::new(Self::new(None));
         };
         let Some(mut slots) = lock_slots() else {
-            // As if the writer was in another process.
+            // Then a writer in this process is treated like one in another process.
             return Arc::new(Self::new(None));
         };
         let slots = slots.get_or_insert_default();
@@ -62,25 +63,25 @@ impl Slot {
         slot
     }
 
-    /// Whether it is that of the directory with this identity.
+    /// Whether this slot belongs to the directory with this identity.
     pub(super) fn is_of(&self, disk: &dyn Disk, directory: (u64, u64)) -> bool {
         self.key == Some(key_of(disk, directory))
     }
 
-    /// A writer of this process has the directory from now on.
+    /// Registers a writer of this process.
     pub(super) fn begin(&self, ends: &Arc<Ends>) {
         let mut slot = self.ends.write().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(Arc::clone(ends));
         self.raise();
     }
 
-    /// The writer's offsets, while it is open.
+    /// The writer's offsets while it is open.
     pub(super) fn ends(&self) -> Option<Arc<Ends>> {
         let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
         ends.as_ref().filter(|ends| !ends.is_closed()).cloned()
     }
 
-    /// Files may have changed: whoever looked before has to look again.
+    /// Files may have changed: earlier views are out of date.
     pub(super) fn raise(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
@@ -90,7 +91,7 @@ impl Slot {
     }
 }
 
-/// Raises the version of a partition when it is dropped: with the lock under which this process may have changed its files.
+/// Raises the version of a partition when it is dropped together with the lock that allowed this process to change the files.
 #[derive(Debug)]
 pub(super) struct RaiseAtEnd(Arc<Slot>);
 
@@ -118,7 +119,7 @@ fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
     }
 }
 
-/// The table; `None` in a forked child whose parent had it locked at that moment, in a thread that is not here to unlock it.
+/// The table; `None` in a forked child if another thread of the parent held its lock during the fork.
 fn lock_slots() -> Option<MutexGuard<'static, Slots>> {
     for _ in 0..1_000 {
         match SLOTS.try_lock() {

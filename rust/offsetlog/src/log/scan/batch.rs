@@ -1,4 +1,4 @@
-//! A batch that a scan hands out, and its records.
+//! A batch that a scan returns, and its records.
 
 use super::{BadBatch, BadBatches, OnCorrupt};
 use crate::codec::Decompressor;
@@ -11,7 +11,7 @@ use crate::segment::walk::Walk;
 use offsetlog_format::{BatchHeader, RecordView};
 use std::sync::Arc;
 
-/// A batch of a scan. It is decompressed when its first record is asked for.
+/// A batch of a scan. It is decompressed when its first record is requested.
 #[derive(Debug)]
 pub struct Batch<'s> {
     pub(super) header: BatchHeader,
@@ -24,7 +24,7 @@ pub struct Batch<'s> {
     pub(super) limit: &'s mut Option<u64>,
     pub(super) bad: &'s BadBatches,
     pub(super) stopped: &'s mut bool,
-    /// Offset behind the last decoded record.
+    /// Offset after the last decoded record.
     pub(super) next: i64,
 }
 
@@ -53,10 +53,10 @@ impl<'s> Batch<'s> {
         self.walk.loaded_batch()
     }
 
-    /// If all records of the batch are wanted and its header counts them: passes them all and returns how many there are.
-    /// They are then not decoded.
+    /// If all records of the batch are wanted and its header has their count, consumes them and returns the count. The records
+    /// are not decoded.
     pub fn take_whole(&mut self) -> Option<u64> {
-        // Where bad records are holes, only decoding tells whether there are any.
+        // If damage is reported as holes, only decoding shows whether the batch has bad records.
         let untouched = self.source.is_some() && self.selection.takes_all() && !self.bad.notes();
         let count = u64::try_from(self.header.record_count).ok()?;
         if !untouched || self.limit.is_some_and(|limit| limit < count) {
@@ -69,8 +69,8 @@ impl<'s> Batch<'s> {
         Some(count)
     }
 
-    /// If all records of the batch are wanted and their offsets are consecutive: passes them all and returns the first and
-    /// the last offset.
+    /// If all records of the batch are wanted and their offsets are consecutive, consumes them and returns the first and the
+    /// last offset.
     pub fn take_offsets(&mut self) -> Option<(i64, i64)> {
         let base = self.header.base_offset?;
         let dense = self.header.last_offset.checked_sub(base)?.checked_add(1)?
@@ -81,10 +81,10 @@ impl<'s> Batch<'s> {
         self.take_whole().map(|_| (base, self.header.last_offset))
     }
 
-    /// The next wanted record, or `None` at the end of the batch.
+    /// Returns the next wanted record, or `None` at the end of the batch.
     ///
     /// # Errors
-    /// Corruption, with file, position and offset, unless the scan notes it; `Limit`.
+    /// Corruption, with file, position and offset, unless the scan reports it; `Limit`.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<RecordView<'s>>> {
         if self.records.is_none() {
@@ -127,7 +127,7 @@ impl<'s> Batch<'s> {
     }
 
     #[cfg(feature = "arrow")]
-    /// Who is told of records that cannot be read.
+    /// Where records that cannot be read are reported.
     pub(crate) const fn bad(&self) -> &'s BadBatches {
         self.bad
     }
@@ -139,7 +139,7 @@ impl<'s> Batch<'s> {
     }
 
     #[cfg(feature = "arrow")]
-    /// The lowest offset that a record can have.
+    /// The lowest offset that a record of the batch can have.
     pub(crate) const fn minimum(&self) -> i64 {
         self.walk.batch_minimum()
     }
@@ -150,7 +150,7 @@ impl<'s> Batch<'s> {
         &self.walk.segment().path
     }
 
-    /// Copies the rest of the wanted records.
+    /// Copies the remaining wanted records.
     ///
     /// # Errors
     /// As [`next_record`](Self::next_record).
@@ -163,7 +163,7 @@ impl<'s> Batch<'s> {
         Ok(records)
     }
 
-    /// Ends the batch before a record that cannot be read.
+    /// Ends the batch before a record that cannot be read. Returns the error unless the scan reports it.
     #[cold]
     fn end_badly(&mut self, error: Error) -> Result<Option<RecordView<'s>>> {
         self.records = None;
@@ -191,13 +191,13 @@ impl<'s> Batch<'s> {
         self.walk.place(error).at_offset(offset)
     }
 
-    /// Decompresses; says whether there is anything to read.
+    /// Opens the records, decompressed if needed. Returns whether there are any left to read.
     fn open(&mut self) -> Result<bool> {
         let Some(decompressor) = self.source.take() else {
             return Ok(false);
         };
         if self.header.attributes.codec_number() != 0 {
-            // A few bytes of the file can decompress to any number: its bytes alone do not say when to ask.
+            // A few bytes can decompress to very many, so counting the file's bytes would check for interruption too rarely.
             self.log.check()?;
         }
         let limit = self.log.0.options.limits.max_decompressed_bytes;

@@ -1,17 +1,17 @@
-//! How a scan goes on behind damage that it met, and what it tells of it.
+//! Continues a scan after damage and reports which offsets may be missing.
 
 use super::{Cursor, Hole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::walk::Passed;
 
 impl Cursor {
-    /// Goes on behind the damage that the last step met, and tells what is missing of what was asked for, if anything.
+    /// Skips the damage that the last step met. Returns the hole that it leaves in the requested range, if any.
     pub(super) fn pass_damage(&mut self, error: Error) -> Result<Option<Hole>> {
         let (path, first, passed) = if let Some(walk) = &mut self.walk {
             let first = walk.next_offset();
             (walk.segment().path.clone(), first, walk.pass_damage()?)
         } else {
-            // Its file is too long to be one.
+            // The segment could not be opened because its file is larger than a segment can be.
             let (Some(segment), ErrorKind::SegmentTooLarge { size }) =
                 (self.view.segments.get(self.slot), error.kind())
             else {

@@ -1,4 +1,4 @@
-//! What became of the transaction that a batch is part of.
+//! Decides whether the transaction of a batch was committed, aborted, or cannot be decided because of damage.
 
 use super::{BadBatches, Cursor, Hole};
 use crate::error::Result;
@@ -7,9 +7,10 @@ use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
 impl Cursor {
-    /// The fate of a transactional batch below the last stable offset. One without a marker is committed: the cleaner removes
-    /// markers only after an aborted transaction's records, and an open one is not below the last stable offset. Where damage
-    /// hides either, and is only noted, the batch is noted too.
+    /// Returns the outcome of the transaction of a batch below the last stable offset. A transaction without a marker counts as
+    /// committed: the cleaner removes markers only after an aborted transaction's records, and an open transaction is not below
+    /// the last stable offset. If damage hides the outcome and damage is reported instead of raised, reports the batch and
+    /// returns `Undecided`.
     pub(super) fn fate(&mut self, header: &BatchHeader, bad: &BadBatches) -> Result<Fate> {
         let from = header.base_offset.unwrap_or(header.last_offset);
         let known = self.fates.as_ref().filter(|fates| fates.knows(from));

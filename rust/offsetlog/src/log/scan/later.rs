@@ -1,4 +1,4 @@
-//! Logs that a scan opens when it comes to them, and lets go of behind their end.
+//! Logs that a scan opens when it reaches them and closes when it is done with them.
 
 use super::{Scan, ScanOptions, ScanRange};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A log that is opened when it is wanted; none where there is no such log any more, and that is no error.
+/// A log that is opened on demand. A log that no longer exists is skipped without an error.
 #[derive(Clone)]
 pub struct LaterLog(Arc<dyn Fn() -> Result<Option<Log>> + Send + Sync>);
 
@@ -17,10 +17,10 @@ impl LaterLog {
         Self(Arc::new(open))
     }
 
-    /// Opens it.
+    /// Opens the log; `None` if it no longer exists.
     ///
     /// # Errors
-    /// As whoever made it says.
+    /// Those of the function that opens it.
     pub fn open(&self) -> Result<Option<Log>> {
         self.0()
     }
@@ -33,8 +33,8 @@ impl fmt::Debug for LaterLog {
 }
 
 impl Scan {
-    /// Scans whole logs one after another, each of which is opened when the scan comes to it: only one is held at a time. `start` and
-    /// `stop` of the options are not used.
+    /// Scans whole logs one after another. Opens each when the scan reaches it, so only one is open at a time. Ignores `start`
+    /// and `stop` of the options.
     ///
     /// # Errors
     /// As [`Log::scan`].
@@ -45,11 +45,11 @@ impl Scan {
     }
 }
 
-/// What a scan has still to read.
+/// The ranges that a scan has not read yet.
 #[derive(Debug)]
 pub(super) struct Ranges {
     open: VecDeque<ScanRange>,
-    /// Behind those.
+    /// Scanned after `open`.
     later: VecDeque<LaterLog>,
 }
 
@@ -84,7 +84,7 @@ impl Ranges {
         self.later.clear();
     }
 
-    /// Leaves out what is to be read of the log at `path`, which a later one never is.
+    /// Drops the remaining ranges of the log at `path`. Logs in `later` are scanned whole and only once, so they need no check.
     pub(super) fn leave_out(&mut self, path: &Path) {
         self.open.retain(|range| range.log.path() != path);
     }

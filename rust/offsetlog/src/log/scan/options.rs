@@ -1,4 +1,4 @@
-//! What a scan is asked for, and what it tells of itself.
+//! Options of a scan, and its statistics.
 
 use super::OnCorrupt;
 use crate::log::Log;
@@ -7,26 +7,26 @@ use crate::log::values::Isolation;
 /// Which records a scan returns.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
-    /// First offset, inclusive; the log start offset by default.
+    /// First offset, inclusive. Default: the log start offset.
     pub start: Option<i64>,
-    /// Last offset, exclusive; to the end of the log by default.
+    /// Last offset, exclusive. Default: the end of the log.
     pub stop: Option<i64>,
-    /// Only records with a timestamp at or after this one, in milliseconds. Timestamps need not ascend: this filters, it does not
-    /// seek; batches whose greatest timestamp is older are stepped over.
+    /// Only records with a timestamp at or after this one, in ms. Timestamps need not ascend, so this filters and does not
+    /// seek. Batches whose greatest timestamp is older are skipped.
     pub start_timestamp: Option<i64>,
-    /// Only records with a timestamp before this one.
+    /// Only records with a timestamp before this one, in ms.
     pub stop_timestamp: Option<i64>,
-    /// Which records of transactions.
+    /// Which records of transactions are returned.
     pub isolation: Isolation,
     /// Only records with one of these keys.
     pub keys: Option<Vec<Vec<u8>>>,
-    /// At most so many records.
+    /// Maximum number of records.
     pub limit: Option<u64>,
-    /// Whether checksums are compared. Without it, damage shows only where it breaks the framing.
+    /// Whether checksums are verified. Without that, only damage that breaks the framing is noticed.
     pub verify_checksums: bool,
     /// Whether control records are returned too.
     pub control_records: bool,
-    /// What happens where bytes are damaged.
+    /// What the scan does with damaged bytes.
     pub on_corrupt: OnCorrupt,
 }
 
@@ -47,25 +47,25 @@ impl Default for ScanOptions {
     }
 }
 
-/// A range of a log, for a scan over several.
+/// A range of a log, for a scan of several.
 #[derive(Debug, Clone)]
 pub struct ScanRange {
     /// The log.
     pub log: Log,
-    /// First offset, inclusive; the log start offset by default.
+    /// First offset, inclusive. Default: the log start offset.
     pub start: Option<i64>,
-    /// Last offset, exclusive; to the end of the log by default.
+    /// Last offset, exclusive. Default: the end of the log.
     pub stop: Option<i64>,
 }
 
 /// What a scan has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanStatistics {
-    /// Batches whose records were handed out.
+    /// Batches that were returned.
     pub batches: u64,
-    /// Batches stepped over by their header.
+    /// Batches skipped by their header.
     pub batches_skipped: u64,
-    /// Bytes of `.log` files passed.
+    /// Bytes of `.log` files read or skipped.
     pub bytes: u64,
     /// Segments opened.
     pub segments: u64,

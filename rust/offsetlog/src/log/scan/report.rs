@@ -1,4 +1,4 @@
-//! What a scan did, and what it met that it could not read.
+//! What a scan did and which bytes it could not read.
 
 use super::options::ScanStatistics;
 use crate::error::Error;
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a scan does where bytes are damaged.
+/// What a scan does with damaged bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnCorrupt {
-    /// Gives the records before the damage, then its error.
+    /// Returns the records before the damage, then the error.
     #[default]
     Raise,
-    /// Goes on at the next whole batch that fits, and lists what it left out in the scan's report.
+    /// Continues at the next valid batch and lists in the scan's report what it left out.
     Skip,
-    /// Ends the log there, without an error, and says so in the scan's report. Other logs of the same scan go on.
+    /// Ends the log there without an error and says so in the scan's report. Other logs of the same scan continue.
     Stop,
 }
 
@@ -48,18 +48,18 @@ pub struct Hole {
     pub partition: i32,
     /// The `.log` file.
     pub path: PathBuf,
-    /// Where the bytes begin. Where a batch has bad records, its first byte: records of it that come before are given.
+    /// Where the bytes begin. For a batch with bad records, its first byte; the records before the bad one were returned.
     pub position: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub bytes: u64,
     /// First offset that may be missing.
     pub start: i64,
-    /// Offset behind the last one that may be missing; `None` where nothing tells. Compaction and aborted transactions leave offsets
-    /// out too: what is really missing may be less.
+    /// Offset after the last one that may be missing; `None` if it is unknown. Compaction and aborted transactions leave
+    /// offsets out too, so fewer may really be missing.
     pub stop: Option<i64>,
     /// Name of the error's kind, as [`ErrorKind::name`](crate::ErrorKind::name).
     pub kind: &'static str,
-    /// What is wrong.
+    /// What is wrong with the bytes.
     pub reason: String,
 }
 
@@ -101,16 +101,16 @@ impl fmt::Display for Hole {
     }
 }
 
-/// Holes that are kept; those beyond are only counted.
+/// Number of holes that are kept. Further holes are only counted.
 const HOLES_MAX: usize = 10_000;
 
-/// What a scan did and left out so far. Clones see the same, also while the scan runs.
+/// What a scan did and left out so far. Clones share the same data, also while the scan runs.
 #[derive(Debug, Clone, Default)]
 pub struct ScanReport(Arc<Mutex<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// Each with its place in the scan: threads meet them in any order.
+    /// Each with its place in the scan, because threads find them in any order.
     holes: Vec<(u64, Hole)>,
     count: u64,
     bytes: u64,
@@ -119,31 +119,31 @@ struct Noted {
 }
 
 impl ScanReport {
-    /// The holes in the order of the scan. Of more than ten thousand only as many; [`hole_count`](Self::hole_count) counts all.
+    /// The holes in scan order, at most 10,000. [`hole_count`](Self::hole_count) counts all.
     #[must_use]
     pub fn holes(&self) -> Vec<Hole> {
         self.with(|noted| noted.holes.iter().map(|(_, hole)| hole.clone()).collect())
     }
 
-    /// How many holes there are.
+    /// Number of holes.
     #[must_use]
     pub fn hole_count(&self) -> u64 {
         self.with(|noted| noted.count)
     }
 
-    /// Bytes of all holes.
+    /// Total bytes of all holes.
     #[must_use]
     pub fn hole_bytes(&self) -> u64 {
         self.with(|noted| noted.bytes)
     }
 
-    /// The unfinished ends at which these logs ended. They are no damage.
+    /// The torn tails at which logs ended. They are not damage.
     #[must_use]
     pub fn torn_tails(&self) -> Vec<(Log, TornTail)> {
         self.with(|noted| noted.torn.clone())
     }
 
-    /// What was done, as of the segment that was begun last or the end.
+    /// The scan's statistics, as of the last segment that it opened, or its end.
     #[must_use]
     pub fn statistics(&self) -> ScanStatistics {
         self.with(|noted| noted.statistics)
@@ -173,7 +173,7 @@ impl ScanReport {
     }
 }
 
-/// Notes the batches whose records cannot be read, and tells whether that is an error.
+/// Reports batches with records that cannot be read, or decides that their error is raised.
 #[derive(Debug, Clone)]
 pub(crate) struct BadBatches {
     pub(crate) on_corrupt: OnCorrupt,
@@ -182,7 +182,7 @@ pub(crate) struct BadBatches {
     pub(crate) order: u64,
 }
 
-/// A batch whose records could not be read to their end.
+/// A batch with a record that cannot be read.
 pub(crate) struct BadBatch<'a> {
     pub(crate) log: &'a Log,
     pub(crate) path: &'a Path,
@@ -194,18 +194,18 @@ pub(crate) struct BadBatch<'a> {
 }
 
 impl BadBatches {
-    /// Notes what was met behind the batch handed out last.
+    /// Reports a hole after the batch that was returned last.
     pub(super) fn note_behind(&self, hole: Hole) {
         self.report.note(2 * self.order + 1, hole);
     }
 
-    /// Whether holes are noted instead of raised.
+    /// Whether holes are reported instead of raised.
     #[inline]
     pub(crate) fn notes(&self) -> bool {
         self.on_corrupt != OnCorrupt::Raise
     }
 
-    /// Notes a batch that cannot be read; `false` where its error is one to raise.
+    /// Reports a batch that cannot be read. Returns `false` if the caller must raise its error.
     pub(crate) fn pass(&self, batch: &BadBatch<'_>, error: &Error) -> bool {
         if !self.notes() || !error.is_corruption() {
             return false;

@@ -1,4 +1,4 @@
-//! What a partition directory holds, by the names in it.
+//! Lists a partition directory: segments, swap files and producer snapshots, by file name.
 
 use crate::disk::{Disk, EntryKind, FileStat, IoCall};
 use crate::error::{Error, Result};
@@ -10,27 +10,27 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// What a partition directory holds.
+/// The contents of a partition directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// Base offsets of the segments, ascending.
     pub(super) base_offsets: Vec<i64>,
-    /// Those of finished output of a compaction that has not taken its place yet.
+    /// Base offsets of a compaction's finished output that was not renamed into place yet (`.swap`).
     pub(super) swapped: BTreeSet<i64>,
-    /// The lowest one of output that is not finished: of what is there from it on, nothing is.
+    /// Lowest base offset of unfinished output (`.cleaned`). Swap files from it on do not count.
     pub(super) unfinished: Option<i64>,
     /// Offsets of the producer snapshots.
     pub(super) snapshots: Vec<i64>,
     pub(super) warnings: Vec<String>,
 }
 
-/// How often a directory is listed for two listings to agree.
+/// How many times a directory is listed until two listings agree.
 pub(super) const LISTINGS_MAX: usize = 16;
 
-/// A listing in which no file is missing that was made before another one in it.
+/// Lists a directory so that no file is missing that is older than another one in the listing.
 ///
-/// The system may leave out a file that is made while it lists and still give one made later. Every file that is older than one in
-/// the first listing was made before the second one began, so that has it; what came later belongs to the next look.
+/// The system may omit a file that is created during a listing and still return one that is created later. Every file older
+/// than one in the first listing existed before the second began, so the second has it. The next look finds newer files.
 pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listing> {
     const SETTLED_MS: i64 = 2_000;
     let disk = directory.disk.as_ref();
@@ -43,11 +43,11 @@ pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> R
     if is_settled {
         return Ok(first);
     }
-    // Names that change while they are listed may be missed, the old one and the new one: until two listings agree.
+    // A file that is renamed during a listing may be missed under both names, so list until two listings agree.
     let mut before = first;
     for _ in 0..LISTINGS_MAX {
         let again = list(disk, &directory.path)?;
-        // What was rolled meanwhile belongs to the next look.
+        // The next look finds a segment that was rolled in the meantime.
         if again.base_offsets.starts_with(&before.base_offsets) && again.swapped == before.swapped {
             break;
         }
@@ -57,8 +57,8 @@ pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> R
 }
 
 impl Listing {
-    /// Finished output of an interrupted compaction counts in the place of what it was made from, as it will once a writer, or a broker,
-    /// opened the log. A reader changes no names.
+    /// Treats finished output of an interrupted compaction as the segments that it replaces, as a writer or a broker will when
+    /// it opens the log. A reader renames nothing.
     pub(super) fn finish_swaps(&mut self, directory: &Directory) -> Result<()> {
         self.swapped
             .retain(|&base| self.unfinished.is_none_or(|unfinished| base < unfinished));
@@ -103,7 +103,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
             }
             FileName::Segment(name) if name.state == FileState::Live => match name.file {
                 SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
-                // Left out, the log would look shorter than it is.
+                // If it were skipped, the log would look shorter than it is.
                 SegmentFile::Log => return Err(not_a_file(path, &entry.name)),
                 SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(name.offset),
                 _ => {}
@@ -133,8 +133,8 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Refuses what is no partition's directory, and that of a partition of Kafka 0.7, which is no log of today's kind: they must neither
-/// look empty nor be written to. That it is not there, others say.
+/// Refuses a directory that is not a partition's, and one of a Kafka 0.7 partition: neither may look like an empty log or be
+/// written to. A missing directory passes; the callers report it.
 pub(in crate::log) fn refuse_other(disk: &dyn Disk, path: &Path) -> Result<()> {
     let entries = match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -162,7 +162,7 @@ fn old_layout(path: &Path) -> Error {
     )
 }
 
-/// What stands in a segment's place and is no file of records.
+/// The error for a segment's name that is not a regular file.
 pub(in crate::log) fn not_a_file(directory: &Path, name: &str) -> Error {
     let reason = format!("{name:?} is not a regular file; move it out of the directory");
     Error::log_dir(&directory.join(name), reason)
