@@ -1,9 +1,9 @@
-//! Compaction: of the records with the same key, those that a later one replaced go.
+//! Log compaction: removes records that a later record with the same key replaced.
 //!
-//! A pass reads the dirty part of the log into an [`OffsetMap`](offset_map::OffsetMap), key to last offset, as far as the map has
-//! room; then it copies all segments up to there, without the records that the map knows a later one of. Segments that became small
-//! are written together. Nothing here changes a file of the log: the writer puts finished output in its place
-//! (`writer/replace_segments`), so that appends go on while a pass runs.
+//! A pass reads the dirty part of the log into an [`OffsetMap`](offset_map::OffsetMap) of key to last offset, until the map is
+//! full. Then it copies all segments up to that point, without the records for which the map has a later offset. Small segments
+//! are merged. Nothing here changes a file of the log: the writer puts finished output in place (`writer/replace_segments`), so
+//! appends continue during a pass.
 //!
 //! Source: Kafka's `Cleaner` and `MemoryRecords.filterTo`; FORMAT.md «Record batch, magic 2».
 
@@ -31,24 +31,24 @@ pub(crate) struct Source {
     pub(crate) modified_ms: i64,
 }
 
-/// The last that is known of a producer: the batch that holds it stays, emptied if need be.
+/// The last record of a producer. Its batch is kept, without records if none of them is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastRecord {
     pub(crate) data_offset: Option<i64>,
     pub(crate) producer_epoch: i16,
 }
 
-/// What there is to clean.
+/// What a pass has to clean.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) log_start: i64,
-    /// From here on nothing was cleaned yet.
+    /// First offset that was not cleaned yet.
     pub(crate) first_dirty: i64,
-    /// That was not where the last cleaning is said to have ended.
+    /// The cleaner's checkpoint was outside the log, so `first_dirty` is the log start offset instead.
     pub(crate) is_reset: bool,
     /// Base offset of the first segment that must not be cleaned.
     pub(crate) first_uncleanable: i64,
-    /// The segments below that.
+    /// The segments below `first_uncleanable`.
     pub(crate) segments: Vec<Source>,
     pub(crate) producers: HashMap<i64, LastRecord>,
     pub(crate) config: LogConfig,
@@ -56,7 +56,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Bytes of the segments that hold cleaned offsets.
+    /// Size of the segments before `first_dirty`, including the one that holds it, in bytes.
     pub(crate) fn clean_bytes(&self) -> u64 {
         let segments = self.segments.iter();
         segments
@@ -65,7 +65,7 @@ impl Plan {
             .sum()
     }
 
-    /// The segments that hold dirty offsets: the first may hold cleaned ones too.
+    /// The segments with dirty offsets. The first may also hold clean ones.
     pub(crate) fn dirty(&self) -> &[Source] {
         if self.first_dirty >= self.first_uncleanable {
             return &[];
@@ -81,7 +81,7 @@ impl Plan {
         self.dirty().iter().map(|segment| segment.size).sum()
     }
 
-    /// Share of the bytes that were not cleaned yet.
+    /// Dirty bytes as a share of all bytes that can be cleaned, 0 to 1.
     pub(crate) fn dirty_ratio(&self) -> f64 {
         let (clean, dirty) = (self.clean_bytes(), self.dirty_bytes());
         if dirty == 0 {
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// The segments that become one each, packed greedily by the sizes that they have now.
+    /// Groups of segments that are each merged into one, packed greedily by their current sizes.
     pub(crate) fn groups(&self, end: i64) -> Vec<&[Source]> {
         let count = self
             .segments
@@ -117,7 +117,7 @@ impl Plan {
             sums.0 += segment.size;
             sums.1 += segment.index_bytes;
             sums.2 += segment.time_index_bytes;
-            // The last offset that a segment can hold is that before the next one.
+            // A segment's last possible offset is the one before the next segment.
             let last = match segments.get(slot + 1) {
                 Some(_) => segment.next_base_offset,
                 None => self.first_uncleanable,

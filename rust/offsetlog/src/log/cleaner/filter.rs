@@ -1,4 +1,4 @@
-//! What becomes of one batch: copied as it is, written anew, emptied, or left out.
+//! Decides for each batch: copy it, rewrite it, keep only its header, or drop it.
 //!
 //! Source: Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 
@@ -13,42 +13,42 @@ use crate::error::Result;
 use crate::records::Records;
 use offsetlog_format::{BatchHeader, RecordView};
 
-/// What decides about records in one pass.
+/// The inputs of all decisions in one pass.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms<'p> {
     pub(super) plan: &'p Plan,
     pub(super) map: &'p OffsetMap,
-    /// From here on records are not in the map.
+    /// Records from this offset on are not in the map.
     pub(super) end: i64,
-    /// Whether tombstones of magic 0 and 1 are too young to go.
+    /// Whether tombstones of magic 0 and 1 in this segment are too young to delete.
     pub(super) keeps_old_tombstones: bool,
 }
 
-/// What the transaction of a batch says.
+/// What the transactions say about a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
-    /// Of a data batch.
+    /// Outcome of a data batch's transaction.
     pub(super) data: Data,
-    /// A control batch of whose transaction nothing was seen.
+    /// For a control batch: the pass saw no data of its transaction.
     pub(super) ended_before: bool,
 }
 
-/// Records that were looked at and kept.
+/// Number of records read and kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) read: u64,
     pub(super) kept: u64,
 }
 
-/// What is to become of a record.
+/// The decision about a record.
 enum Verdict {
     Stays,
     Goes,
-    /// Unless the map knows a later one with this key.
+    /// Stays unless the map has a later record with this key.
     StaysUnless(Fingerprint),
 }
 
-/// A record of a batch that the map is to be asked about.
+/// A record whose key must be looked up in the map.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     slot: usize,
@@ -57,15 +57,15 @@ struct Open {
     is_tombstone: bool,
 }
 
-/// What becomes of the records of a batch.
+/// The decisions about the records of a batch.
 #[derive(Debug, Default)]
 struct Verdicts {
-    /// Whether each one is kept.
+    /// Whether each record is kept.
     keeps: Vec<bool>,
     kept: usize,
-    /// Whether one that is kept is a tombstone.
+    /// Whether a kept record is a tombstone.
     has_tombstone: bool,
-    /// Those that the map is about to be asked about.
+    /// Records that wait for the next look-up in the map.
     open: Vec<Open>,
 }
 
@@ -124,7 +124,7 @@ impl Verdicts {
     }
 }
 
-/// Contexts and buffers, kept from batch to batch.
+/// Filters batches. Reuses its contexts and buffers from batch to batch.
 pub(super) struct Filter {
     decompressor: Decompressor,
     rewriter: Rewriter,
@@ -144,7 +144,7 @@ impl Filter {
         }
     }
 
-    /// Appends to `out` what is left of a batch.
+    /// Appends what remains of a batch to `out`.
     pub(super) fn clean(
         &mut self,
         terms: &Terms<'_>,
@@ -204,7 +204,7 @@ impl Filter {
             out.room().extend_from_slice(bytes);
             return out.appended(header);
         }
-        // A new checksum would vouch for what is wrong by now.
+        // The rewritten batch gets a new checksum, which must not hide damage in the old one.
         header.check_crc(bytes)?;
         let horizon = if begins_horizon {
             Some(now.saturating_add(terms.plan.config.delete_retention_ms()))
@@ -225,13 +225,13 @@ impl Filter {
 }
 
 impl Terms<'_> {
-    /// Whether a record stays for its key's sake.
+    /// Whether a record is kept, by its key.
     #[inline]
     fn verdict(&self, header: &BatchHeader, record: &RecordView<'_>, is_over: bool) -> Verdict {
         if record.offset >= self.end {
             return Verdict::Stays;
         }
-        // A broker takes no record without key into a compacted topic; one from before the topic was compacted goes.
+        // A broker accepts no record without a key in a compacted topic. One from before compaction was enabled is deleted.
         let Some(key) = record.key else {
             return Verdict::Goes;
         };
@@ -247,8 +247,8 @@ impl Terms<'_> {
         }
     }
 
-    /// Whether a batch stays even without records: the last one of a producer, for its sequence or epoch, and the last one below the
-    /// part that is not cleaned, for its offset.
+    /// Whether the batch's header is kept even without records: for a producer's last batch, which has its sequence or epoch,
+    /// and for the last batch before `first_uncleanable`, which has the offset.
     fn stays_empty(&self, header: &BatchHeader) -> bool {
         let last = (header.producer_id >= 0)
             .then(|| self.plan.producers.get(&header.producer_id))

@@ -1,18 +1,19 @@
-//! Fingerprints of keys: `SipHash` with 128 bits, under keys of the process that nobody knows.
+//! Fingerprints of keys: 128-bit `SipHash` with random secret keys per map.
 //!
-//! Of the standard library's hasher, which gives 64 bits, it would take two; and that one is made for pieces, not for a whole key.
+//! The standard library's hasher gives 64 bits, so two would be needed, and it is built for data in pieces and not for a whole
+//! key.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// What tells keys apart.
+/// Identifies a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Fingerprint(pub(super) u64, pub(super) u64);
 
-/// Makes fingerprints that no other process makes.
+/// Computes fingerprints with random secret keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fingerprints([u64; 2]);
 
-/// The four words between the rounds.
+/// The four state words of `SipHash`.
 struct Words([u64; 4]);
 
 impl Fingerprints {
@@ -21,7 +22,7 @@ impl Fingerprints {
         Self([random.hash_one(0_u8), random.hash_one(1_u8)])
     }
 
-    /// With one round for each eight bytes and three at the end, as the standard library's.
+    /// One round per eight bytes and three at the end, like the standard library's hasher.
     #[inline]
     pub(super) fn of(self, key: &[u8]) -> Fingerprint {
         self.hash::<1, 3>(key)
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn gives_what_the_reference_implementation_gives() {
-        // `vectors_sip128` of github.com/veorq/SipHash: two rounds and four, key 00 to 0f, input 00, 01, … of so many bytes.
+        // `vectors_sip128` of github.com/veorq/SipHash: rounds 2 and 4, key 00 to 0f, input 00, 01, … of the given length.
         const VECTORS: [(u8, u128); 7] = [
             (0, 0xa381_7f04_ba25_a8e6_6df6_7214_c755_0293),
             (1, 0xda87_c1d8_6b99_af44_3476_5911_9b22_fc45),

@@ -1,36 +1,36 @@
-//! The last offset of each key, in a bounded table of fingerprints.
+//! Maps each key to its last offset, in a bounded table of fingerprints (Kafka's `SkimpyOffsetMap`).
 //!
-//! How many keys fit decides where a pass ends, so that is Kafka's number: nine tenths of one slot for each 24 bytes. Kafka tells keys
-//! apart by their MD5 alone, for which anybody can make two keys that count as one; here the fingerprint is a keyed hash, of 128 bits
-//! too, with keys that nobody knows.
+//! The number of keys that fit decides where a pass ends, so it is Kafka's: nine tenths of one slot per 24 bytes. Kafka
+//! identifies keys by their MD5 alone, for which anybody can construct two keys that collide. Here the fingerprint is a keyed
+//! hash, also of 128 bits, with secret keys.
 
 use super::fingerprint::{Fingerprint, Fingerprints};
 use crate::error::{Error, Result};
 
-/// Bytes of an entry, Kafka's too: a fingerprint and an offset.
+/// Bytes per entry, as in Kafka: a fingerprint and an offset.
 const ENTRY_BYTES: usize = 24;
-/// Slots of a new table.
+/// Number of slots of a new table.
 const FIRST_SLOTS: usize = 4096;
 
-/// How many keys are looked for at the same time: while one waits for memory, so do the others.
+/// Number of keys looked up together, so that their memory accesses overlap.
 pub(super) const TOGETHER: usize = 64;
 
-/// Two halves of a fingerprint, and the offset plus one; all zeros are no entry.
+/// The two halves of a fingerprint, and the offset plus one. An empty slot is all zeros.
 type Entry = [u64; 3];
 
-/// Key to last offset.
+/// Maps a key to its last offset.
 #[derive(Debug)]
 pub(crate) struct OffsetMap {
     entries: Vec<Entry>,
     used: usize,
-    /// As many keys as it takes.
+    /// Maximum number of keys.
     limit: usize,
     slots: usize,
     fingerprints: Fingerprints,
 }
 
 impl OffsetMap {
-    /// A map of at most so many bytes.
+    /// A map of at most `map_bytes` bytes.
     pub(crate) fn new(map_bytes: usize) -> Result<Self> {
         let slots = map_bytes / ENTRY_BYTES;
         let limit = (slots as u128 * 9 / 10) as usize;
@@ -50,30 +50,30 @@ impl OffsetMap {
         Ok(map)
     }
 
-    /// Whether no further record is taken, be its key new or known.
+    /// Whether the map accepts no further record, neither of a new key nor of a known one.
     #[inline]
     pub(crate) const fn is_full(&self) -> bool {
         self.used >= self.limit
     }
 
-    /// Keys in the map.
+    /// Number of keys in the map.
     pub(crate) const fn len(&self) -> usize {
         self.used
     }
 
-    /// What the map knows a key by.
+    /// The fingerprint of a key.
     #[inline]
     pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
         self.fingerprints.of(key)
     }
 
-    /// The slot from which the entry with a fingerprint is looked for.
+    /// The slot at which the search for a fingerprint starts.
     #[inline]
     const fn home(entries: &[Entry], fingerprint: Fingerprint) -> usize {
         ((fingerprint.0 as u128 * entries.len() as u128) >> 64) as usize
     }
 
-    /// Has the entries of several fingerprints fetched from memory at the same time, before they are asked for one by one.
+    /// Loads the entries of several fingerprints into the CPU cache together, before they are looked up one by one.
     #[inline]
     pub(crate) fn fetch(&self, fingerprints: impl Iterator<Item = Fingerprint>) {
         let mut any = 0;
@@ -81,11 +81,11 @@ impl OffsetMap {
             let entry = self.entries.get(Self::home(&self.entries, fingerprint));
             any |= entry.map_or(0, |entry| entry[2]);
         }
-        // Nothing depends on it but that they are read.
+        // Keeps the compiler from removing the reads.
         std::hint::black_box(any);
     }
 
-    /// Where the entry with a fingerprint is, or would be.
+    /// The slot of a fingerprint's entry, or the empty slot where it would be inserted.
     #[inline]
     fn slot_of(entries: &[Entry], fingerprint: Fingerprint) -> usize {
         let Fingerprint(first, second) = fingerprint;
@@ -103,7 +103,7 @@ impl OffsetMap {
         slot
     }
 
-    /// The last offset of the key with a fingerprint.
+    /// Last offset of the key with this fingerprint.
     #[inline]
     pub(crate) fn get(&self, fingerprint: Fingerprint) -> Option<i64> {
         let slot = Self::slot_of(&self.entries, fingerprint);
@@ -111,7 +111,7 @@ impl OffsetMap {
         offset.checked_sub(1).map(|offset| offset as i64)
     }
 
-    /// Notes that the record at `offset` has the key with this fingerprint. The caller asked whether there is room.
+    /// Records that the record at `offset` has the key with this fingerprint. The caller has checked that the map is not full.
     #[inline]
     pub(crate) fn put(&mut self, fingerprint: Fingerprint, offset: i64) -> Result<()> {
         let slot = Self::slot_of(&self.entries, fingerprint);

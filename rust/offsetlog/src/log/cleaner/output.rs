@@ -1,4 +1,4 @@
-//! The segment that a group of segments becomes: written under the suffix `.cleaned`, its indexes made on the way.
+//! Writes the cleaned segment of a group, with its indexes, under the suffix `.cleaned`.
 
 use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, Result};
@@ -8,10 +8,10 @@ use offsetlog_format::{AbortedTransaction, BatchHeader, FileState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes that are written at once: few enough to be in the cache still.
+/// Bytes per write: few enough to be still in the CPU cache.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A segment in the making.
+/// A cleaned segment in progress.
 #[derive(Debug)]
 pub(super) struct Output {
     directory: Arc<Directory>,
@@ -27,7 +27,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Begins a segment. What an interrupted cleaning left under its names is overwritten.
+    /// Starts a segment. Overwrites files that an interrupted cleaning left under its names.
     pub(super) fn create(
         directory: &Arc<Directory>,
         base_offset: i64,
@@ -54,12 +54,12 @@ impl Output {
         })
     }
 
-    /// Where a batch can be appended; [`appended`](Self::appended) then takes it.
+    /// The buffer for the next batch. Call [`appended`](Self::appended) after appending it.
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         &mut self.pending
     }
 
-    /// A batch with this header was appended to [`room`](Self::room).
+    /// Indexes the batch with this header, which the caller has appended to [`room`](Self::room).
     pub(super) fn appended(&mut self, header: &BatchHeader) -> Result<()> {
         let size_bytes = header.size_bytes as u64;
         let position = (self.written + self.pending.len() as u64).saturating_sub(size_bytes);
@@ -91,8 +91,8 @@ impl Output {
         Ok(())
     }
 
-    /// Makes everything durable and gives the `.log` the time `modified_ms`. Gives the suffixes of the files that there are now, `.log`
-    /// first, the bytes of the `.log`, and the buffer back.
+    /// Syncs all files and sets the modification time of the `.log` to `modified_ms`. Returns the suffixes of the files, `.log`
+    /// first; the size of the `.log` in bytes; and the buffer.
     pub(super) fn finish(mut self, modified_ms: i64) -> Result<(Vec<&'static str>, u64, Vec<u8>)> {
         if !self.pending.is_empty() {
             self.write()?;
@@ -128,7 +128,7 @@ impl Output {
     }
 }
 
-/// Removes what a cleaning that ends early has written; what cannot be removed goes with the next opening.
+/// Deletes the output of a cleaning that failed. The next opening deletes what could not be deleted here.
 pub(super) fn discard(directory: &Directory, base_offset: i64) {
     for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
         let _ = directory

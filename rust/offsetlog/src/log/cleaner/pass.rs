@@ -1,4 +1,5 @@
-//! One pass over a log: the map of the dirty part, then group after group of segments, each handed to the writer when it is done.
+//! One pass of the cleaner: builds the offset map of the dirty part, then rewrites group after group of segments and hands each
+//! to the writer.
 
 use super::filter::{Counts, Filter, Standing, Terms};
 use super::fingerprint::Fingerprint;
@@ -17,24 +18,24 @@ use offsetlog_format::BatchHeader;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are read at once: few enough that they, and what is written of them, stay in the cache.
+/// Bytes per read: few enough that they and the output made of them stay in the CPU cache.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes after which the caller is asked whether to go on.
+/// Bytes between two checks for interruption.
 const CHECK_BYTES: u64 = 4 << 20;
 
-/// A pass under way.
+/// A pass in progress.
 pub(crate) struct Pass<'l> {
     log: &'l Log,
     plan: &'l Plan,
     map: OffsetMap,
     outcomes: Outcomes<'l>,
-    /// Asked every few MiB; an error ends the pass.
+    /// Called every few MiB; an error ends the pass.
     check: &'l dyn Fn() -> Result<()>,
     buffer: Vec<u8>,
-    /// Keys, and offsets of their records, that come into the map next.
+    /// Fingerprints of the next keys for the map, with their records' offsets.
     keys: Vec<(Fingerprint, i64)>,
     unchecked: u64,
-    /// Segments and bytes that were read and written, and records.
+    /// Read and written: segments, bytes, records.
     pub(crate) segments: (usize, usize),
     pub(crate) bytes: (u64, u64),
     pub(crate) records: (u64, u64),
@@ -63,7 +64,7 @@ impl<'l> Pass<'l> {
         })
     }
 
-    /// Keys that the pass knows of.
+    /// Number of keys in the map.
     pub(crate) const fn keys(&self) -> usize {
         self.map.len()
     }
@@ -71,14 +72,14 @@ impl<'l> Pass<'l> {
     fn walk(&self, segment: &Source, from: i64) -> Result<Walk> {
         let directory = &self.log.0.directory;
         let next = Some(segment.next_base_offset);
-        // Read, not mapped: of pages that are met once, mapping costs more than copying.
+        // Reads instead of mapping: for pages that are used once, a map costs more than a copy.
         let open = Segment::new(Arc::clone(directory), segment.base_offset, next)
             .open()?
             .0;
         find::start(&open, from, READ_BYTES, Vec::new(), &mut Trace::default())
     }
 
-    /// The next batch, loaded; its checksum is compared unless that was done between the two offsets.
+    /// Loads the next batch. Verifies its checksum unless its last offset is in `checked`.
     fn step(&mut self, walk: &mut Walk, checked: &Range<i64>) -> Result<Option<BatchHeader>> {
         let Step::Batch(header) = walk.step(false)? else {
             return Ok(None);
@@ -96,7 +97,7 @@ impl<'l> Pass<'l> {
         Ok(Some(header))
     }
 
-    /// Reads the dirty part into the map; gives the offset up to which the map is complete.
+    /// Reads the dirty part into the map. Returns the offset up to which the map is complete.
     pub(crate) fn read_dirty(&mut self) -> Result<i64> {
         let mut latest = -1;
         let mut met = Met::default();
@@ -126,7 +127,7 @@ impl<'l> Pass<'l> {
         self.log.0.options.limits.max_decompressed_bytes
     }
 
-    /// Whether the records of a batch count for the map.
+    /// Whether the records of a batch belong in the map.
     fn is_mapped(&self, header: &BatchHeader, walk: &mut Walk, met: &mut Met) -> Result<bool> {
         if header.attributes.is_control() {
             met.control(header, walk, &self.outcomes, self.limit())?;
@@ -136,7 +137,7 @@ impl<'l> Pass<'l> {
         Ok(data == Data::Committed && header.last_offset >= self.plan.first_dirty)
     }
 
-    /// Puts the keys of a batch into the map; says whether it is full before all are in.
+    /// Puts the keys of a batch into the map. Returns whether the map was full before all of them were in.
     fn put_all(
         &mut self,
         header: &BatchHeader,
@@ -181,7 +182,8 @@ impl<'l> Pass<'l> {
         Ok(false)
     }
 
-    /// Cleans all segments below `end`. `swap` is given the base offsets of each group and the suffixes of the files that replace it.
+    /// Cleans all segments below `end`. Passes the base offsets of each group and the suffixes of its replacement files to
+    /// `swap`.
     pub(crate) fn clean(
         &mut self,
         end: i64,
@@ -229,7 +231,8 @@ impl<'l> Pass<'l> {
             std::mem::take(&mut self.buffer),
         )?;
         let old_horizon = plan.old_horizon();
-        // The map was made of these. Where one stays as it is, its own checksum goes with it; where it is written anew it is checked again.
+        // The map was built from these batches, so their checksums were verified. A batch that stays unchanged keeps its
+        // checksum; one that is rewritten is verified again.
         let checked = plan.first_dirty..end;
         for source in group {
             let mut walk = self.walk(source, source.base_offset)?;
@@ -280,7 +283,7 @@ impl<'l> Pass<'l> {
 }
 
 impl Plan {
-    /// Segments that were last changed up to then lose their tombstones of magic 0 and 1, which have no horizon of their own.
+    /// Segments modified at or before this time lose their tombstones of magic 0 and 1, which have no delete horizon.
     fn old_horizon(&self) -> i64 {
         let mut segments = self.segments.iter().rev();
         segments

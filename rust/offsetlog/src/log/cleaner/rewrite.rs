@@ -1,4 +1,4 @@
-//! Batches that do not stay as they are: written anew with the records that are kept, or as a header without records.
+//! Rewrites a batch with only the records that are kept, or as a header without records.
 //!
 //! Source: Kafka's `MemoryRecords.buildRetainedRecordsInto` and `DefaultRecordBatch.writeEmptyHeader`.
 
@@ -9,15 +9,15 @@ use offsetlog_format::builder::{Compress, finish_batch};
 use offsetlog_format::v2::write_record;
 use offsetlog_format::{Attributes, BatchHeader, Codec, RecordView};
 
-/// Writes batches of magic 2; its contexts and buffer are kept from batch to batch.
+/// Writes batches of magic 2. Reuses its contexts and buffer from batch to batch.
 #[derive(Debug)]
 pub(super) struct Rewriter {
     compressor: Compressor,
-    /// The records before compression.
+    /// The uncompressed records.
     records: Vec<u8>,
 }
 
-/// The records that a batch keeps, as they are pushed.
+/// Running totals of the records that a batch keeps.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     count: i32,
@@ -35,10 +35,10 @@ impl Rewriter {
         }
     }
 
-    /// Appends `original` to `out` with the records that `kept` gives, at least one. A batch of magic 0 or 1 becomes one of magic 2.
+    /// Appends `original` to `out` with only the records that `next` returns. A batch of magic 0 or 1 becomes one of magic 2.
     ///
-    /// Base offset, last offset, producer and leader epoch stay, so that sequences and epochs are what they were. A `horizon` takes the
-    /// place of the base timestamp: from then on tombstones, or a marker, go.
+    /// For magic 2 the base offset and last offset stay, and so do the producer and the leader epoch, so sequences and epochs
+    /// are unchanged. `horizon` replaces the base timestamp: from then on tombstones, or a marker, may be deleted.
     pub(super) fn write<'r>(
         &mut self,
         original: &BatchHeader,
@@ -110,7 +110,7 @@ impl Rewriter {
     }
 }
 
-/// Appends the header of a batch that has no records left: it tells offsets, and the last sequence of a producer.
+/// Appends the header of a batch without records. It preserves the offsets, and the producer's last sequence.
 pub(super) fn write_empty(original: &BatchHeader, out: &mut Vec<u8>) -> BatchHeader {
     let start = out.len();
     out.resize(start + BATCH_HEADER_V2_BYTES, 0);
@@ -131,7 +131,7 @@ const fn is_log_append_time(original: &BatchHeader) -> bool {
     original.magic > 0 && original.attributes.is_log_append_time()
 }
 
-/// The bits that Kafka knows.
+/// The attribute bits that Kafka defines.
 const fn attributes(original: &BatchHeader, codec: Codec, horizon: bool) -> Attributes {
     let mut attributes = Attributes::new(codec, is_log_append_time(original));
     if original.magic == 2 && original.attributes.is_transactional() {

@@ -1,10 +1,10 @@
-//! Which batches of transactions, and which markers, may go.
+//! Decides which batches of transactions, and which transaction markers, the cleaner may remove.
 //!
-//! Records of an aborted transaction go with the first pass. A marker stays as long as a batch of its transaction was seen in the same
-//! pass; then it gets a horizon like a tombstone, and goes when that has passed.
+//! Records of an aborted transaction are removed in the first pass. A marker stays as long as the same pass saw a batch of its
+//! transaction. After that it gets a delete horizon like a tombstone, and is removed when the horizon has passed.
 //!
-//! Source: Kafka's `CleanedTransactionMetadata`. Kafka believes the `.txnindex`; where that and the markers disagree nothing is removed
-//! here.
+//! Source: Kafka's `CleanedTransactionMetadata`. Kafka trusts the `.txnindex`. Where index and markers disagree, nothing is
+//! removed here.
 
 use crate::disk::read_whole;
 use crate::error::Result;
@@ -18,30 +18,30 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What is known of a data batch's transaction.
+/// The outcome of a data batch's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Data {
-    /// None, or one that was committed.
+    /// Committed, or not transactional.
     Committed,
     Aborted,
-    /// The marker and the index disagree.
+    /// Marker and index disagree.
     Doubtful,
 }
 
-/// What a control batch says for the pass.
+/// The result for a control batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// Nothing of its transaction was seen.
+    /// The pass saw no data of its transaction, so the marker may be removed.
     pub(super) may_go: bool,
-    /// To be kept in the index of the new segment.
+    /// The entry to keep in the new segment's transaction index.
     pub(super) aborted: Option<AbortedTransaction>,
 }
 
-/// How the transactions of a log ended: worked out when the first one is met, since most logs have none.
+/// Outcomes of the log's transactions. Computed at the first transactional batch, because most logs have none.
 #[derive(Debug)]
 pub(super) struct Outcomes<'l> {
     log: &'l Log,
-    /// First offset that is asked for.
+    /// First offset of interest.
     from: i64,
     log_start: i64,
     known: OnceCell<(Arc<Fates>, Vec<AbortedTransaction>)>,
@@ -70,7 +70,7 @@ impl<'l> Outcomes<'l> {
         let mut entries = Vec::new();
         for segment in &view.segments {
             let path = segment_path(&directory.path, segment.base_offset, ".txnindex");
-            // A file that is not there, or cannot be read, says nothing.
+            // A missing or unreadable file counts as empty.
             let bytes = read_whole(directory.disk.as_ref(), &path, 1 << 31).unwrap_or_default();
             let slots = 0..aborted_transaction_count(&bytes);
             entries.extend(slots.filter_map(|slot| AbortedTransaction::read(&bytes, slot).ok()));
@@ -87,7 +87,7 @@ impl<'l> Outcomes<'l> {
                 && entry.overlaps(first, header.last_offset.saturating_add(1))
         });
         Ok(match (by_marker, by_index) {
-            // As in a broker: what ended below the log start offset nobody reads, whatever it is.
+            // As in a broker: nobody reads a transaction that ended below the log start offset, so its outcome does not matter.
             (true, Some(entry)) if entry.last_offset < self.log_start => Data::Committed,
             (true, Some(_)) => Data::Aborted,
             (false, None) => Data::Committed,
@@ -104,7 +104,7 @@ impl<'l> Outcomes<'l> {
     }
 }
 
-/// The transactions that a walk from the log's first segment on has met and not seen the end of.
+/// Transactions whose data the walk has seen but not yet their end. The walk starts at the log's first segment.
 #[derive(Debug, Default)]
 pub(super) struct Met {
     committed: HashSet<i64>,
@@ -112,7 +112,7 @@ pub(super) struct Met {
 }
 
 impl Met {
-    /// A data batch was met.
+    /// Records a data batch and returns the outcome of its transaction.
     pub(super) fn data(&mut self, header: &BatchHeader, outcomes: &Outcomes<'_>) -> Result<Data> {
         if !header.attributes.is_transactional() {
             return Ok(Data::Committed);
@@ -127,7 +127,7 @@ impl Met {
         Ok(data)
     }
 
-    /// The control batch was met at which `walk` stands.
+    /// Records the control batch at the walk's current position.
     pub(super) fn control(
         &mut self,
         header: &BatchHeader,
@@ -144,7 +144,7 @@ impl Met {
             ..stays
         };
         if header.record_count == 0 {
-            // Emptied by an earlier pass.
+            // An earlier pass removed its record.
             return Ok(goes);
         }
         let Some(marker) = marker_of(header, walk, limit)? else {
