@@ -1,4 +1,4 @@
-//! Checking all that can be checked of partitions and log dirs without changing a byte.
+//! Checks partitions and log dirs for damage without changing anything.
 
 mod folder;
 mod report;
@@ -22,13 +22,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes between two questions whether to go on.
+/// Bytes between two checks for interruption.
 const CHECK_BYTES: u64 = 4 << 20;
 
-/// How partitions are verified.
+/// Options of [`verify`].
 #[derive(Clone, Default)]
 pub struct VerifyOptions {
-    /// Told every few MiB how many bytes of segments were read since it was told last.
+    /// Called every few MiB with the number of segment bytes read since the last call.
     pub progress: Option<Progress>,
 }
 
@@ -38,12 +38,12 @@ impl std::fmt::Debug for VerifyOptions {
     }
 }
 
-/// Checks partitions, or log dirs with all partitions in them: framing, checksums, order and ranges of batches, their records,
+/// Checks partitions, or log dirs with all their partitions: framing, checksums, order and ranges of batches, their records,
 /// indexes against the log, leader epochs, transactions, snapshots, checkpoints, names. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// `Io`; `Limit` for a batch above `max_batch_bytes`; `Interrupted`; `LogDir` where a path is neither a partition nor a log dir. What is
-/// wrong with the data is in the report.
+/// `Io`; `Limit` for a batch above `max_batch_bytes`; `Interrupted`; `LogDir` if a path is neither a partition nor a log dir.
+/// Damage is in the report and not an error.
 pub fn verify<P: AsRef<Path>>(
     paths: &[P],
     options: &OpenOptions,
@@ -60,16 +60,16 @@ pub fn verify<P: AsRef<Path>>(
 }
 
 impl Log {
-    /// [`verify`] of this partition.
+    /// Runs [`verify()`] on this partition.
     ///
     /// # Errors
-    /// As there.
+    /// See [`verify()`].
     pub fn verify(&self, options: &VerifyOptions) -> Result<DamageReport> {
         verify(&[self.path()], self.options(), options)
     }
 }
 
-/// A partition that is being checked.
+/// The check of one partition.
 struct Partition<'a> {
     directory: Arc<Directory>,
     options: &'a OpenOptions,
@@ -77,20 +77,20 @@ struct Partition<'a> {
     report: &'a mut DamageReport,
     decompressor: Decompressor,
     buffer: Vec<u8>,
-    /// Bytes read that nobody was told of.
+    /// Bytes read since the last progress call.
     unsaid: u64,
-    /// The highest one met.
+    /// The highest leader epoch so far.
     leader_epoch: i32,
     epochs: Option<LeaderEpochs>,
-    /// Files that were told as not to be read.
+    /// Files that were already reported as unreadable.
     unread: BTreeSet<PathBuf>,
 }
 
-/// How often a partition is looked at that somebody changes meanwhile.
+/// How many times a partition is checked if somebody changes it meanwhile.
 const LOOKS_MAX: usize = 5;
 
-/// Checks one partition directory. What looks like damage while somebody changes the directory is looked at again: only what is met
-/// every time is told.
+/// Checks one partition directory. If the directory changes during a check that finds damage, repeats the check and reports
+/// only findings that every check had.
 fn partition(
     path: &Path,
     options: &OpenOptions,
@@ -104,7 +104,7 @@ fn partition(
         let checked = look_at(path, options, verify, &mut found);
         let changed = || before != files_of(options, path);
         match checked {
-            // A file went while it was looked at.
+            // A file was deleted during the check.
             Err(error) if error.is_missing_file() && look < LOOKS_MAX && changed() => continue,
             checked => checked?,
         }
@@ -120,7 +120,7 @@ fn partition(
     Ok(())
 }
 
-/// Names, sizes and times of a directory's files: other ones tell that somebody changed it.
+/// Names, sizes and times of a directory's files, to detect changes.
 fn files_of(options: &OpenOptions, path: &Path) -> Vec<(String, Option<FileStat>)> {
     let disk = options.disk.as_ref();
     let mut files: Vec<_> = disk
@@ -164,7 +164,7 @@ impl Partition<'_> {
         self.report.add(finding);
     }
 
-    /// Tells that a file cannot be read. What ends all work is given back.
+    /// Reports that a file cannot be read. Returns errors that end the whole check.
     fn unreadable(&mut self, path: &Path, error: Error) -> Result<()> {
         if matches!(error.kind(), ErrorKind::Interrupted) || error.is_missing_file() {
             return Err(error);
@@ -175,7 +175,7 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// The bytes of a companion; `None` where there is none, and where it cannot be read, which is told.
+    /// Returns a companion file's bytes; `None` if it does not exist or cannot be read. Reports the latter.
     fn read_file(&mut self, path: &Path) -> Option<Vec<u8>> {
         if self.unread.contains(path) {
             return None;
@@ -256,7 +256,7 @@ impl Partition<'_> {
         self.say()
     }
 
-    /// Names of the files: segments and snapshots, ascending. What is odd is told.
+    /// Lists the directory and reports odd names. Returns the offsets of segments and of snapshots, ascending.
     fn names(&mut self) -> Result<(Vec<i64>, Vec<i64>)> {
         let folder = self.directory.path.clone();
         let entries = self.directory.disk.list(&folder);
@@ -310,7 +310,7 @@ impl Partition<'_> {
         Ok((bases, snapshots))
     }
 
-    /// Indexes without their log.
+    /// Reports indexes without a `.log`.
     fn orphans(&mut self, folder: &Path, bases: &[i64]) -> Result<()> {
         let entries = self.directory.disk.list(folder);
         let mut entries = entries.map_err(|error| Error::io(IoCall::List, folder, error))?;
@@ -348,7 +348,7 @@ impl Partition<'_> {
         }
     }
 
-    /// Leader epochs and the topic's id.
+    /// Checks the leader epoch checkpoint and `partition.metadata`.
     fn companions(&mut self) {
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         if let Some(bytes) = self.read_file(&path) {
@@ -369,10 +369,10 @@ impl Partition<'_> {
         }
     }
 
-    /// The log start offset against the log's end, as a reader of the log judges it.
+    /// Checks the log start offset against the log end offset, by the same rule as a reader.
     fn bounds(&mut self, end: i64, closed_with: Option<i64>) -> Result<()> {
         let bounds = named_offsets::read_checkpoints(&self.directory)?;
-        // As a writer of ours closed it, records were deleted and what followed was truncated: nothing is wrong.
+        // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.
         let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
         let doubtful = bounds.log_start.filter(|_| !is_ours);
         if let Some(start) = doubtful.filter(|&start| start > end) {

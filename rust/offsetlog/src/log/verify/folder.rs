@@ -1,4 +1,4 @@
-//! Log dirs: their own files, the names in them, and each partition.
+//! Checks a log dir: its own files, its directory names, and each partition.
 
 use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// Checks a partition directory, or a log dir with those in it.
+/// Checks a partition directory, or a log dir and its partitions.
 pub(super) fn check(
     path: &Path,
     options: &OpenOptions,
@@ -33,7 +33,7 @@ pub(super) fn check(
         FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
         FolderKind::LogDir => {}
         FolderKind::Other => {
-            // A partition that was only made may be empty.
+            // A newly created partition may be empty.
             if partition_name(path).is_ok() && entries.is_empty() {
                 return super::partition(path, options, verify, report);
             }
@@ -59,7 +59,7 @@ pub(super) fn check(
                         reason,
                     ));
                 }
-                // One that cannot be read does not keep the others from being checked.
+                // A partition that cannot be read does not stop the check of the others.
                 match super::partition(&folder, options, verify, report) {
                     Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
                         return Err(error);
@@ -85,7 +85,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checkpoints and identity.
+/// Checks the checkpoints and `meta.properties`.
 fn own_files(path: &Path, options: &OpenOptions, report: &mut DamageReport) {
     let mut look =
         |name: &str, effect: Effect, parse: &dyn Fn(&[u8]) -> Result<(), FormatError>| {

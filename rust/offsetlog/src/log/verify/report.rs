@@ -1,21 +1,21 @@
-//! What verifying found.
+//! The report of a verification, and the table of what Kafka and `recover` do with each kind of damage.
 
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What a running or killed broker leaves, or Kafka accepts: nothing is wrong.
+    /// Normal: a running or killed broker leaves this, or Kafka accepts it.
     Note,
-    /// Something is missing or unfinished that can be made again or cut off without loss.
+    /// Something is missing or incomplete that can be rebuilt or truncated without loss.
     Warning,
     /// Bytes contradict themselves or each other.
     Error,
 }
 
 impl Severity {
-    /// In lower case.
+    /// The name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,48 +26,48 @@ impl Severity {
     }
 }
 
-/// One thing that is not as it should be.
+/// One thing that is wrong or unusual.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Its kind: the name of the error that reading raises, or a word of its own.
+    /// Its kind: the name of the error that a reader gets, or a name used only here.
     pub kind: &'static str,
     /// The file or folder.
     pub path: PathBuf,
-    /// Where in the file.
+    /// Position in the file.
     pub position: Option<u64>,
-    /// The offset, where one is known.
+    /// The offset, if it is known.
     pub offset: Option<i64>,
-    /// What is wrong, in words.
+    /// What is wrong.
     pub reason: String,
-    /// What was found, where that is a value.
+    /// The value that was found, if there is one.
     pub found: Option<String>,
-    /// What was expected.
+    /// The value that was expected.
     pub expected: Option<String>,
-    /// What Kafka does with it when it starts after a clean stop.
+    /// What Kafka does about it at a start after a clean shutdown.
     pub clean: &'static str,
-    /// What Kafka does with it when it starts after a crash.
+    /// What Kafka does about it at a start after a crash.
     pub unclean: &'static str,
-    /// What [`recover`](crate::recover) does with it.
+    /// What [`recover`](crate::recover) does about it.
     pub recover: &'static str,
 }
 
-/// Findings that are kept; those beyond are only counted.
+/// Number of findings that are kept. Further findings are only counted.
 const FINDINGS_MAX: usize = 10_000;
 
-/// What verifying found. Nothing was changed, locked or made.
+/// The result of a verification, which changes, locks and creates nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageReport {
-    /// In the order met; of more than ten thousand only as many.
+    /// The findings in the order in which they were found, at most 10,000.
     pub findings: Vec<Finding>,
-    /// How many there are of each severity: notes, warnings, errors.
+    /// Number of findings of each severity: notes, warnings, errors.
     pub counts: [u64; 3],
-    /// Partitions looked at.
+    /// Partitions checked.
     pub partitions: u64,
     /// Segments read.
     pub segments: u64,
-    /// Whole batches met.
+    /// Complete batches read.
     pub batches: u64,
     /// Records decoded.
     pub records: u64,
@@ -83,7 +83,7 @@ impl DamageReport {
         warnings + errors > 0
     }
 
-    /// Adds what one more partition gave.
+    /// Adds the result of another partition.
     pub(super) fn take(&mut self, other: Self) {
         for (sum, more) in self.counts.iter_mut().zip(other.counts) {
             *sum += more;
@@ -97,7 +97,7 @@ impl DamageReport {
         self.bytes += other.bytes;
     }
 
-    /// Keeps the findings above notes that an earlier look had too: what only one of them met was a change under way.
+    /// Drops warnings and errors that an earlier check of the same partition did not find: they were changes in progress.
     pub(super) fn keep_common(&mut self, earlier: &Self) {
         let known = |finding: &Finding| {
             let same = |other: &Finding| {
@@ -127,7 +127,7 @@ impl DamageReport {
     }
 }
 
-/// What becomes of a kind of damage.
+/// What happens with one kind of damage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effect {
     pub(super) clean: &'static str,
@@ -273,8 +273,8 @@ impl Effect {
         }
     }
 
-    /// A finding out of an error that reading raises.
-    /// What could not be read: a broker fails on it too, unless a limit is in the way that it does not have.
+    /// The finding for a file that cannot be read. A broker fails on it too, unless the cause is a limit that only offsetlog
+    /// has.
     pub(super) fn unread(path: &Path, error: &Error) -> Finding {
         let is_limit = matches!(
             error.kind(),

@@ -1,4 +1,4 @@
-//! One segment: its batches, their records, and its indexes held against them.
+//! Checks one segment: its batches, their records, and its indexes against the batches.
 
 use super::Partition;
 use super::report::{Effect, Finding, Severity};
@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 const CORRUPT_INDEX: &str = "CorruptIndex";
 
-/// A file beside a segment, and its bytes if it is there.
+/// Path of a companion file, and its bytes if it exists.
 type Beside = (PathBuf, Option<Vec<u8>>);
 
-/// How bad index entries beyond the end of a segment are: the active one may have lost its end, and the index says so.
+/// Severity of an index entry beyond the segment's end: an error in a closed segment. The active one may just have lost its
+/// tail.
 const fn ahead(next: Option<i64>) -> Severity {
     match next {
         Some(_) => Severity::Error,
@@ -30,14 +31,14 @@ const fn ahead(next: Option<i64>) -> Severity {
     }
 }
 
-/// What walking the batches told.
+/// What the walk over the batches found.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Offset behind the last batch.
+    /// Offset after the last batch.
     pub(super) end: Option<i64>,
-    /// Greatest timestamp of all batches: one that compaction emptied keeps its own, and the time index names it.
+    /// Greatest timestamp of all batches. A batch that compaction emptied keeps its timestamp, and the time index may have it.
     max_timestamp: Option<i64>,
-    /// The same of batches with records.
+    /// Greatest timestamp of the batches that have records.
     max_of_records: Option<i64>,
     bytes: u64,
     has_holes: bool,
@@ -45,18 +46,18 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Whether bytes of the segment are in no batch.
+    /// Whether some of the segment's bytes are not in a batch.
     pub(super) const fn is_damaged(&self) -> bool {
         self.has_holes || self.is_torn
     }
 }
 
 impl Partition<'_> {
-    /// Checks a segment and what lies beside it.
+    /// Checks a segment and its indexes.
     pub(super) fn segment(&mut self, base: i64, next: Option<i64>) -> Result<Walked> {
         let segment = Segment::new(Arc::clone(&self.directory), base, next);
         let path = segment.file_path(".log");
-        // First, so that they say nothing of what a broker appends to the log from now on.
+        // Read first, so that they have no entries for batches that a broker appends during the check.
         let index = self.read_beside(base, ".index");
         let times = self.read_beside(base, ".timeindex");
         let open = match segment.open() {
@@ -65,7 +66,7 @@ impl Partition<'_> {
                 self.add(Effect::TOO_LARGE.error(&path, &error));
                 return Ok(Walked::default());
             }
-            // A broker removed or renamed it meanwhile.
+            // A broker deleted or renamed it in the meantime.
             Err(error) if error.is_missing_file() => return Ok(Walked::default()),
             Err(error) => {
                 self.unreadable(&path, error)?;
@@ -129,7 +130,7 @@ impl Partition<'_> {
         let is_zeros = torn.is_zeros();
         let now = self.directory.disk.stat(&torn.path);
         let is_written = now.is_ok_and(|now| now.size != walked.bytes);
-        // What a broker preallocated is no damage, and neither is what it was writing just now.
+        // Neither preallocated space nor a write in progress is damage.
         let (severity, effect, kind) = match (is_zeros, is_written) {
             (true, _) => (Severity::Note, Effect::ZEROS, "ZeroTail"),
             (false, true) => (Severity::Note, Effect::TORN, "TornTail"),
@@ -213,7 +214,7 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// Decodes all records of a batch, markers to their last field.
+    /// Decodes all records of a batch; control records completely.
     fn records(&mut self, walk: &Walk, header: &BatchHeader) -> Result<()> {
         let limit = self.directory.limits.max_decompressed_bytes;
         let records = Records::open(header, walk.loaded_batch(), &mut self.decompressor, limit)?;
@@ -230,7 +231,7 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// Checks the messages within a compressed set, whose checksums no reader compares.
+    /// Checks the messages inside a compressed set. No reader verifies their checksums.
     fn messages(&mut self, walk: &Walk, header: &BatchHeader) -> Result<()> {
         let limit = self.directory.limits.max_decompressed_bytes;
         let view = BatchView::parse(walk.loaded_batch())?;
@@ -268,7 +269,7 @@ impl Partition<'_> {
         (path, bytes)
     }
 
-    /// Says that an index is missing where there is something to index.
+    /// Reports a missing index if there are batches to index.
     fn needed(&mut self, (path, bytes): Beside, size: u64) -> Option<(PathBuf, Vec<u8>)> {
         if bytes.is_none() && size > 0 && !self.unread.contains(&path) {
             let reason = format!("there is none beside {size} bytes of batches");
@@ -277,7 +278,7 @@ impl Partition<'_> {
         bytes.map(|bytes| (path, bytes))
     }
 
-    /// Bytes behind the last whole entry.
+    /// Reports bytes after the last complete entry.
     fn fragment(&mut self, path: &Path, size: usize, entry_bytes: usize, severity: Severity) {
         let odd = size % entry_bytes;
         if odd > 0 {
@@ -332,7 +333,8 @@ impl Partition<'_> {
         }
     }
 
-    /// A time index of a closed segment that says nothing false, and not all: its last entry has to be the segment's greatest timestamp.
+    /// Reports a closed segment's time index that is correct but incomplete: its last entry must have the segment's greatest
+    /// timestamp.
     fn short_times(
         &mut self,
         path: &Path,
@@ -394,31 +396,32 @@ impl Partition<'_> {
     }
 }
 
-/// An offset index that is held against one batch after the other.
+/// An offset index that is checked against one batch after another.
 struct Offsets {
     path: PathBuf,
     bytes: Vec<u8>,
     base: i64,
-    /// How bad an entry beyond the end is.
+    /// Severity of an entry beyond the end of the segment.
     ahead: Severity,
     count: usize,
-    /// The first entry that was not met yet.
+    /// Slot of the first entry that no batch has matched yet.
     at: usize,
     told: bool,
-    /// Whether the segment is closed: then all entries that there will be are there.
+    /// Whether the segment is closed: then its index gets no more entries.
     is_closed: bool,
-    /// Entries of zeros behind the others.
+    /// Number of zero entries after the others.
     zeros: usize,
-    /// Where the batch of the last entry stands, and the longest stretch without one: its position and bytes.
+    /// Position of the last entry's batch, and the longest stretch without an entry: its position and size in bytes.
     since: u64,
     longest: (u64, u64),
-    /// What entries are apart at most, as far as is known: the interval that was set, the first entry, the largest batch.
+    /// Estimate of the largest normal distance between entries in bytes: the largest of 16 KiB, the first entry's position and
+    /// the largest batch.
     interval: u64,
 }
 
-/// So many intervals without an entry are more than a broker ever leaves.
+/// A longer stretch without an entry, in intervals, is more than a broker ever leaves.
 const INTERVALS_MAX: u64 = 16;
-/// What counts as an interval at least, as another one than the default may have been set.
+/// Smallest assumed interval in bytes, because `index.interval.bytes` may not have its default.
 const INTERVAL_MIN: u64 = 16 * 1024;
 
 impl Offsets {
@@ -515,7 +518,7 @@ impl Offsets {
         }
     }
 
-    /// Entries that point into damage say nothing.
+    /// Skips entries that point into damage: they cannot be checked.
     fn pass(&mut self, position: u64, bytes: u64) {
         self.since = position + bytes;
         while self
@@ -540,7 +543,7 @@ impl Offsets {
         }
     }
 
-    /// An index of a closed segment that says nothing false, and much less than it should.
+    /// Reports a closed segment's offset index that is correct but has far too few entries.
     fn thin(&self, partition: &mut Partition<'_>) {
         let (from, bytes) = self.longest;
         let (effect, reason) = if self.zeros > 0 {
@@ -560,7 +563,7 @@ impl Offsets {
     }
 }
 
-/// A decompressor and a buffer are kept from segment to segment.
+/// A decompressor and a buffer, reused for all segments.
 pub(super) fn tools() -> (Decompressor, Vec<u8>) {
     (Decompressor::new(), Vec::new())
 }
