@@ -1,4 +1,5 @@
-//! One or several log dirs as one: which partitions there are and where each one lies; and, open for appending, their topics.
+//! One or several log dirs together: their partitions, where each one is, and their topics if the log dirs are open for
+//! appending.
 
 mod groups;
 mod listing;
@@ -41,16 +42,16 @@ pub struct TopicPartition {
     pub partition: i32,
 }
 
-/// A partition that could not be read, or not whole, while others were.
+/// A partition that could not be read completely, while others were read.
 #[derive(Debug)]
 pub struct Unread {
-    /// Which one.
+    /// The partition.
     pub partition: TopicPartition,
-    /// Why; it names the file.
+    /// The error, which names the file.
     pub error: Error,
 }
 
-/// Keeps the failure of one partition among many; what ends all work is given back.
+/// Records the failure of one partition. Returns errors that end work on all partitions.
 pub(crate) fn pass_over(
     error: Error,
     partition: &TopicPartition,
@@ -72,7 +73,8 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// One or several log dirs. Partitions are listed when it is opened and opened when they are asked for. Clones share everything.
+/// One or several log dirs. Partitions are listed when the log dirs are opened, and each is opened when it is requested. Clones
+/// share everything.
 #[derive(Debug, Clone)]
 pub struct LogDir(Arc<Inner>);
 
@@ -80,14 +82,14 @@ pub struct LogDir(Arc<Inner>);
 struct Inner {
     paths: Vec<PathBuf>,
     options: OpenOptions,
-    /// What the partitions share, of each path.
+    /// The shared state of the partitions in each path.
     shared: Vec<Arc<LogDirFiles>>,
-    /// The cluster that the folders belong to, if they do.
+    /// The cluster that the log dirs belong to, if there is one.
     surroundings: Arc<Surroundings>,
     listing: RwLock<Listing>,
-    /// Which of several replicas was taken.
+    /// The replica that was chosen, for partitions with several.
     chosen: Mutex<BTreeMap<TopicPartition, PathBuf>>,
-    /// Of log dirs that are open for appending.
+    /// Present if the log dirs are open for appending.
     writer: Option<Writer>,
 }
 
@@ -100,7 +102,7 @@ impl Inner {
         self.listing.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a partition shares with the others around it; `None` for one that was itself given as a path.
+    /// The shared state of the log dir around a partition; `None` if the partition itself was given as a path.
     fn shared_with(&self, partition: &Path) -> Option<&Arc<LogDirFiles>> {
         let log_dir = partition.parent()?;
         self.shared
@@ -109,7 +111,7 @@ impl Inner {
     }
 }
 
-/// Absolute, each once, at least one.
+/// Makes paths absolute and removes duplicates. Fails if there are none.
 fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths {
@@ -129,12 +131,13 @@ fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
 }
 
 impl LogDir {
-    /// Lists the partition directories of `paths`; a path that is itself a partition directory counts as one. Directories being
-    /// deleted, moved in or set aside (`-delete`, `-future`, `-stray`) are left out; others that are no partition's are left out with a warning.
+    /// Lists the partition directories of `paths`. A path that is itself a partition directory counts as one partition.
+    /// Directories that are being deleted, moved in or set aside (`-delete`, `-future`, `-stray`) are skipped. Directories that
+    /// are not partitions are skipped with a warning.
     ///
     /// # Errors
-    /// `Io` when a path cannot be listed; `Argument` without any path; `LogDir` when there is neither a partition nor a sign of
-    /// a log dir in any of them.
+    /// `Io` if a path cannot be listed; `Argument` without any path; `LogDir` if none of the paths has a partition or a file of
+    /// a log dir.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
         Self::list(absolute(paths)?, options, None)
     }
@@ -170,7 +173,8 @@ impl LogDir {
         Ok(log_dir)
     }
 
-    /// Without a partition, something must say that this is a log dir at all: a wrong path would otherwise look like an empty one.
+    /// If there is no partition, some file must show that this is a log dir. Otherwise a wrong path would look like an empty
+    /// one.
     fn check_found(&self) -> Result<()> {
         let disk = self.0.options.disk.as_ref();
         let is_log_dir = |path: &PathBuf| has_log_dir_files(disk, path).unwrap_or(false);
@@ -188,11 +192,11 @@ impl LogDir {
         }
     }
 
-    /// Lists the log dirs again, so that partitions are known that other processes made, and those are not that they took away. What is
-    /// made and deleted through this value is known without it; logs that were opened see what they see ([`Log`]).
+    /// Lists the log dirs again, to find partitions that other processes created or removed. Topics created or deleted through
+    /// this value are known without it. Logs that are already open are not affected ([`Log`]).
     ///
     /// # Errors
-    /// `Io` when a path cannot be listed; what was known stays.
+    /// `Io` if a path cannot be listed; the known partitions are then unchanged.
     pub fn refresh(&self) -> Result<()> {
         let mut known = self.0.listing_mut();
         let mut listing = Listing::default();
@@ -205,19 +209,19 @@ impl LogDir {
         Ok(())
     }
 
-    /// The log dirs, as given and made absolute.
+    /// The log dirs, as absolute paths.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.0.paths
     }
 
-    /// What was odd and left out.
+    /// Warnings about what was skipped.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.0.listing().warnings.clone()
     }
 
-    /// How logs are opened.
+    /// The options with which logs are opened.
     #[must_use]
     pub fn options(&self) -> &OpenOptions {
         &self.0.options
@@ -240,7 +244,7 @@ impl LogDir {
         self.0.listing().partitions.keys().cloned().collect()
     }
 
-    /// The partitions of a topic and where each one lies, in each place where it does.
+    /// The partitions of a topic with their directories. A partition with replicas in several log dirs is listed once for each.
     #[must_use]
     pub fn directories(&self, topic: &str) -> Vec<(i32, PathBuf)> {
         let listing = self.0.listing();
@@ -255,7 +259,7 @@ impl LogDir {
             .collect()
     }
 
-    /// Where a partition lies, if it does so in one place.
+    /// The directory of a partition, if it has exactly one.
     fn path_of(&self, partition: &TopicPartition) -> Option<PathBuf> {
         match self.0.listing().partitions.get(partition)?.as_slice() {
             [path] => Some(path.clone()),
@@ -263,12 +267,12 @@ impl LogDir {
         }
     }
 
-    /// Opens a partition, for appending if the log dir was opened so. Where it stands in several log dirs, the longest valid replica is taken: the one with the greatest offset
-    /// up to which its batches can be read in a row with right checksums; of equals the first. Finding that out reads the
-    /// replicas once; the choice is kept.
+    /// Opens a partition, for appending if the log dirs were opened for it. If several log dirs have a replica, takes the
+    /// longest valid one: the one whose batches can be read with valid checksums up to the greatest offset; the first one of
+    /// equals. Finding it reads each replica once, and the choice is kept.
     ///
     /// # Errors
-    /// `LogDir` when there is no such partition; those of [`Log::open`].
+    /// `LogDir` if there is no such partition; those of [`Log::open`].
     pub fn log(&self, topic: &str, partition: i32) -> Result<Log> {
         let wanted = TopicPartition {
             topic: topic.to_owned(),
@@ -292,8 +296,8 @@ impl LogDir {
         Ok(log)
     }
 
-    /// A partition for a scan that opens it when it comes there: see [`Scan::over_logs`](crate::Scan::over_logs). One that is gone by then
-    /// is an error only where it is `required`.
+    /// A partition for a scan that opens it when it reaches it: see [`Scan::over_logs`](crate::Scan::over_logs). If it no
+    /// longer exists by then, that is an error only if it is `required`.
     #[must_use]
     pub fn later(&self, partition: TopicPartition, required: bool) -> LaterLog {
         let log_dir = self.clone();
@@ -303,10 +307,10 @@ impl LogDir {
         })
     }
 
-    /// As [`log`](Self::log), and none where there is no such partition that is not `required`.
+    /// Like [`log`](Self::log), but returns `None` for a missing partition that is not `required`.
     ///
     /// # Errors
-    /// As [`log`](Self::log).
+    /// See [`log`](Self::log).
     pub fn log_if(&self, topic: &str, partition: i32, required: bool) -> Result<Option<Log>> {
         if required {
             return self.log(topic, partition).map(Some);
@@ -374,7 +378,7 @@ impl LogDir {
     }
 }
 
-/// Last offset, exclusive, up to which the batches of a log can be read in a row.
+/// Exclusive end of the offsets whose batches can be read without an error.
 fn valid_end(log: &Log) -> Result<i64> {
     let options = ScanOptions {
         control_records: true,

@@ -1,7 +1,7 @@
-//! Groups of consumers, out of `__consumer_offsets` (FORMAT.md «Internal topics»).
+//! Reads consumer groups from `__consumer_offsets` (FORMAT.md «Internal topics»).
 //!
-//! A coordinator keeps what it knows as records of which the last one of a key holds. An offset that was committed within a transaction
-//! holds once the transaction is committed; which of two is newer says their place in the topic.
+//! A group coordinator stores its state as records; the last record of each key counts. An offset that was committed in a
+//! transaction counts once the transaction is committed. Of two commits of one key, the one with the later record wins.
 
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use offsetlog_format::internal_topic::{
 use offsetlog_format::message::{Struct, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// The topic in which Kafka keeps its groups.
+/// The topic in which Kafka stores its groups.
 const TOPIC: &str = "__consumer_offsets";
 
 /// A group of consumers.
@@ -22,19 +22,19 @@ const TOPIC: &str = "__consumer_offsets";
 pub struct Group {
     /// Its name. Here and below, text that is not UTF-8 has replacement characters.
     pub group_id: String,
-    /// `classic`, `consumer`, `share` or `streams`; empty where only offsets are left of it.
+    /// `classic`, `consumer`, `share` or `streams`; empty if only offsets of the group are left.
     pub kind: &'static str,
-    /// Of a classic group `consumer` or what else uses the protocol, such as `connect`.
+    /// For a classic group: `consumer`, or the name of another user of the protocol, such as `connect`.
     pub protocol_type: Option<String>,
-    /// How a classic group shares out partitions.
+    /// The assignment strategy of a classic group.
     pub protocol: Option<String>,
-    /// Generation of a classic group, epoch of another one.
+    /// Generation of a classic group, epoch of any other group.
     pub epoch: Option<i32>,
-    /// The member that leads a classic group.
+    /// The leader of a classic group.
     pub leader: Option<String>,
-    /// Who was in the group when its coordinator last wrote, by member id.
+    /// The members when the coordinator last wrote, by member id.
     pub members: Vec<GroupMember>,
-    /// What was committed, by topic and partition.
+    /// The committed offsets, by topic and partition.
     pub offsets: Vec<GroupOffset>,
 }
 
@@ -47,34 +47,34 @@ pub struct GroupMember {
     pub instance_id: Option<String>,
     /// Its `client.id`.
     pub client_id: String,
-    /// The address that it came from.
+    /// The address of its client.
     pub client_host: String,
-    /// The partitions that it was given, by topic. A topic of which only the id is known, neither in these log dirs nor in metadata in
-    /// them, has that for a name.
+    /// Its assigned partitions, by topic. If only a topic's id is known, from neither these log dirs nor metadata in them, the
+    /// id is used as the name.
     pub assignment: Vec<(String, Vec<i32>)>,
 }
 
-/// An offset that a group has committed.
+/// An offset that a group committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupOffset {
     /// The topic.
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// The next offset to be read.
+    /// The next offset to read.
     pub offset: i64,
-    /// Leader epoch of the record read last, if the consumer said so.
+    /// Leader epoch of the last record read, if the consumer sent it.
     pub leader_epoch: Option<i32>,
-    /// What the consumer put beside it.
+    /// The metadata that the consumer committed with the offset.
     pub metadata: String,
     /// When it was committed, in ms since 1970.
     pub commit_timestamp: i64,
-    /// Where the partition's log ends in these log dirs; `None` where it is in none of them.
+    /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
     pub log_end_offset: Option<i64>,
 }
 
 impl GroupOffset {
-    /// Offsets between what is committed and the log's end; `None` where the log is not here.
+    /// Number of offsets between the committed offset and the log end offset; `None` if the latter is unknown.
     #[must_use]
     pub const fn lag(&self) -> Option<i64> {
         match self.log_end_offset {
@@ -86,12 +86,12 @@ impl GroupOffset {
 
 type OffsetKey = (String, String, i32);
 
-/// Groups as records make them, of one partition of the topic.
+/// The state of all groups in one partition of the topic, while its records are replayed.
 #[derive(Default)]
 struct Replay {
     groups: BTreeMap<String, Replayed>,
     offsets: BTreeMap<OffsetKey, Commit>,
-    /// By producer id: what its open transaction commits.
+    /// Commits of open transactions, by producer id.
     pending: HashMap<i64, BTreeMap<OffsetKey, Commit>>,
     left_out: LeftOut,
 }
@@ -100,26 +100,26 @@ struct Replay {
 struct Replayed {
     group: Group,
     members: BTreeMap<String, GroupMember>,
-    /// By member id: topic ids with partitions.
+    /// Assignments by topic id, per member id.
     by_id: BTreeMap<String, Vec<(String, Vec<i32>)>>,
 }
 
 #[derive(Clone)]
 struct Commit {
-    /// Where the record stands.
+    /// Offset of the record.
     at: i64,
     offset: GroupOffset,
 }
 
 impl LogDir {
-    /// The groups of consumers whose coordinators kept them in these log dirs, by name, with what they have committed and how far that
-    /// is behind the logs' ends; warnings of what was left out; and what could not be read: of a partition of the topic that is
-    /// damaged nothing is given, as what stands behind the damage may say otherwise, and where a log's end cannot be told there is no lag.
-    /// Reads `__consumer_offsets` from front to back; memory holds what its keys hold. Records of types that are not known, or without a
-    /// key, are left out with a warning: coordinators pass over the first.
+    /// Returns the consumer groups that their coordinators stored in these log dirs, by name, with their committed offsets and
+    /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
+    /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
+    /// lag. Reads `__consumer_offsets` completely and keeps one value per key in memory. Records of unknown types or without a
+    /// key are skipped with a warning; coordinators skip the former too.
     ///
     /// # Errors
-    /// `Interrupted`. With a partition, as a scan; `Corrupt` kinds for a record that is no coordinator's.
+    /// `Interrupted`. Per partition, those of a scan, and `Corrupt` kinds for a record that no coordinator wrote.
     pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
         let mut unread = Vec::new();
         let partitions = self.partitions();

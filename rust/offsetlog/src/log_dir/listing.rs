@@ -1,4 +1,4 @@
-//! What stands in log dirs: partitions, and directories that wait for their deletion.
+//! Lists log dirs: partitions, and directories that wait for deletion.
 
 use super::TopicPartition;
 use crate::disk::{Disk, EntryKind, IoCall};
@@ -9,19 +9,19 @@ use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The directories found.
+/// The directories that were found.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Each partition with the directories that hold a replica of it.
     pub(super) partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
-    /// Directories renamed to be deleted, in the order found.
+    /// Directories renamed for deletion, in the order found.
     pub(super) doomed: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Listing {
-    /// Adds what stands in a log dir; a partition directory counts as itself. The folder around log dirs is refused: what stands in
-    /// them is not this one's, and would look like partitions where their names end in a number.
+    /// Adds the partitions of a log dir; a partition directory adds itself. Refuses a directory around log dirs: the log dirs
+    /// in it would look like partitions if their names end in a number.
     pub(super) fn add(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
         let mut entries = disk
             .list(path)
@@ -46,7 +46,7 @@ impl Listing {
         for entry in entries {
             let parsed = DirectoryName::parse(&entry.name);
             if entry.kind != EntryKind::Directory {
-                // A broker follows such a link; what it leads to may be anything.
+                // A broker follows such a link. Its target may be anything.
                 if entry.kind == EntryKind::Other && parsed.is_ok() {
                     self.warnings.push(format!(
                         "left out: {:?} of {} is no folder but a link or the like; give the path that it leads to",
@@ -60,7 +60,8 @@ impl Listing {
                 continue;
             }
             match parsed {
-                // What only log dirs have tells apart already; in any other folder each one is looked at.
+                // A directory with files that only log dirs have needs no further check. In any other directory each entry is
+                // checked.
                 Ok(name)
                     if name.state == DirectoryState::Live
                         && !contents.is_marked()
@@ -98,7 +99,7 @@ impl Listing {
         self.partitions.entry(partition).or_default().push(path);
     }
 
-    /// Says of partitions that stand in several log dirs what is done with them.
+    /// Warns about partitions that have replicas in several log dirs.
     pub(super) fn warn_of_replicas(&mut self) {
         for (partition, replicas) in &self.partitions {
             if replicas.len() > 1 {

@@ -1,4 +1,4 @@
-//! Upkeep of all partitions of log dirs, and the removal of deleted topics.
+//! Maintains all partitions of log dirs, and deletes the directories of deleted topics.
 
 use super::writer::{Writer, is_closed};
 use super::{LogDir, TopicPartition};
@@ -13,36 +13,36 @@ use std::sync::Arc;
 /// What [`LogDir::maintain`] did, or would do.
 #[derive(Debug, Default)]
 pub struct LogDirMaintainReport {
-    /// Nothing was changed: the report says what would be.
+    /// Nothing was changed: the report shows what would be done.
     pub dry_run: bool,
-    /// The partitions of which anything went, in order.
+    /// The partitions from which something was removed, by topic and number.
     pub partitions: Vec<(TopicPartition, MaintainReport)>,
-    /// Partitions that could not be kept, and why; the others were.
+    /// Partitions whose maintenance failed, and why. The others were maintained.
     pub failed: Vec<(TopicPartition, Error)>,
-    /// Partitions that another process writes: its own upkeep to do.
+    /// Partitions that another process writes. That process maintains them.
     pub busy: Vec<TopicPartition>,
-    /// Directories of deleted topics that are gone now.
+    /// Directories of deleted topics that were removed.
     pub removed: Vec<PathBuf>,
-    /// Partitions of brokers' own topics, which were left alone.
+    /// Partitions of Kafka's internal topics, which were skipped.
     pub internal: Vec<TopicPartition>,
-    /// How many partitions were looked at.
+    /// Number of partitions checked.
     pub looked_at: usize,
-    /// In a broker's log dir: timestamp of the metadata's newest record, in ms since 1970, which tells how old the settings are.
+    /// In a broker's log dir: timestamp of the metadata's newest record, in ms since 1970. It shows how old the settings are.
     pub metadata_timestamp: Option<i64>,
 }
 
 impl LogDir {
-    /// Does what is due now for every partition, one after the other, and removes the directories of topics that were deleted long
-    /// enough ago. A partition that fails does not keep the others from their turn. Of a log with the policies `compact` and `delete`
-    /// segments go before it is compacted, and after it.
+    /// Does all maintenance that is due for every partition, one after another, and removes directories of deleted topics whose
+    /// delay has passed. A failed partition does not stop the others. If a log's policies are `compact` and `delete`, segments
+    /// are deleted both before and after compaction.
     ///
     /// # Errors
-    /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all partitions share.
-    /// Those of a partition are in the report.
+    /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all
+    /// partitions share. Errors of a partition are in the report.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<LogDirMaintainReport> {
         if options.dry_run {
             self.writer()?;
-            // What is not open here is opened, and mended, where nobody else sees it.
+            // Logs that are not open here are opened, and recovered if needed, on a disk that keeps all changes in memory.
             let aside = self.aside()?;
             let mut report = aside.keep_all(options, |partition| match self.opened(partition) {
                 Some(log) => Ok(Some(log)),
@@ -55,7 +55,7 @@ impl LogDir {
         }
         let mut report = self.keep_all(options, |partition| self.used(partition))?;
         match self.write_lines() {
-            // They wait for the next time. Until then the older ones are as good, and what follows may make room.
+            // The checkpoints are written next time. Until then the old ones remain valid, and the next step may free space.
             Err(error) if error.is_out_of_room() => {}
             written => written?,
         }
@@ -74,7 +74,7 @@ impl LogDir {
             dry_run: options.dry_run,
             ..LogDirMaintainReport::default()
         };
-        // The cluster may have changed its settings since.
+        // The cluster's settings may have changed since.
         self.0.surroundings.forget();
         let mut waiting = Vec::new();
         for partition in self.partitions() {
@@ -90,7 +90,7 @@ impl LogDir {
                 waiting.push((partition, error));
             }
         }
-        // What the others gave up may be the room that these lack.
+        // The others may have freed the space that these need.
         let has_freed = !report.partitions.is_empty() && !options.dry_run;
         for (partition, error) in waiting {
             let again = if has_freed {
@@ -107,7 +107,7 @@ impl LogDir {
         Ok(report)
     }
 
-    /// Keeps a partition and says in the report what came of it, unless there was no room: then that error is given.
+    /// Maintains a partition and adds the result to the report. If there was no space left, returns that error instead.
     fn keep_one(
         &self,
         partition: &TopicPartition,
@@ -142,7 +142,7 @@ impl LogDir {
         }
     }
 
-    /// Upkeep of one partition. `false` for one that was only made, and has nothing to be kept, or was deleted since the list was made.
+    /// Maintains one partition. Returns `false` if it has no segment yet, or was deleted since the list was made.
     fn keep(
         &self,
         partition: &TopicPartition,
@@ -157,14 +157,14 @@ impl LogDir {
             match self.was_used(&path) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                // Deleted meanwhile, and perhaps made anew elsewhere.
+                // It was deleted in the meantime, and perhaps created again elsewhere.
                 Err(_) if self.place_of(partition)?.as_ref() != Some(&path) => continue,
                 Err(error) => return Err(error),
             }
             let membership = self.membership_of(partition)?;
             let told = membership.metadata_timestamp();
             report.metadata_timestamp = report.metadata_timestamp.max(told);
-            // A partition that is refused is not even opened.
+            // A partition whose maintenance is refused is not even opened.
             self.check_upkeep(partition, &membership, options)?;
             let Some(log) = open(partition)? else {
                 return Ok(false);
@@ -173,7 +173,7 @@ impl LogDir {
                 .join(membership)
                 .and_then(|()| log.maintain_into(kept, options, true));
             match done {
-                // By another thread: opened again.
+                // Another thread closed it: opens it again.
                 Err(error) if is_closed(&error) && log.is_closed() => {
                     self.writer()?;
                 }
@@ -182,7 +182,7 @@ impl LogDir {
         }
     }
 
-    /// The same log dirs, where every change stays in memory.
+    /// The same log dirs on a disk that keeps all changes in memory.
     pub(super) fn aside(&self) -> Result<Self> {
         let options = OpenOptions {
             disk: Arc::new(OverlayDisk::new(Arc::clone(&self.0.options.disk))),
@@ -193,7 +193,7 @@ impl LogDir {
         Self::list(self.0.paths.clone(), &options, Some(writer))
     }
 
-    /// The partition's log, if it is open here for appending.
+    /// The partition's log, if it is already open for appending here.
     pub(super) fn opened(&self, partition: &TopicPartition) -> Option<Log> {
         self.writer().ok()?.logs.opened(partition)
     }
@@ -229,7 +229,7 @@ impl LogDir {
         guard.check_upkeep(&effective, options.parts(), &path)
     }
 
-    /// A partition that has any segment, open for appending.
+    /// Opens a partition for appending if it has any segment.
     fn used(&self, partition: &TopicPartition) -> Result<Option<Log>> {
         let TopicPartition { topic, partition } = partition;
         self.writable_if(topic, *partition, |path| self.was_used(path))

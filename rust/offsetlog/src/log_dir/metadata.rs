@@ -1,4 +1,4 @@
-//! The cluster's metadata of log dirs, where it is in them.
+//! Reads the cluster's metadata log, if it is in these log dirs.
 
 use super::LogDir;
 use crate::error::Result;
@@ -6,14 +6,15 @@ use crate::log::{MetadataImage, read_metadata};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 
 impl LogDir {
-    /// What the metadata log says, if `__cluster_metadata-0` is in these log dirs: a controller's or broker's `metadata.log.dir` has it.
-    /// Begins with the newest snapshot there is, and reads the log behind it. Records of a metadata transaction count once it is ended.
-    /// What a quorum has not committed yet is not told apart. Memory holds what the metadata holds.
+    /// The cluster's metadata, if `__cluster_metadata-0` is in these log dirs; it is in the `metadata.log.dir` of a controller
+    /// or broker. Starts with the newest snapshot and reads the log after it. Records of a metadata transaction count once it
+    /// has ended. Records that the quorum has not committed yet are included, because the files do not show the difference.
+    /// Keeps the whole metadata in memory.
     ///
     /// # Errors
-    /// As a scan; `Corrupt` kinds for a snapshot that is damaged or has no end and for a record that is none of the metadata's,
-    /// `UnsupportedVersion` for one newer than Kafka 4.3's. Records of types that are not known, and changes of what is not there, are
-    /// left out with a warning.
+    /// Those of a scan; `Corrupt` kinds for a snapshot that is damaged or has no end, and for a record that is not a metadata
+    /// record; `UnsupportedVersion` for a record newer than Kafka 4.3. Records of unknown types, and changes of things that do
+    /// not exist, are skipped with a warning.
     pub fn metadata(&self) -> Result<Option<MetadataImage>> {
         let partitions = self.partitions();
         let is_here =

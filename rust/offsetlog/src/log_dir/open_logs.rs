@@ -1,9 +1,9 @@
-//! The partitions that are open for appending: opened on use, and no more than so many at a time.
+//! The partitions that are open for appending: opened on use, with a limit on how many are open at once.
 //!
-//! Each partition has a cell. Whoever opens, closes or deletes it holds the cell meanwhile, and everybody else who wants it waits there:
-//! so no two calls ever open one partition, or meet each other's lock. Cells of several partitions are held by deletions only, which come
-//! one after the other, and by whoever makes room, who takes those that nobody else has in hand. The list of cells is locked for moments, and
-//! never while a cell is waited for.
+//! Each partition has a cell. A thread that opens, closes or deletes the partition holds the cell's lock, and all others that
+//! want the partition wait for it. So no two calls open the same partition or run into each other's partition lock. Only two
+//! operations hold more than one cell: deletions, which run one at a time, and making room, which takes only cells that nobody
+//! else has in hand. Invariant: the lock of the list of cells is held briefly and never while waiting for a cell.
 
 use super::TopicPartition;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,30 +13,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Cell = Arc<Mutex<Held>>;
 
-/// One partition's log, while somebody opens, uses or closes it.
+/// The state of one partition's cell.
 #[derive(Debug, Default)]
 enum Held {
-    /// Nobody has opened it yet, or it was closed.
+    /// The log is not open.
     #[default]
     Idle,
     Open(Log),
-    /// The cell is out of the list: whoever waited for it looks again.
+    /// The cell was removed from the list. A thread that waited for it must look up the partition again.
     Gone,
 }
 
 #[derive(Debug)]
 pub(super) struct OpenLogs {
     slots: Mutex<Slots>,
-    /// How many may be open that nobody outside holds.
+    /// Limit on open logs. Logs that callers hold may exceed it.
     max: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
     by_partition: HashMap<TopicPartition, Slot>,
-    /// Counts uses; a slot knows its last one.
+    /// Number of uses so far. Each slot stores the number of its last use.
     uses: u64,
-    /// Nothing is opened any more.
+    /// No more logs may be opened.
     closed: bool,
 }
 
@@ -54,11 +54,11 @@ impl OpenLogs {
         }
     }
 
-    /// The partition's log, opened with `open` unless it is there and not closed; none where `open` gives none. Where too many are open, those that were not used
-    /// for the longest time are closed before; one that cannot be closed is this call's error.
+    /// Returns the partition's log. Opens it with `open` unless it is already open; returns `None` if `open` does. If too many
+    /// logs are open, closes the least recently used ones first. If one of them cannot be closed, this call fails.
     ///
     /// # Errors
-    /// `Closed` behind [`close_all`](Self::close_all); what closing another one or opening this one fails with.
+    /// `Closed` after [`close_all`](Self::close_all); those of closing another log or opening this one.
     pub(super) fn get(
         &self,
         partition: &TopicPartition,
@@ -70,12 +70,12 @@ impl OpenLogs {
             match &*held {
                 Held::Gone => continue,
                 Held::Open(log) if !log.is_closed() => return Ok(Some(log.clone())),
-                // Somebody outside closes it: waits until that is over and its lock is free. The failure is that caller's.
+                // A caller is closing it: waits until it is closed and its lock is free. That caller gets the error.
                 Held::Open(log) => drop(log.close()),
                 Held::Idle => {}
             }
             *held = Held::Idle;
-            // Before, so that the new one finds room.
+            // Done first, so that there is room for the new log.
             match self.make_room().and_then(|()| open()) {
                 Ok(Some(log)) => {
                     *held = Held::Open(log.clone());
@@ -91,7 +91,7 @@ impl OpenLogs {
         }
     }
 
-    /// The partition's cell, used now.
+    /// Returns the partition's cell and marks it as used now.
     fn cell(&self, partition: &TopicPartition) -> Result<Cell> {
         let mut slots = self.lock();
         if slots.closed {
@@ -112,7 +112,7 @@ impl OpenLogs {
         Ok(cell)
     }
 
-    /// Closes logs until there is room for one more. Those that somebody holds stay.
+    /// Closes logs until there is room for one more. Logs that a caller holds stay open.
     fn make_room(&self) -> Result<()> {
         loop {
             let mut slots = self.lock();
@@ -132,7 +132,7 @@ impl OpenLogs {
                 return Ok(());
             };
             let (partition, cell) = (partition.clone(), Arc::clone(&slot.cell));
-            // Who wants this partition meanwhile waits here, and opens it again.
+            // Other threads that want this partition now wait here and then open it again.
             let mut held = lock(&cell);
             if !matches!(*held, Held::Open(_)) {
                 slots.by_partition.remove(&partition);
@@ -148,11 +148,11 @@ impl OpenLogs {
         }
     }
 
-    /// Takes partitions away from everybody and does `work`, which removes them: closes their logs, and whoever asks for one
-    /// meanwhile waits and then finds what `work` has left. Only one caller at a time may do this.
+    /// Closes the logs of `partitions` and runs `work`, which deletes them. Other threads that ask for one of them wait, and
+    /// then find what `work` left. Only one caller may do this at a time.
     ///
     /// # Errors
-    /// That of closing one, unless it is poisoned: what was appended need not be durable any more; or that of `work`.
+    /// The error of closing a log, unless it is poisoned: appended records no longer need to be durable; or that of `work`.
     pub(super) fn take_away<T>(
         &self,
         partitions: &[TopicPartition],
@@ -187,7 +187,7 @@ impl OpenLogs {
         }
     }
 
-    /// The logs that are open now.
+    /// All logs that are open now.
     pub(super) fn all(&self) -> Vec<Log> {
         let cells: Vec<Cell> = {
             let slots = self.lock();
@@ -201,10 +201,10 @@ impl OpenLogs {
         open.collect()
     }
 
-    /// Closes all, those too that are being opened, and opens none any more.
+    /// Closes all logs, including those that are being opened, and allows no more to be opened.
     ///
     /// # Errors
-    /// The first of those of [`Log::close`]; all are closed all the same.
+    /// The first error of [`Log::close`]; all logs are closed even so.
     pub(super) fn close_all(&self) -> Result<()> {
         let cells: Vec<Cell> = {
             let mut slots = self.lock();
@@ -219,7 +219,7 @@ impl OpenLogs {
         closed.into_iter().fold(Ok(()), Result::and)
     }
 
-    /// Takes a cell out of the list that nobody has in hand and that holds nothing.
+    /// Removes a cell from the list if it is idle and nobody has it in hand.
     fn drop_idle(&self, partition: &TopicPartition) {
         let mut slots = self.lock();
         let is_idle = slots.by_partition.get(partition).is_some_and(|slot| {
@@ -235,7 +235,7 @@ impl OpenLogs {
     }
 }
 
-/// Closes what the cell holds, and leaves `left` there.
+/// Closes the log in a cell and leaves `left` there.
 fn close(held: &mut Held, left: Held) -> Result<()> {
     match std::mem::replace(held, left) {
         Held::Open(log) => log.close(),

@@ -1,4 +1,4 @@
-//! Which partition of a topic a record goes to, as Kafka's producers choose it.
+//! Chooses the partition of a record as Kafka's producers do.
 //!
 //! Source: Kafka's `Utils.murmur2`, `BuiltInPartitioner` (KIP-794) and `RoundRobinPartitioner`.
 
@@ -6,20 +6,21 @@ use crate::error::{Error, Result};
 use offsetlog_format::Uuid;
 use std::collections::HashMap;
 
-/// Bytes after which a record without a key goes to another partition: `batch.size` of a producer.
+/// After this many bytes, records without a key go to another partition: the default `batch.size` of a producer.
 const STICKY_BYTES: u64 = 16_384;
 
 /// How records without an explicit partition are routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Partitioner {
-    /// By the hash of the key; without a key, to one partition until 16,384 bytes went there, then to another one drawn at random.
+    /// By the hash of the key. Records without a key go to one partition until it got 16,384 bytes, then to another one chosen
+    /// at random.
     #[default]
     Default,
-    /// To one partition after the other, whatever the key.
+    /// To each partition in turn, whatever the key.
     RoundRobin,
 }
 
-/// Kafka's 32-bit hash of a key: murmur2 with a seed of its own.
+/// Kafka's 32-bit hash of a key: murmur2 with Kafka's seed.
 ///
 /// ```
 /// assert_eq!(offsetlog::murmur2(b"user1"), 1_619_149_554);
@@ -51,10 +52,11 @@ pub fn murmur2(bytes: &[u8]) -> i32 {
     (hash ^ (hash >> 15)) as i32
 }
 
-/// The partition of a key in a topic of so many partitions, as every Java producer chooses it. An empty key is a key.
+/// The partition of a key in a topic with this many partitions, as every Java producer chooses it. An empty key counts as a
+/// key.
 ///
 /// # Errors
-/// `Argument` for fewer than one partition.
+/// `Argument` for less than one partition.
 ///
 /// ```
 /// assert_eq!(offsetlog::partition_for(b"user2", 12).unwrap(), 5);
@@ -69,7 +71,7 @@ pub fn partition_for(key: &[u8], partitions: i32) -> Result<i32> {
     Ok((murmur2(key) & i32::MAX) % partitions)
 }
 
-/// What routing remembers of each topic.
+/// The routing state of all topics.
 #[derive(Debug)]
 pub(super) struct Router {
     topics: HashMap<String, Topic>,
@@ -78,9 +80,9 @@ pub(super) struct Router {
 
 #[derive(Debug, Default)]
 struct Topic {
-    /// Where records without a key go, and how many bytes went there.
+    /// The current partition for records without a key, and the bytes appended to it so far.
     sticky: Option<(i32, u64)>,
-    /// Records that were routed in turn.
+    /// Number of records routed in turn.
     turns: u64,
 }
 
@@ -92,7 +94,7 @@ impl Router {
         }
     }
 
-    /// The partition of a record. Those of a topic are numbered from 0.
+    /// Returns the partition of a record. The partitions of a topic are numbered from 0.
     pub(super) fn route(
         &mut self,
         partitioner: Partitioner,
@@ -121,24 +123,24 @@ impl Router {
         Ok(partition)
     }
 
-    /// Takes note that so many bytes were appended to the partition that a record without a key was routed to.
+    /// Records that `bytes` were appended to the partition that a record without a key was routed to.
     pub(super) fn appended(&mut self, topic: &str, bytes: u64) {
         let Some(state) = self.topics.get_mut(topic) else {
             return;
         };
-        // The next partition is drawn when it is wanted.
+        // The next partition is drawn when it is needed.
         state.sticky = state
             .sticky
             .map(|(partition, before)| (partition, before + bytes))
             .filter(|&(_, all)| all < STICKY_BYTES);
     }
 
-    /// An id for a directory.
+    /// A random id for a directory.
     pub(super) fn unique_id(&mut self) -> [u8; 16] {
         self.random.u128(..).to_be_bytes()
     }
 
-    /// An id for a topic, of those that Kafka gives: none whose text begins with `-`, which tools take for an option.
+    /// A random topic id as Kafka draws it: never one whose text starts with `-`, which tools would take for an option.
     pub(super) fn topic_id(&mut self) -> Uuid {
         loop {
             let id = Uuid::from_bytes(self.unique_id());
@@ -148,7 +150,7 @@ impl Router {
         }
     }
 
-    /// The topic has other partitions now, or is gone.
+    /// Forgets a topic whose partitions have changed or that was deleted.
     pub(super) fn forget(&mut self, topic: &str) {
         self.topics.remove(topic);
     }
@@ -158,7 +160,7 @@ impl Router {
 mod tests {
     use super::*;
 
-    /// contract/maintenance.md 2.1: bytes, the hash, and the partition of 3, 12 and 50; printed by Kafka's own code.
+    /// Expected values were printed by Kafka's own code: the key's bytes, the hash, and the partition of 3, 12 and 50.
     #[test]
     fn hashes_as_kafka_does() {
         let mut cases = 0;

@@ -1,6 +1,6 @@
-//! Partition directories that the cluster's metadata does not have; Kafka calls them strays and sets them aside.
+//! Finds partition directories that the cluster's metadata does not have. Kafka calls them stray replicas and renames them.
 //!
-//! Source: Kafka's `LogManager.isStrayKraftReplica`, which asks for topic id and partition.
+//! Source: Kafka's `LogManager.isStrayKraftReplica`, which compares topic id and partition.
 
 use super::LogDir;
 use crate::disk::read_whole;
@@ -16,25 +16,26 @@ use std::path::{Path, PathBuf};
 /// A partition directory that the metadata does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
-    /// The topic that the directory's name says.
+    /// The topic in the directory's name.
     pub topic: String,
-    /// The partition that it says.
+    /// The partition in the directory's name.
     pub partition: i32,
     /// The directory.
     pub path: PathBuf,
-    /// The topic's id in its `partition.metadata`; `None` without the file.
+    /// The topic id in its `partition.metadata`; `None` if the file does not exist.
     pub topic_id: Option<Uuid>,
-    /// What the metadata says instead.
+    /// What the metadata has instead.
     pub reason: String,
 }
 
 impl LogDir {
-    /// The partition directories of these log dirs that an image of their cluster's metadata does not have, by topic and partition.
-    /// Topic ids decide; where a directory has none, its name. A topic that was made behind the image's end is not in it; an image that
-    /// is not complete does not tell, and gives `None`. Reads `partition.metadata` of each directory.
+    /// Returns the partition directories in these log dirs that an image of the cluster's metadata does not have, by topic and
+    /// partition. Compares topic ids, or names if a directory has no id. A topic created after the image's end is not in the
+    /// image, so its directories are returned too. An image that is not complete gives `None`. Reads `partition.metadata` of
+    /// each directory.
     ///
     /// # Errors
-    /// `MetadataFile` where one is malformed; `Io`.
+    /// `MetadataFile` if such a file is malformed; `Io`.
     pub fn strays(&self, image: &MetadataImage) -> Result<Option<Vec<Stray>>> {
         if !image.is_complete {
             return Ok(None);
@@ -70,7 +71,7 @@ impl LogDir {
         Ok(Some(strays))
     }
 
-    /// Of the directory itself, since a partition may stand in several.
+    /// Reads the topic id from this directory, because a partition may have several.
     fn topic_id_in(&self, directory: &Path) -> Result<Option<Uuid>> {
         let path = directory.join(PARTITION_METADATA);
         let options = self.options();

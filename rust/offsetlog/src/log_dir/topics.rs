@@ -1,4 +1,4 @@
-//! Making and deleting topics, and their settings.
+//! Creates and deletes topics, and reads and changes their settings.
 //!
 //! Source: Kafka's `LogManager` (placement, deletion) and `ReplicationControlManager` (names).
 
@@ -20,46 +20,47 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// In a directory that waits for its deletion: when that is due, in ms since 1970. Whoever keeps the log dir next needs not wait anew.
+/// In a directory that waits for deletion: the due time in ms since 1970, so that the next program need not start the delay
+/// again.
 const DUE_FILE: &str = ".offsetlog.delete";
 
-/// Folders inside a partition directory that wait for their deletion: ours lie one deep.
+/// Maximum depth of directories inside a partition directory that is deleted. Those that offsetlog makes are one level deep.
 pub(crate) const DEPTH_MAX: usize = 8;
 
-/// A partition whose directory got another name, where that was before, and the lock that keeps others away from it.
+/// A partition whose directory was renamed, its earlier path, and the lock that keeps others out.
 type Renamed = (TopicPartition, PathBuf, Lock);
 
-/// A topic to be made.
+/// A topic to create.
 #[derive(Debug, Clone)]
 pub struct NewTopic<'t> {
     /// Its name: letters, digits, `.`, `_` and `-`, at most 249.
     pub name: &'t str,
-    /// How many partitions.
+    /// Number of partitions.
     pub partitions: i32,
-    /// Its settings; what is not given holds as by the log dir's defaults.
+    /// Its settings. The log dir's defaults apply to the rest.
     pub config: LogConfig,
-    /// Its id; `None` draws one.
+    /// Its id; `None` for a random one.
     pub topic_id: Option<Uuid>,
 }
 
-/// What holds for a topic.
+/// The settings that apply to a topic.
 #[derive(Debug, Clone)]
 pub struct TopicSettings {
-    /// Its settings, each with its layer.
+    /// Its settings, each with the layer that it comes from.
     pub config: EffectiveConfig,
-    /// What says that the log dir is a broker's; `None` where the topic is ours to keep.
+    /// What shows that the log dir belongs to a broker; `None` if offsetlog keeps the topic.
     pub broker: Option<String>,
     /// Timestamp of the newest record of the cluster's metadata, in ms since 1970.
     pub metadata_timestamp: Option<i64>,
 }
 
 impl LogDir {
-    /// Makes a topic, each partition in the folder that has the fewest, and gives its id. What was made is durable when this
-    /// returns; after an error, or a crash on the way, fewer partitions may be there.
+    /// Creates a topic and returns its id. Puts each partition into the log dir with the fewest partitions. The topic is
+    /// durable when this returns. After an error or a crash on the way, some of its partitions may exist.
     ///
     /// # Errors
-    /// `Argument` for a name or number that cannot be, or settings that contradict each other; `LogDir` when there is such a topic,
-    /// or one that differs in `.` and `_` only, as in Kafka; `Io`.
+    /// `Argument` for an invalid name or number, or contradictory settings; `LogDir` if the topic exists, or, as in Kafka, one
+    /// that differs only in `.` and `_`; `Io`.
     pub fn create_topic(&self, topic: &NewTopic<'_>) -> Result<Uuid> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
@@ -81,11 +82,11 @@ impl LogDir {
         let topic_id = topic
             .topic_id
             .unwrap_or_else(|| guard(&writer.router).topic_id());
-        // Before anything is said of it in the checkpoints: what another program has made meanwhile keeps its lines.
+        // Checked before the checkpoints change: a topic that another program just created keeps its lines.
         self.check_absent(topic)?;
         let places = self.places(topic.partitions);
         for (partition, parent) in (0..).zip(&places) {
-            // Lines that were left of another topic of this name would be believed.
+            // Lines left from an earlier topic of this name would be taken for this one's.
             if let Some(shared) = self
                 .0
                 .shared
@@ -96,18 +97,18 @@ impl LogDir {
             }
         }
         self.write_lines()?;
-        // Two processes may make the same topic.
+        // Two processes may create the same topic.
         let _locks = self.share_all()?;
         self.check_absent(topic)?;
         let mut made = Vec::new();
-        // The first one last: whoever lists them meanwhile sees by its absence that the topic is not whole.
+        // Partition 0 is created last: without it, others see that the topic is not complete.
         for (partition, parent) in (0..topic.partitions).zip(&places).rev() {
             let done = self.make_partition(topic, partition, parent, topic_id);
             match done {
                 Ok(path) => made.push((partition, path)),
                 Err(error) => {
                     for (_, path) in made {
-                        // What cannot be removed is an empty partition.
+                        // A partition that cannot be removed is empty.
                         let _ = remove_all(self.disk(), &path, DEPTH_MAX);
                     }
                     return Err(error);
@@ -147,14 +148,14 @@ impl LogDir {
         Err(Error::log_dir(path, reason))
     }
 
-    /// The locks of all log dirs, always in the same order.
+    /// Locks all log dirs, always in the same order.
     fn share_all(&self) -> Result<Vec<Lock>> {
         let mut shared: Vec<_> = self.0.shared.iter().collect();
         shared.sort_by_key(|shared| shared.log_dir());
         shared.into_iter().map(|shared| shared.share()).collect()
     }
 
-    /// Refuses a topic of which another process has made a partition since the log dir was opened.
+    /// Fails if another process has created a partition of this topic since the log dirs were opened.
     fn check_absent(&self, topic: &NewTopic<'_>) -> Result<()> {
         for partition in 0..topic.partitions {
             let name = directory_name(topic.name, partition)
@@ -177,7 +178,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// A folder for each of so many new partitions: always one of those that have the fewest, the first of equals.
+    /// A log dir for each of the new partitions: always one with the fewest partitions, the first of equals.
     fn places(&self, partitions: i32) -> Vec<PathBuf> {
         let mut counts: Vec<(usize, &PathBuf)> =
             self.0.paths.iter().map(|path| (0, path)).collect();
@@ -239,12 +240,12 @@ impl LogDir {
         Ok(())
     }
 
-    /// Deletes a topic as a broker does: its directories get names that say so at once, and are removed by
-    /// [`maintain`](Self::maintain) when the log dir's `file.delete.delay.ms` has passed.
+    /// Deletes a topic as a broker does: renames its directories at once; [`maintain`](Self::maintain) removes them after the
+    /// log dir's `file.delete.delay.ms`.
     ///
     /// # Errors
-    /// `LogDir` when there is no such topic; `Cluster` for one of brokers' own that was not named; `Locked` when another process writes to one of its partitions, and nothing is changed;
-    /// `Io`, and some of the partitions may be gone already.
+    /// `LogDir` if there is no such topic; `Cluster` for an internal topic that the options do not name; `Locked` if another
+    /// process writes one of its partitions (nothing is changed then); `Io` (some of the partitions may be gone by then).
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
@@ -258,7 +259,7 @@ impl LogDir {
             partition,
         });
         let partitions: Vec<TopicPartition> = partitions.collect();
-        // What was appended need not be durable any more, but must be known to be over.
+        // Appended records no longer need to be durable, but writing must have ended.
         let (held, parents) = writer
             .logs
             .take_away(&partitions, || self.rename_all(topic, &partitions))?;
@@ -270,11 +271,11 @@ impl LogDir {
             }
             lock.release();
         }
-        // A topic of this name may be made again.
+        // The topic's name can be used again.
         self.write_lines()
     }
 
-    /// Gives the directories of a topic that nobody has open the names of deleted ones. Gives their locks, and the folders they are in.
+    /// Renames the directories of a topic for deletion. Returns their locks and their parent directories.
     fn rename_all(
         &self,
         topic: &str,
@@ -305,7 +306,7 @@ impl LogDir {
                 .rename(path, &target)
                 .map_err(|error| Error::io(IoCall::Rename, path, error))?;
             self.0.listing_mut().partitions.remove(partition);
-            // Without it the directory waits longer.
+            // If this fails, the directory waits longer.
             let _ = note_due(self.disk(), &target, due);
             guard(&writer.doomed).push(Doomed { path: target, due });
             parents.push(parent.to_path_buf());
@@ -313,10 +314,10 @@ impl LogDir {
         Ok((held, parents))
     }
 
-    /// The settings of a topic that are stored with its first partition; defaults are not among them.
+    /// The settings stored with the topic's first partition, without defaults.
     ///
     /// # Errors
-    /// `LogDir` when there is no such topic; `Io`, `MetadataFile`.
+    /// `LogDir` if there is no such topic; `Io`, `MetadataFile`.
     pub fn topic_config(&self, topic: &str) -> Result<LogConfig> {
         let first = self.0.listing().numbers(topic).first().copied();
         let path = first.and_then(|partition| {
@@ -331,11 +332,12 @@ impl LogDir {
         }
     }
 
-    /// The settings that hold for a topic, by its first partition, each with the layer that it comes from. In a broker's log dir they
-    /// are the cluster's: of the metadata log in these folders or in `metadata`, and of `broker`'s `server.properties`.
+    /// The settings that apply to a topic, read from its first partition, each with the layer that it comes from. In a broker's
+    /// log dir these are the cluster's settings, from the metadata log in these log dirs or in `metadata`, and those of
+    /// `broker`'s `server.properties`.
     ///
     /// # Errors
-    /// As [`topic_config`](Self::topic_config); `LogDir` for a folder `metadata` without a metadata log.
+    /// Those of [`topic_config`](Self::topic_config); `LogDir` if `metadata` has no metadata log.
     pub fn topic_settings(
         &self,
         topic: &str,
@@ -371,10 +373,10 @@ impl LogDir {
         })
     }
 
-    /// Whether [`delete_topic`](Self::delete_topic) would be refused; changes nothing.
+    /// Checks whether [`delete_topic`](Self::delete_topic) would fail. Changes nothing.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`delete_topic`](Self::delete_topic).
     pub fn check_delete(&self, topic: &str) -> Result<()> {
         let aside = self.aside()?;
         let numbers = self.0.listing().numbers(topic);
@@ -396,17 +398,17 @@ impl LogDir {
         Ok(())
     }
 
-    /// Refuses to do that to a topic of brokers' own, unless it was named.
+    /// Fails for an internal topic that the options do not name.
     fn check_named(&self, topic: &str, verb: &str) -> Result<()> {
         let named = &self.writer()?.options.internal_topics;
         let place = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
         check_internal(topic, named, verb, place)
     }
 
-    /// Changes the settings of a topic, of all its partitions.
+    /// Changes the settings of a topic in all its partitions.
     ///
     /// # Errors
-    /// As [`topic_config`](Self::topic_config) and for opening a partition; `Argument` for settings that contradict each other.
+    /// Those of [`topic_config`](Self::topic_config) and of opening a partition; `Argument` for contradictory settings.
     pub fn set_topic_config(&self, topic: &str, config: &LogConfig) -> Result<()> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
@@ -421,15 +423,15 @@ impl LogDir {
         Ok(())
     }
 
-    /// Removes the directories of deleted topics whose time has come, and gives them; with `dry_run` only that. One in which somebody
-    /// works, as a conversion does, stays until that is over.
+    /// Removes the directories of deleted topics whose delay has passed, and returns them; with `dry_run` only returns them. A
+    /// directory that is in use, for example by a conversion, stays for now.
     ///
     /// # Errors
-    /// `Io`; the rest waits for the next time.
+    /// `Io`; the remaining directories are removed next time.
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
         let writer = self.writer()?;
         let now = self.0.now();
-        // Another thread may be at it.
+        // Another thread may be removing them.
         let _alone = guard(&writer.removing);
         let due: Vec<PathBuf> = guard(&writer.doomed)
             .iter()
@@ -457,16 +459,16 @@ impl LogDir {
     }
 }
 
-/// When a directory is to go that was found under the name of a deleted one: as is written there, else after the delay, counted from now,
-/// which is written down.
+/// When a directory that was renamed for deletion may be removed: the time in its file, otherwise `latest`, which is then
+/// written to the file.
 pub(super) fn due_of(disk: &dyn Disk, path: &Path, latest: i64) -> i64 {
     let noted = read_whole(disk, &path.join(DUE_FILE), 64).ok();
     let noted = noted.and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<i64>().ok());
     if let Some(due) = noted {
-        // A clock that was set back is no reason to keep it for ever.
+        // If the clock was set back, the directory must not stay forever.
         return due.min(latest);
     }
-    // Where it cannot be written, the next program waits anew.
+    // If it cannot be written, the next program starts the delay again.
     let _ = note_due(disk, path, latest);
     latest
 }
@@ -476,7 +478,7 @@ fn note_due(disk: &dyn Disk, path: &Path, due: i64) -> io::Result<()> {
     file.write_at(format!("{due}\n").as_bytes(), 0)
 }
 
-/// Removes a directory with all that is in it; what is not there any more is no failure.
+/// Removes a directory with its contents. A directory that does not exist is not an error.
 pub(crate) fn remove_all(disk: &dyn Disk, path: &Path, depth: usize) -> io::Result<()> {
     let entries = match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! Transactional ids, out of `__transaction_state` (FORMAT.md «Internal topics»): the last record of each one holds.
+//! Reads transactional ids from `__transaction_state` (FORMAT.md «Internal topics»). The last record of each id counts.
 
 use super::{LogDir, Unread, pass_over};
 use crate::error::Result;
@@ -9,30 +9,30 @@ use offsetlog_format::message::{Struct, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The topic in which Kafka keeps its transactions.
+/// The topic in which Kafka stores its transactions.
 const TOPIC: &str = "__transaction_state";
 
-/// Where a transactional id has come to, in Kafka's words and numbers.
+/// The state of a transactional id, with Kafka's names and numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransactionState {
-    /// 0: it has a producer id and no transaction yet.
+    /// 0: it has a producer id but no transaction yet.
     Empty,
     /// 1: a transaction is open.
     Ongoing,
-    /// 2: it is to be committed; its markers are being written.
+    /// 2: it will be committed; its markers are being written.
     PrepareCommit,
-    /// 3: it is to be aborted; its markers are being written.
+    /// 3: it will be aborted; its markers are being written.
     PrepareAbort,
-    /// 4: the last one was committed.
+    /// 4: the last transaction was committed.
     CompleteCommit,
-    /// 5: the last one was aborted.
+    /// 5: the last transaction was aborted.
     CompleteAbort,
     /// 6: it expired and is being removed.
     Dead,
     /// 7: its producer is being fenced.
     PrepareEpochFence,
-    /// A number that Kafka 4.3 does not have.
+    /// A number that Kafka 4.3 does not define.
     Unknown(i32),
 }
 
@@ -61,48 +61,49 @@ impl fmt::Display for TransactionState {
     }
 }
 
-/// A transactional id and its transaction, the last one or the one that is open.
+/// A transactional id and its open or last transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
     /// The producer's `transactional.id`. Here and below, text that is not UTF-8 has replacement characters.
     pub transactional_id: String,
     /// The producer id.
     pub producer_id: i64,
-    /// The producer id before, where the record has it (version 1).
+    /// The previous producer id, if the record has it (version 1).
     pub previous_producer_id: Option<i64>,
-    /// The producer id that comes with the end of the transaction, where the record has it (version 1).
+    /// The producer id after the end of the transaction, if the record has it (version 1).
     pub next_producer_id: Option<i64>,
     /// The producer epoch.
     pub producer_epoch: i32,
-    /// The epoch that comes with the end of the transaction, where the record has it (version 1).
+    /// The producer epoch after the end of the transaction, if the record has it (version 1).
     pub next_producer_epoch: Option<i32>,
-    /// Where it has come to.
+    /// State of the transaction.
     pub state: TransactionState,
     /// `transaction.timeout.ms` of the producer.
     pub timeout_ms: i32,
-    /// The partitions of the transaction, by topic; none once it is complete.
+    /// The partitions of the transaction, by topic; empty once it is complete.
     pub partitions: Vec<(String, Vec<i32>)>,
-    /// When the transaction began, in ms since 1970; `None` before the first one.
+    /// Start of the transaction, in ms since 1970; `None` before the first one.
     pub start_timestamp: Option<i64>,
     /// When the coordinator last changed the record, in ms since 1970.
     pub last_update_timestamp: i64,
-    /// Kafka's `transaction.version` of the client, where the record has it: 2 with KIP-890.
+    /// Kafka's `transaction.version` of the client, if the record has it: 2 with KIP-890.
     pub client_transaction_version: Option<i32>,
-    /// Partition of `__transaction_state` in which the record stands.
+    /// Partition of `__transaction_state` that holds the record.
     pub partition: i32,
-    /// Its offset there.
+    /// Offset of the record.
     pub offset: i64,
 }
 
 impl LogDir {
-    /// The transactional ids whose coordinators kept them in these log dirs, by name; warnings of what was left out; and the partitions
-    /// of the topic that could not be read whole, of which nothing is given: what stands behind damage may say otherwise. Reads
-    /// `__transaction_state` from front to back; memory holds what its keys hold. Records of types that are not known, or without a
-    /// key, are left out with a warning: coordinators pass over the first.
+    /// Returns the transactional ids that their coordinators stored in these log dirs, by name; warnings about what was
+    /// skipped; and the partitions of the topic that could not be read completely. Such a partition gives no ids at all,
+    /// because records after the damage may contradict those before it. Reads `__transaction_state` completely and keeps one
+    /// value per key in memory. Records of unknown types or without a key are skipped with a warning; coordinators skip the
+    /// former too.
     ///
     /// # Errors
-    /// `Interrupted`. With a partition, as a scan; `Corrupt` kinds for a record that is no coordinator's, `UnsupportedVersion` for one
-    /// newer than Kafka 4.3's.
+    /// `Interrupted`. Per partition, those of a scan, `Corrupt` kinds for a record that no coordinator wrote, and
+    /// `UnsupportedVersion` for one newer than Kafka 4.3.
     pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
         let (mut found, mut warnings, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         let partitions = self.partitions();
@@ -117,7 +118,8 @@ impl LogDir {
             }
             warnings.extend(left_out.warnings(&place.to_string()));
         }
-        // An id has one partition; a topic that was put together from two clusters may have it in two, and then both are told.
+        // An id belongs to one partition. If the topic was assembled from two clusters, two may have it; then both are
+        // returned.
         found.sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
         Ok((found, warnings, unread))
     }

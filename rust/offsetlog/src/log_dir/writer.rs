@@ -1,4 +1,4 @@
-//! Log dirs that are open for appending: records by topic, partitions opened on use.
+//! Log dirs that are open for appending: appends by topic, and opens partitions on use.
 
 use super::listing::Listing;
 use super::open_logs::OpenLogs;
@@ -16,22 +16,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How log dirs are opened for appending.
+/// Options of log dirs that are opened for appending.
 #[derive(Debug, Clone)]
 pub struct LogDirOptions {
-    /// What holds for topics that do not set it themselves: a broker's settings.
+    /// Defaults for settings that a topic does not have: like a broker's settings.
     pub defaults: LogConfig,
-    /// How many partitions are open at a time that nobody outside holds: each one takes up to seven files.
+    /// Limit on open partitions, not counting those that callers hold. Each one uses up to seven files.
     pub max_open_partitions: usize,
-    /// Makes what is drawn at random the same in each run: partitions of records without a key, and ids.
+    /// Seed for all random choices, so that runs repeat: partitions of records without a key, and ids.
     pub seed: Option<u64>,
-    /// In a broker's log dir: the folder with the cluster's metadata log, where that is none of the log dirs.
+    /// In a broker's log dir: the directory with the cluster's metadata log, if it is not one of the log dirs.
     pub metadata: Option<PathBuf>,
-    /// A broker's `server.properties`. In its log dir the layer below the cluster's settings, elsewhere as `defaults`.
+    /// A broker's `server.properties`. In its log dir it is the layer below the cluster's settings; elsewhere it acts like
+    /// `defaults`.
     pub broker: Option<BrokerSettings>,
-    /// Topics of brokers' own, such as `__consumer_offsets`, that may be deleted, cut and maintained all the same.
+    /// Kafka's internal topics, such as `__consumer_offsets`, that may be deleted, truncated and maintained even so.
     pub internal_topics: BTreeSet<String>,
-    /// Whether records may be changed though other brokers have replicas of their partition.
+    /// Whether records may be changed although other brokers have replicas of the partition.
     pub single_replica: bool,
 }
 
@@ -52,20 +53,20 @@ impl Default for LogDirOptions {
 /// How the partition of a record is chosen.
 #[derive(Debug, Clone, Copy)]
 pub enum Route<'k> {
-    /// The caller says it.
+    /// The partition that the caller gives.
     Partition(i32),
-    /// As a producer does, by the record's key or without one.
+    /// Chosen as a producer does, by the record's key or without one.
     By(Partitioner, Option<&'k [u8]>),
 }
 
-/// A directory that waits for its deletion, and when that is due.
+/// A directory that waits for deletion, and its due time in ms since 1970.
 #[derive(Debug, Clone)]
 pub(super) struct Doomed {
     pub(super) path: PathBuf,
     pub(super) due: i64,
 }
 
-/// What appending log dirs have beside what reading ones have.
+/// The state of log dirs that are open for appending.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) options: LogDirOptions,
@@ -74,15 +75,15 @@ pub(super) struct Writer {
     pub(super) doomed: Mutex<Vec<Doomed>>,
     /// Held while directories of deleted topics are removed.
     pub(super) removing: Mutex<()>,
-    /// Held while topics are made or deleted.
+    /// Held while topics are created, changed or deleted.
     pub(super) topics: Mutex<()>,
-    /// On each log dir's `.lock`, shared with other processes of ours; keeps brokers out.
+    /// Locks on each log dir's `.lock`, shared with other offsetlog processes. They keep brokers out.
     locks: Mutex<Vec<Lock>>,
     closed: AtomicBool,
 }
 
 impl Writer {
-    /// Makes the folders that are missing, and locks them.
+    /// Creates missing directories and locks all of them.
     pub(super) fn open(
         paths: &[PathBuf],
         open: &OpenOptions,
@@ -90,7 +91,7 @@ impl Writer {
     ) -> Result<Self> {
         let disk = open.disk.as_ref();
         let mut locks = Vec::new();
-        // All of them, before anything is made in any.
+        // Checks all of them before it creates anything in any.
         for path in paths {
             refuse_unless_log_dir(disk, path)?;
         }
@@ -114,7 +115,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// For what works aside on a disk of its own: log dirs that are there, held by another writer of this process.
+    /// For work on a separate in-memory disk: the log dirs exist, and another writer in this process holds their locks.
     pub(super) fn aside(options: &LogDirOptions) -> Self {
         Self {
             options: options.clone(),
@@ -134,16 +135,16 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LogDir {
-    /// Opens log dirs for appending, and makes those that are missing. Takes a shared lock on each one's `.lock`, which a running
-    /// broker holds; partitions are opened, and recovered where that is due, when they are used first.
+    /// Opens log dirs for appending and creates missing ones. Takes a shared lock on each one's `.lock`, which a running broker
+    /// holds exclusively. Each partition is opened, and recovered if needed, on its first use.
     ///
-    /// Directories that a broker had renamed to be deleted wait for `file.delete.delay.ms` from now on; of those that a program of ours
-    /// renamed it is known since when.
+    /// Directories that a broker renamed for deletion wait for `file.delete.delay.ms` from now on. Those that offsetlog renamed
+    /// have their due time in a file.
     ///
     /// # Errors
-    /// * `Locked`: a broker runs on one of them.
-    /// * `LogDir`: a partition stands in two of the folders, or a folder is itself a partition's.
-    /// * As [`open`](Self::open).
+    /// * `Locked`: a broker is running on one of them.
+    /// * `LogDir`: two of the log dirs have the same partition, or a path is itself a partition directory.
+    /// * Those of [`open`](Self::open).
     pub fn open_for_append<P: AsRef<Path>>(
         paths: &[P],
         open: &OpenOptions,
@@ -178,11 +179,12 @@ impl LogDir {
         Ok(log_dir)
     }
 
-    /// Appends the records of `batch`, which are routed as one; gives their partition and offsets. As [`Log::append`].
+    /// Appends the records of `batch` to one partition, chosen by `route`. Returns the partition and the offsets. See
+    /// [`Log::append`].
     ///
     /// # Errors
-    /// As [`Log::append`], and as for opening the partition; `LogDir` for a topic or partition that is not there; `Io` for another
-    /// partition that had to be closed to make room and could not be made durable.
+    /// Those of [`Log::append`] and of opening the partition; `LogDir` if the topic or partition does not exist; `Io` if
+    /// another partition had to be closed to make room and could not be made durable.
     pub fn append(
         &self,
         topic: &str,
@@ -218,11 +220,11 @@ impl LogDir {
         }
     }
 
-    /// A partition that was chosen among `count`, open for appending; none where the topic turns out to have another number of them by
-    /// now. While somebody holds the log nobody can make the topic anew, so that the choice stays right.
+    /// Opens a partition that was chosen among `count` for appending; `None` if the topic now has another number of partitions.
+    /// While a caller holds the log, nobody can delete and recreate the topic, so the choice stays valid.
     ///
     /// # Errors
-    /// As for opening the partition; `LogDir` for a topic that is gone.
+    /// Those of opening the partition; `LogDir` if the topic was deleted.
     pub fn writable_of(&self, topic: &str, partition: i32, count: i32) -> Result<Option<Log>> {
         let opened = self.writable(topic, partition);
         match self.partition_count(topic) {
@@ -232,19 +234,20 @@ impl LogDir {
         }
     }
 
-    /// The partition to which a record of a topic goes.
+    /// Returns the partition to which a record of a topic goes.
     ///
     /// # Errors
-    /// `LogDir` for a topic that is not there, or of which some partitions are not: how many it has is not known then.
+    /// `LogDir` if the topic does not exist, or if some of its partitions are missing here: then their number is unknown.
     pub fn route(&self, topic: &str, partitioner: Partitioner, key: Option<&[u8]>) -> Result<i32> {
         let count = self.partition_count(topic)?;
         guard(&self.writer()?.router).route(partitioner, topic, key, count)
     }
 
-    /// How many partitions a topic has, as far as is known: another process may have made it anew as long as none is open here.
+    /// Number of partitions of a topic, as far as known: while none of them is open here, another process may delete and
+    /// recreate the topic.
     ///
     /// # Errors
-    /// As [`route`](Self::route).
+    /// Those of [`route`](Self::route).
     pub fn partition_count(&self, topic: &str) -> Result<i32> {
         let numbers = self.0.listing().numbers(topic);
         let is_whole = (0..)
@@ -264,13 +267,14 @@ impl LogDir {
         Ok(numbers.len() as i32)
     }
 
-    /// A partition, open for appending. It stays open until the log dir is closed, as long as somebody holds it.
+    /// Opens a partition for appending. While a caller holds it, it stays open until the log dirs are closed.
     pub(super) fn writable(&self, topic: &str, partition: i32) -> Result<Log> {
         self.writable_if(topic, partition, |_| Ok(true))?
             .ok_or_else(|| self.unknown(topic, partition))
     }
 
-    /// The same, none where there is no such partition or, in a directory that is not open, `wanted` says no.
+    /// The same, but `None` if the partition does not exist, or if it is not open and `wanted` returns `false` for its
+    /// directory.
     pub(super) fn writable_if(
         &self,
         topic: &str,
@@ -289,7 +293,7 @@ impl LogDir {
             ..WriteOptions::default()
         };
         let opened = writer.logs.get(&of, || {
-            // Asked here, where nobody of this process deletes it.
+            // Checked while the cell is held, so no thread of this process deletes the partition.
             let Some(listed) = self.path_of(&of) else {
                 return Ok(None);
             };
@@ -304,7 +308,7 @@ impl LogDir {
             let surroundings = Some(&self.0.surroundings);
             let log =
                 open_for_append_in(&path, &self.0.options, &write, shared, surroundings)?;
-            // Now that this one is held, nobody deletes the topic any more.
+            // The partition's lock is held now, so nobody can delete the topic any more.
             if !self.is_as_listed(topic)? {
                 self.list_again(topic)?;
             }
@@ -313,7 +317,7 @@ impl LogDir {
         opened.map_err(|error| self.at_first(error))
     }
 
-    /// Where a partition lies now: its topic is looked for again where another process has taken the directory away.
+    /// The current directory of a partition. Lists its topic again if another process removed or moved the directory.
     pub(super) fn place_of(&self, partition: &TopicPartition) -> Result<Option<PathBuf>> {
         let Some(path) = self.path_of(partition) else {
             return Ok(None);
@@ -325,7 +329,7 @@ impl LogDir {
         Ok(self.path_of(partition))
     }
 
-    /// Whether a topic still has the partitions that are known, as far as their number tells.
+    /// Whether a topic still has the listed number of partitions, by its last one and the one after it.
     fn is_as_listed(&self, topic: &str) -> Result<bool> {
         let Some(last) = self.0.listing().numbers(topic).pop() else {
             return Ok(false);
@@ -343,7 +347,7 @@ impl LogDir {
         Ok(stands(last)? && !stands(last.saturating_add(1))?)
     }
 
-    /// Looks again which partitions a topic has.
+    /// Lists the partitions of a topic again.
     fn list_again(&self, topic: &str) -> Result<()> {
         let mut found = Listing::default();
         for path in &self.0.paths {
@@ -360,7 +364,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// Does `work` with a partition's log, and again with the log opened anew where another thread has closed it meanwhile. Work that
+    /// Runs `work` with a partition's log, and again with a reopened log if another thread closed it meanwhile. `work` that
     /// fails with `Closed` has changed nothing.
     pub(super) fn with_log<T>(
         &self,
@@ -379,11 +383,11 @@ impl LogDir {
         }
     }
 
-    /// Makes everything durable that was appended to any partition. Stops at the first one that fails. A partition that another thread
-    /// closes meanwhile is made durable by that.
+    /// Makes everything durable that was appended to any partition. Stops at the first error. If another thread closes a
+    /// partition meanwhile, the close makes it durable.
     ///
     /// # Errors
-    /// As [`Log::flush`].
+    /// Those of [`Log::flush`].
     pub fn flush(&self) -> Result<()> {
         let logs = self.writer()?.logs.all();
         logs.iter().try_for_each(|log| match log.flush() {
@@ -398,10 +402,10 @@ impl LogDir {
         })
     }
 
-    /// Closes all partitions cleanly and lets go of the log dirs. Does nothing for readers and when it was done already.
+    /// Closes all partitions cleanly and releases the log dirs. Does nothing for readers or if they are already closed.
     ///
     /// # Errors
-    /// The first of those of [`Log::close`]; everything is closed all the same.
+    /// The first error of [`Log::close`]; everything is closed even so.
     pub fn close(&self) -> Result<()> {
         let Some(writer) = &self.0.writer else {
             return Ok(());
@@ -412,7 +416,8 @@ impl LogDir {
         let mut closed = writer.logs.close_all();
         let written = self.write_lines();
         if written.is_ok() {
-            // Behind all the rest, as whoever finds the mark believes it. A log that could not be closed is told by its own file.
+            // Written last, because a broker trusts the clean-shutdown marker. A log that could not be closed is marked in its
+            // own state file.
             for shared in &self.0.shared {
                 closed = closed.and(shared.settle());
             }
@@ -424,13 +429,13 @@ impl LogDir {
         closed
     }
 
-    /// Writes what the checkpoints are to say of the partitions.
+    /// Writes the checkpoints' lines for the partitions.
     pub(super) fn write_lines(&self) -> Result<()> {
         let written = self.0.shared.iter().map(|shared| shared.write_lines());
         written.fold(Ok(()), Result::and)
     }
 
-    /// Whether it was opened for appending.
+    /// Whether the log dirs were opened for appending.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.0.writer.is_some()
@@ -451,7 +456,7 @@ impl LogDir {
         }
     }
 
-    /// An error without a path is about the log dirs as a whole.
+    /// An error without a path concerns the log dirs as a whole.
     fn at_first(&self, error: Error) -> Error {
         match self.0.paths.first() {
             Some(path) if error.path().is_none() => error.at_path(path),
@@ -460,7 +465,7 @@ impl LogDir {
     }
 }
 
-/// Whether a log was closed before the work on it began.
+/// Whether an operation failed because the log was closed before it started.
 pub(super) fn is_closed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Closed) && !error.is_appended()
 }
