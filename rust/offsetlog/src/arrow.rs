@@ -1,8 +1,8 @@
-//! Batches decoded straight into Arrow columns, and record batches encoded straight into batches.
+//! Decodes batches straight into Arrow columns, and encodes record batches straight into Kafka batches.
 //!
-//! The schema is Spark's Kafka source's: `key` and `value` binary, `topic` string, `partition` and `timestampType` int, `offset` long,
-//! `timestamp` in microseconds UTC, `headers` a list of (key, value), all nullable, in that order. Record batches are bounded
-//! by rows and by bytes; their large buffers come back to a pool when the consumer lets go of them.
+//! The schema is that of Spark's Kafka source: `key` and `value` binary, `topic` string, `partition` and `timestampType` int,
+//! `offset` long, `timestamp` in microseconds UTC, `headers` a list of (key, value), all nullable, in that order. Record
+//! batches are limited by rows and by bytes. Their large buffers return to a pool when the consumer releases them.
 
 mod append;
 mod columns;
@@ -29,9 +29,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Column {
-    /// The key; null where there is none.
+    /// The key; null if the record has none.
     Key,
-    /// The value; null is a tombstone.
+    /// The value; null for a tombstone.
     Value,
     /// The topic.
     Topic,
@@ -39,11 +39,11 @@ pub enum Column {
     Partition,
     /// The offset.
     Offset,
-    /// The timestamp; -1 ms where the record has none, as Spark shows it; null beyond the range of microseconds.
+    /// The timestamp; -1 ms if the record has none, as in Spark; null if it is out of range for microseconds.
     Timestamp,
     /// 0 create time, 1 log append time, -1 none.
     TimestampType,
-    /// Headers; null where a record has none.
+    /// Headers; null if the record has none.
     Headers,
     /// Leader epoch, -1 for none.
     LeaderEpoch,
@@ -56,7 +56,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// All columns, in their order.
+    /// All columns in schema order.
     pub const ALL: [Self; 12] = [
         Self::Key,
         Self::Value,
@@ -159,15 +159,16 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// How record batches are made.
+/// Options for the record batches of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrowOptions {
-    /// Most rows of a record batch.
+    /// Maximum number of rows of a record batch.
     pub batch_rows: usize,
-    /// Bytes of keys, values and headers beyond which a record batch is full. Half a MiB by default: what stays in the cache
-    /// between being written and being read is worth more than fewer batches.
+    /// A record batch is full when its keys, values and headers have at least this many bytes. Default: half a MiB, because
+    /// staying in the CPU cache between writing and reading saves more than fewer batches do.
     pub batch_bytes: usize,
-    /// Threads that decompress and decode. With one, that is the thread which asks for batches; with more, that one only reads.
+    /// Number of threads that decompress and decode. With one, the thread that requests batches does the work; with more, that
+    /// thread only reads.
     pub threads: usize,
 }
 
@@ -181,7 +182,8 @@ impl Default for ArrowOptions {
     }
 }
 
-/// The record batches of a scan, lazily, in offset order. An error ends it; the rows before the damage are given first.
+/// The record batches of a scan, made on demand, in offset order. An error ends the iteration; the rows before the error are
+/// returned first.
 #[derive(Debug)]
 pub struct ArrowScan {
     scan: Scan,
@@ -198,7 +200,7 @@ enum Work {
 }
 
 impl ArrowScan {
-    /// Makes record batches with `columns` out of a scan that has just begun.
+    /// Makes record batches with `columns` from a scan that has not returned a batch yet.
     ///
     /// # Errors
     /// `Argument` for a repeated column, or for zero rows, bytes or threads.
@@ -219,7 +221,8 @@ impl ArrowScan {
             }
         }
         let pool = Arc::new(Pool::default());
-        // The order of records makes a bounded scan one thread's work, and so does an end that only decoding finds.
+        // A limited scan depends on the order of its records, and `OnCorrupt::Stop` on damage found while decoding. Both need a
+        // single thread.
         let work = if options.threads > 1 && !scan.is_limited() && !scan.stops() {
             Work::Threads(Parallel::new(columns, options, &pool))
         } else {
@@ -234,13 +237,13 @@ impl ArrowScan {
         })
     }
 
-    /// What the scan has done so far.
+    /// The underlying scan, for its statistics and report.
     #[must_use]
     pub fn scan(&self) -> &Scan {
         &self.scan
     }
 
-    /// Works until a record batch is ready or the scan is at its end.
+    /// Works until a record batch is ready or the scan has ended.
     fn advance(&mut self) -> Result<()> {
         match &mut self.work {
             Work::Here(columns) => {
@@ -261,7 +264,7 @@ impl ArrowScan {
         }
     }
 
-    /// The rows decoded before a failure.
+    /// Keeps the rows that were decoded before an error.
     fn rest(&mut self) {
         if let Work::Here(columns) = &mut self.work
             && let Ok(rest) = columns.finish()
@@ -294,7 +297,7 @@ impl Iterator for ArrowScan {
     }
 }
 
-/// Puts the wanted records of a batch into the columns; full record batches go to `ready`.
+/// Decodes the wanted records of a batch into the columns. Full record batches go to `ready`.
 fn decode(
     batch: &mut Batch<'_>,
     columns: &mut Columns,

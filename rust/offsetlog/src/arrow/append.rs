@@ -1,4 +1,4 @@
-//! Record batches appended to a log: rows are encoded straight into Kafka batches, without an allocation a row.
+//! Appends record batches to a log: encodes rows straight into Kafka batches, without an allocation per row.
 
 use super::digest::Digest;
 use super::kept::{Kept, KeptPlaces, Last};
@@ -15,15 +15,15 @@ use arrow_schema::{DataType, Schema};
 use offsetlog_format::Codec;
 use std::sync::Arc;
 
-/// How rows are appended.
+/// Options for appending rows.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrowAppendOptions {
-    /// Codec of the batches where the log's `compression.type` is `producer`.
+    /// Codec of the batches if the log's `compression.type` is `producer`.
     pub codec: Codec,
-    /// A batch is appended before it would have more bytes than this, uncompressed. `max.message.bytes` and `segment.bytes` make it
-    /// less where they are smaller; a single record may be larger than this, but not than those.
+    /// Maximum uncompressed size of a batch in bytes; smaller values of `max.message.bytes` and `segment.bytes` take
+    /// precedence. A single record may be larger than this limit, but not larger than those two.
     pub batch_bytes: usize,
-    /// Leader epoch, and whether all rows are on the disk at the end.
+    /// The leader epoch, and whether all rows are synced at the end.
     pub append: AppendOptions,
 }
 
@@ -37,11 +37,12 @@ impl Default for ArrowAppendOptions {
     }
 }
 
-/// Rows of record batches that are to be appended to a log.
+/// Rows of record batches to append to a log.
 ///
-/// The columns are those of a [scan](super::schema) by name: `value` (required), `key`, both binary or string in any layout; `timestamp`,
-/// of any unit or int64 milliseconds, null for the time of the append, finer parts cut off; `headers`, a list of structs or a map. What else
-/// a scan gives (`topic`, `offset`, `leaderEpoch`, …) is left out, and unknown names are refused.
+/// Columns are found by name, as in a [scan](super::schema): `value` (required) and `key`, both binary or string in any layout;
+/// `timestamp`, of any unit or int64 milliseconds, rounded down to milliseconds, null for the time of the append; `headers`, a
+/// list of structs or a map. Other columns of a scan (`topic`, `offset`, `leaderEpoch`, …) are ignored, and unknown names are
+/// refused.
 ///
 /// Everything is checked before the first record is appended: layouts, types, timestamps, headers, keys, sizes.
 ///
@@ -65,7 +66,7 @@ impl Default for ArrowAppendOptions {
 #[derive(Debug)]
 pub struct ArrowRows {
     places: Places,
-    /// Where rows have the offsets that they keep.
+    /// Present if rows keep their offsets.
     kept: Option<KeptPlaces>,
     last: Option<Last>,
     batches: Vec<(Rows, Option<Kept>)>,
@@ -78,27 +79,27 @@ pub struct ArrowRows {
     appended_rows: u64,
 }
 
-/// A timestamp and the row that has it.
+/// A timestamp and its row.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     timestamp: i64,
     row: u64,
 }
 
-/// What fits into a batch.
+/// Size limits of a batch.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
-    /// Uncompressed bytes that a batch of several records may have.
+    /// Maximum uncompressed size of a batch with several records, in bytes.
     target: usize,
-    /// Bytes that any batch may have as it is stored.
+    /// Maximum stored size of any batch, in bytes.
     most: usize,
 }
 
 impl ArrowRows {
-    /// No rows yet, of record batches with this schema.
+    /// Starts without rows, for record batches with this schema.
     ///
     /// # Errors
-    /// `Argument` for an unknown column, one that is there twice, one of a type that cannot be read, and without `value`.
+    /// `Argument` for an unknown or repeated column, for a type that cannot be read, and for a missing `value`.
     pub fn new(schema: &Schema) -> Result<Self> {
         Ok(Self {
             places: Places::find(schema)?,
@@ -115,11 +116,11 @@ impl ArrowRows {
         })
     }
 
-    /// As [`new`](Self::new), of rows that keep the offsets of a column `offset` (int64) and, where there is one, the epochs of
-    /// `leaderEpoch` (int32): a log that is restored. Gaps between offsets stay gaps.
+    /// Like [`new`](Self::new), for rows that keep their offsets from a column `offset` (int64) and, if there is one, their
+    /// leader epochs from `leaderEpoch` (int32). This restores a log. Gaps between offsets remain.
     ///
     /// # Errors
-    /// Also `Argument` without such a column.
+    /// Also `Argument` if there is no such column.
     pub fn with_offsets(schema: &Schema) -> Result<Self> {
         Ok(Self {
             kept: Some(KeptPlaces::find(schema)?),
@@ -127,7 +128,7 @@ impl ArrowRows {
         })
     }
 
-    /// As [`new`](Self::new) or, where they keep their offsets, [`with_offsets`](Self::with_offsets), of arrays of a struct type whose
+    /// Like [`new`](Self::new) or, with `keep_offsets`, [`with_offsets`](Self::with_offsets), for arrays of a struct type whose
     /// fields are the columns.
     ///
     /// # Errors
@@ -146,10 +147,10 @@ impl ArrowRows {
         }
     }
 
-    /// As [`push`](Self::push), of an array of the type that was given to [`of_type`](Self::of_type).
+    /// Like [`push`](Self::push), for an array of the type that was passed to [`of_type`](Self::of_type).
     ///
     /// # Errors
-    /// Also `RecordRejected` for a row that is null as a whole, which is not the same as a record of nulls.
+    /// Also `RecordRefused` for a row that is null as a whole; that differs from a row whose fields are null.
     pub fn push_array(&mut self, array: &dyn Array) -> Result<()> {
         let Some(rows) = array.as_struct_opt() else {
             return Self::of_type(array.data_type(), false).map(drop);
@@ -168,11 +169,11 @@ impl ArrowRows {
         self.push(&batch)
     }
 
-    /// Adds the rows of `batch`, which has the schema that was given to [`new`](Self::new). Its buffers are held, not copied.
+    /// Adds the rows of `batch`, which must have the schema passed to [`new`](Self::new). Keeps its buffers without a copy.
     ///
     /// # Errors
-    /// `Argument` for buffers that are not what their type says; `RecordRejected` for a timestamp below 0 that is not -1 ms, unless rows
-    /// keep their offsets, for a header without a key, and for offsets and epochs that are not in their order.
+    /// `Argument` for buffers that do not match their type; `RecordRefused` for a negative timestamp other than -1 ms (unless
+    /// rows keep their offsets), for a header without a key, and for offsets or epochs that are out of order.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.rows;
         let rows = Rows::take(batch, self.places, first, self.kept.is_some())?;
@@ -183,7 +184,7 @@ impl ArrowRows {
             .transpose()?;
         let (mut earliest, mut latest) = (self.earliest, self.latest);
         rows.timestamps(first, |row, timestamp| {
-            // -1 is none, to which no bound applies.
+            // -1 means no timestamp, so bounds do not apply.
             if timestamp >= 0 {
                 if earliest.is_none_or(|seen| timestamp < seen.timestamp) {
                     earliest = Some(Seen { timestamp, row });
@@ -203,17 +204,18 @@ impl ArrowRows {
         Ok(())
     }
 
-    /// Rows in all.
+    /// Number of rows.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.rows
     }
 
-    /// A number by which these rows are known again: the sum, modulo 2^128, of a hash (XXH3, 128 bits) of each row's fields. The same rows
-    /// in another order or in other record batches give the same; the sums of several parts add up. A row without a timestamp has
-    /// none here, whatever time its record gets. Who wants two sets of rows to have one number can make such: it is no signature.
+    /// A digest of the rows: the sum, modulo 2^128, of a hash (XXH3, 128 bits) of each row's fields. The same rows give the
+    /// same digest in any order and in any record batches, and the digests of several parts add up. A row without a timestamp
+    /// is hashed without one, whatever timestamp its record gets. The digest is not cryptographic: anyone can construct two
+    /// sets of rows with the same digest.
     ///
-    /// Reads every row once; before [`append`](Self::append), which lets go of them.
+    /// Reads every row once. Call it before [`append`](Self::append), which releases the rows.
     #[must_use]
     pub fn digest(&self) -> u128 {
         let mut digest = Digest::default();
@@ -223,13 +225,13 @@ impl ArrowRows {
         digest.sum()
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// After an error of [`append`](Self::append): how many rows, the first ones, are in the log, and where.
+    /// After an error of [`append`](Self::append): how many rows from the first on are in the log, and where.
     #[must_use]
     pub const fn appended(&self) -> Option<(u64, AppendInfo)> {
         match self.appended {
@@ -238,24 +240,24 @@ impl ArrowRows {
         }
     }
 
-    /// After the error that a record is too large: its row, counted from 0.
+    /// The row, counted from 0, that was too large, after [`append`](Self::append) failed for that reason.
     #[must_use]
     pub const fn oversized(&self) -> Option<u64> {
         self.oversized
     }
 
-    /// Appends all rows, once, in as many batches as it takes; gives the first and the last offset, the greatest timestamp,
-    /// and the last append time. Without rows nothing is appended, and the offsets are -1.
+    /// Appends all rows once, in as many batches as needed. Returns the first and the last offset, the greatest timestamp, and
+    /// the last append time. Without rows it appends nothing, and the offsets are -1.
     ///
-    /// All rows are checked before the first is appended, so that what the data can have wrong leaves the log as it was. Each batch is then
-    /// appended whole or not at all. What can still end the work between two batches is the disk, an interruption, another thread that
-    /// closes the log or changes its settings: then the rows of [`appended`](Self::appended) stay. Batches that other threads
-    /// append meanwhile may stand between those of these rows.
+    /// All rows are checked before the first is appended, so bad data leaves the log unchanged. Each batch is then appended
+    /// completely or not at all. Between two batches the work can still fail because of the disk, an interruption, or another
+    /// thread that closes the log or changes its settings. Then the rows in [`appended`](Self::appended) stay. Other threads
+    /// may append batches between those of these rows.
     ///
     /// # Errors
-    /// `InvalidTimestamp`, `RecordRejected` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`, `UnexpectedAppendOffset` where
-    /// rows keep offsets below the log end offset: nothing was appended.
-    /// `Io`, `Closed`, `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
+    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`,
+    /// `UnexpectedAppendOffset` if rows keep offsets below the log end offset: nothing was appended. `Io`, `Closed`,
+    /// `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
     pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {
         (self.oversized, self.appended, self.appended_rows) = (None, None, 0);
         if options.batch_bytes == 0 {
@@ -285,10 +287,10 @@ impl ArrowRows {
         batches.next()?.1.as_ref().map(|kept| kept.get(0).0)
     }
 
-    /// What the log says to the rows before they are encoded.
+    /// Applies the log's checks to the rows before they are encoded.
     fn check(&self, log: &Log, options: &ArrowAppendOptions) -> Result<(LogConfig, i64)> {
         if self.kept.is_some() {
-            // As of a leader's batches that a follower stores: neither times nor keys are looked at again.
+            // Like a leader's batches on a follower: timestamps and keys are not checked again.
             return log.replica_terms(self.first_offset());
         }
         let timestamps = self.earliest.zip(self.latest);
@@ -320,7 +322,7 @@ impl ArrowRows {
             })
     }
 
-    /// Refuses a record that no batch can hold. Those that fit with certainty are only measured.
+    /// Fails for a record that no batch can hold. Only records above the safe size are encoded to find out.
     fn check_sizes(
         &mut self,
         log: &Log,
@@ -438,7 +440,7 @@ impl ArrowRows {
     }
 }
 
-/// Where a batch goes that keeps its offsets: its first one, and its epoch.
+/// The first offset and the leader epoch of a batch that keeps its offsets.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     offset: i64,
@@ -446,7 +448,7 @@ struct Place {
 }
 
 impl Place {
-    /// Whether a record of this offset and epoch can be in the batch that begins at `batch`.
+    /// Whether a record with this offset and epoch fits into the batch that starts at `batch`.
     fn fits(self, batch: Option<Self>) -> bool {
         batch.is_some_and(|batch| {
             batch.epoch == self.epoch && self.offset - batch.offset <= i64::from(i32::MAX)
@@ -460,7 +462,7 @@ impl Sizes {
             .max_message_bytes()
             .min(config.segment_bytes())
             .max(0) as usize;
-        // Bytes that do not compress become a few more: frames of blocks of at least 16 KiB, and their ends.
+        // Incompressible bytes grow a little: by the frames of blocks of at least 16 KiB and by the end of the stream.
         let growth = if codec == Codec::None {
             0
         } else {
@@ -475,13 +477,13 @@ impl Sizes {
     }
 }
 
-/// Finds out how large a batch of one record is as it is stored.
+/// Finds the stored size of a batch with a single record.
 struct Alone {
     batch: BatchBuilder,
     codec: Codec,
     compressor: Compressor,
     max_message_bytes: usize,
-    /// Bytes of the batch that was looked at last, as it is stored.
+    /// Stored size of the batch that was checked last, in bytes.
     size: usize,
 }
 
@@ -513,7 +515,7 @@ impl Alone {
     ) -> Result<()> {
         self.batch.clear();
         let timestamp = row.timestamp.unwrap_or(now);
-        // What a record may be was looked at before.
+        // The checks on the record itself were done before.
         self.batch
             .push_at(0, timestamp, row.key, row.value, headers)?;
         let stored = self

@@ -1,4 +1,4 @@
-//! Column builders. What is the same for a whole batch is written once a batch, the rest once a record.
+//! Builds Arrow columns. Writes values that a whole batch shares once per batch, all others once per record.
 
 use super::pool::{Pool, lend};
 use super::{ArrowOptions, Column, header_field, header_fields, schema};
@@ -15,10 +15,10 @@ use offsetlog_format::{BatchHeader, Headers, RecordView};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A record beyond this may be more than there is memory for.
+/// A record larger than this may be larger than the free memory.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// The columns of the record batch being made.
+/// The columns of the current record batch.
 #[derive(Debug)]
 pub(super) struct Columns {
     order: Vec<Column>,
@@ -27,7 +27,7 @@ pub(super) struct Columns {
     pool: Arc<Pool>,
     rows: usize,
     bytes: usize,
-    /// First row of the present batch: its own values are not yet written to the columns of batch values.
+    /// First row of the current Kafka batch. The values that its rows share are written in [`end`](Self::end).
     run_start: usize,
     batch: Option<(Log, BatchHeader)>,
     key: Option<Bytes>,
@@ -73,7 +73,7 @@ impl Columns {
         }
     }
 
-    /// Whether any column needs records to be decoded, beyond their offsets.
+    /// Whether a column needs decoded records, not only their offsets.
     pub(super) const fn needs_records(&self) -> bool {
         self.key.is_some()
             || self.value.is_some()
@@ -90,7 +90,7 @@ impl Columns {
         self.rows >= self.options.batch_rows || self.bytes >= self.options.batch_bytes
     }
 
-    /// The records pushed from now on are of this batch.
+    /// Starts a Kafka batch: the next records belong to it.
     pub(super) fn begin(&mut self, log: &Log, header: &BatchHeader) {
         self.run_start = self.rows;
         self.batch = Some((log.clone(), *header));
@@ -135,7 +135,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Asks for the memory of a large record, which may not be there.
+    /// Reserves memory for a large record; fails if there is not enough.
     #[cold]
     fn make_room(&mut self, record: &RecordView<'_>) -> Result<()> {
         for (column, bytes) in [(&mut self.key, record.key), (&mut self.value, record.value)] {
@@ -144,14 +144,14 @@ impl Columns {
             }
         }
         if let Some(headers) = &mut self.headers {
-            // A name that is no text may grow threefold.
+            // Replacement characters can triple the length of a name that is not UTF-8.
             memory::reserve(&mut headers.keys, 3 * record.headers.encoded().len())?;
             memory::reserve(&mut headers.values, record.headers.encoded().len())?;
         }
         Ok(())
     }
 
-    /// Adds all records of a batch with consecutive offsets, where nothing else of them is wanted.
+    /// Adds all records of a batch with consecutive offsets. Only for columns that need nothing else of a record.
     pub(super) fn push_offsets(
         &mut self,
         first: i64,
@@ -175,7 +175,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Adds so many records of which only batch values are wanted.
+    /// Adds `count` records. Only for columns whose values the whole batch shares.
     pub(super) fn push_rows(
         &mut self,
         mut count: u64,
@@ -194,7 +194,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes what is the same for all records of the present batch, for those pushed since [`begin`](Self::begin).
+    /// Writes the shared values for all records pushed since [`begin`](Self::begin).
     pub(super) fn end(&mut self) {
         let count = self.rows - self.run_start;
         self.run_start = self.rows;
@@ -218,7 +218,7 @@ impl Columns {
         }
     }
 
-    /// The record batch made so far, unless it is empty, and a new beginning within the same batch.
+    /// Returns the record batch unless it is empty, and starts the next one within the same Kafka batch.
     pub(super) fn finish(&mut self) -> Result<Option<RecordBatch>> {
         self.end();
         if self.rows == 0 {
@@ -289,17 +289,17 @@ impl Columns {
 
 #[allow(clippy::needless_pass_by_value, reason = "a converter for `map_err`")]
 fn arrow_error(error: ArrowError) -> Error {
-    // Arrow checks what we built, the text of topic names included; an error here names what it found.
+    // Arrow validates the arrays, including the text of topic names. Its error says what it found.
     Error::argument("arrow", error.to_string())
 }
 
-/// Empties a vector; the next one starts with the same capacity.
+/// Empties a vector. Its replacement has the same capacity.
 fn take_vec<T>(vec: &mut Vec<T>) -> Vec<T> {
     let capacity = vec.len();
     std::mem::replace(vec, Vec::with_capacity(capacity))
 }
 
-/// Validity, made only once there is a null.
+/// A validity bitmap, created at the first null.
 #[derive(Debug, Default)]
 struct Validity(Option<BooleanBufferBuilder>);
 
@@ -358,7 +358,7 @@ impl Bytes {
             end += bytes.len();
             self.offsets.push(end as i32);
         }
-        // Doubling the run copies it in a few large pieces instead of one small one a row.
+        // Doubling the run makes few large copies instead of one small copy per row.
         let start = self.values.len();
         let goal = count * bytes.len();
         self.values.reserve(goal);
@@ -433,7 +433,7 @@ impl HeaderLists {
         self.lists.push(self.offsets.len() - 1, !headers.is_empty());
         if !headers.is_empty() {
             for (key, value) in headers.iter() {
-                // Keys are text in Spark's schema; what is not UTF-8 is shown as Java shows it.
+                // Keys are text in Spark's schema. Bytes that are not UTF-8 become replacement characters, as in Java.
                 self.keys
                     .extend_from_slice(String::from_utf8_lossy(key).as_bytes());
                 self.key_offsets.push(self.keys.len() as i32);

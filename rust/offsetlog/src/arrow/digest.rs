@@ -1,10 +1,10 @@
-//! A number by which rows are known again: the same for the same records in any order and in any batches.
+//! A digest of rows: the same for the same records, in any order and in any record batches.
 
 use super::kept::Kept;
 use super::rows::{Header, Rows};
 use twox_hash::XxHash3_128;
 
-/// What is hashed of one record: each field behind its length, so that no two records look alike.
+/// Hashes each record with every field behind its length, so that different records never give the same bytes.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ impl Digest {
                 self.field(Some(name));
                 self.field(*value);
             }
-            // A sum knows no order, and unlike an exclusive or it counts what stands there twice.
+            // A sum does not depend on order and, unlike an exclusive or, counts duplicates.
             self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(&self.bytes));
         }
     }

@@ -1,4 +1,4 @@
-//! Offsets and leader epochs that rows bring with them and keep: those of a log that is restored.
+//! Reads the offsets and leader epochs of rows that keep them, to restore a log.
 
 use super::rows::{bad_row, refused};
 use crate::error::Result;
@@ -8,21 +8,21 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Schema};
 
-/// Places of the columns.
+/// Positions of the columns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptPlaces {
     offset: usize,
     leader_epoch: Option<usize>,
 }
 
-/// The columns of one record batch: an offset a row, and maybe an epoch.
+/// The columns of one record batch: an offset per row, and perhaps a leader epoch.
 #[derive(Debug)]
 pub(super) struct Kept {
     offsets: ScalarBuffer<i64>,
     epochs: Option<(ScalarBuffer<i32>, Option<NullBuffer>)>,
 }
 
-/// The last offset and epoch of the rows so far.
+/// The last offset and leader epoch so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Last {
     offset: i64,
@@ -49,7 +49,8 @@ impl KeptPlaces {
 }
 
 impl Kept {
-    /// Takes the columns of `batch`, whose first row is row `first` of the data, and refuses what cannot follow `last`.
+    /// Takes the columns of `batch`, whose first row is row `first` of the data. Fails if a row's offset or epoch cannot follow
+    /// `last`.
     pub(super) fn take(
         batch: &RecordBatch,
         places: KeptPlaces,
@@ -108,7 +109,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Offset and leader epoch of a row; of an epoch that is null or -1 nothing is known.
+    /// Offset and leader epoch of a row. An epoch that is null or -1 is unknown.
     #[inline]
     pub(super) fn get(&self, at: usize) -> (i64, Option<i32>) {
         let offset = self.offsets.get(at).copied().unwrap_or(-1);

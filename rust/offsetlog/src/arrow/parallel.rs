@@ -1,7 +1,7 @@
-//! Decoding on several threads: the caller's thread reads batches and compares checksums, workers decompress and decode copies of
-//! them, and the results come back in order.
+//! Decodes on several threads: the caller's thread reads batches and verifies checksums, workers decompress and decode copies
+//! of them, and the results are returned in order.
 //!
-//! Threads belong to one scan and end with it; none exists before a scan asks for them, so forked children have none to miss.
+//! The threads belong to one scan and end with it. No thread exists before a scan needs it, so a forked child misses none.
 
 use super::columns::Columns;
 use super::pool::Pool;
@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of batches in one job: some hundred microseconds of work.
+/// Bytes of batches per job: some hundred microseconds of work.
 const JOB_BYTES: usize = 512 * 1024;
-/// How long to wait for a worker between two questions whether to go on.
+/// Time to wait for a worker between two checks for interruption.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// What a worker makes of a job: the rows before an error, and the error.
+/// The result of a job: the rows before an error, and the error.
 type Done = (Vec<RecordBatch>, Option<Error>);
 
-/// A copy of batches for a worker.
+/// Copies of batches for a worker.
 struct Job {
     bytes: Vec<u8>,
     batches: Vec<JobBatch>,
@@ -48,7 +48,7 @@ struct JobBatch {
     bad: BadBatches,
 }
 
-/// The workers and the jobs on their way, oldest first.
+/// The workers and the running jobs, oldest first.
 #[derive(Debug)]
 pub(super) struct Parallel {
     jobs: Sender<Job>,
@@ -56,7 +56,7 @@ pub(super) struct Parallel {
     most_running: usize,
     read_all: bool,
     failure: Option<Error>,
-    /// The log read last: whom to ask whether to go on.
+    /// The first log of the scan, used to check for interruption.
     log: Option<Log>,
 }
 
@@ -79,7 +79,7 @@ impl Parallel {
                 .name("offsetlog-decode".to_owned())
                 .spawn(move || work(&queue, columns));
             if spawned.is_err() {
-                // The system has no more threads: those that there are do the work. Without any, `send` fails below.
+                // The system has no more threads: those that were started do the work. If there is none, `send` fails below.
                 break;
             }
         }
@@ -93,7 +93,7 @@ impl Parallel {
         }
     }
 
-    /// Keeps the workers busy and takes the oldest result; says whether that was the last one.
+    /// Keeps the workers busy and takes the oldest result. Returns whether it was the last one.
     pub(super) fn advance(
         &mut self,
         scan: &mut Scan,
@@ -146,7 +146,7 @@ impl Parallel {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 Err(error) => {
-                    // The scan is at its end. What was read before the damage comes first.
+                    // The scan has ended. The rows before the damage come first.
                     self.failure = Some(error);
                     self.read_all = true;
                     break;
@@ -196,7 +196,7 @@ fn work(queue: &Mutex<Receiver<Job>>, mut columns: Columns) {
             }
             Err(failed) => error.or(Some(failed)),
         };
-        // Nobody waits any more when the scan was dropped.
+        // The receiver is gone if the scan was dropped.
         let _ = job.done.send((batches, error));
     }
 }
@@ -232,7 +232,7 @@ fn decode(
     Ok(())
 }
 
-/// Decodes one batch; `next` is the offset behind the last record, also where the next one cannot be read.
+/// Decodes one batch. `next` becomes the offset after the last decoded record, also if the next one cannot be read.
 fn decode_batch(
     batch: &JobBatch,
     bytes: &[u8],

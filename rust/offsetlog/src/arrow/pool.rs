@@ -1,25 +1,25 @@
-//! Buffers that come back when Arrow lets go of them, so that a long scan does not fault in new pages for each record batch.
+//! Reuses buffers that Arrow has released, so that a long scan does not fault in new pages for every record batch.
 
 use arrow_buffer::Buffer;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers kept at most: those of a few record batches in flight.
+/// Maximum number of buffers in the pool: those of a few record batches in use.
 const KEPT: usize = 16;
-/// A buffer that one huge record made is not kept.
+/// A larger buffer, from one huge record, is not kept.
 const LARGEST_KEPT_BYTES: usize = 16 << 20;
 
-/// Byte buffers for reuse.
+/// A pool of byte buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
 
-/// A buffer on its way through Arrow; it goes back to its pool when it is dropped, on whatever thread that is.
+/// A buffer that Arrow uses. It returns to its pool when it is dropped, on any thread.
 struct Lent {
     bytes: Vec<u8>,
     pool: Arc<Pool>,
 }
 
 impl Pool {
-    /// An empty buffer, with capacity if one came back.
+    /// Returns an empty buffer, with capacity if the pool has one.
     pub(super) fn take(&self) -> Vec<u8> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.pop().unwrap_or_default()
@@ -34,7 +34,7 @@ impl Pool {
     }
 }
 
-/// Hands `bytes` to Arrow without copying them.
+/// Passes `bytes` to Arrow without a copy.
 pub(super) fn lend(bytes: Vec<u8>, pool: &Arc<Pool>) -> Buffer {
     let lent = Lent {
         bytes,

@@ -1,6 +1,6 @@
-//! The columns of a record batch that are to become records: looked at by name, type and content before a row is encoded.
+//! Reads the columns of a record batch as records. Checks their names, types and contents before a row is encoded.
 //!
-//! over 600 lines: what is looked at of a column and how it is then read are one story; layouts share the helpers in between.
+//! over 600 lines: the checks of a column and the reading of it belong together, and all layouts share helpers.
 
 use super::Column;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,16 +18,16 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema, TimeUnit};
 use std::sync::Arc;
 
-/// More than the lengths, deltas and attributes of one record can take, its headers aside.
+/// More than a record's lengths, deltas and attributes can take, without its headers.
 const RECORD_OVERHEAD_BYTES: usize = 36;
-/// The same for the two lengths of a header.
+/// More than the two lengths of a header can take.
 const HEADER_OVERHEAD_BYTES: usize = 10;
 const BYTES_EXPECTED: &str = "binary or string expected";
 const TEXT_CHARS_MAX: usize = 200;
 
 pub(super) type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Places of the columns that are read.
+/// Positions of the columns that are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     value: usize,
@@ -37,7 +37,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Finds the columns and refuses unknown names and types that cannot be read.
+    /// Finds the columns. Fails for unknown names and for types that cannot be read.
     pub(super) fn find(schema: &Schema) -> Result<Self> {
         let mut found = [None; 4];
         for (place, field) in schema.fields().iter().enumerate() {
@@ -74,7 +74,7 @@ impl Places {
     }
 }
 
-/// What is wrong with the data as a whole.
+/// An error in the data as a whole.
 pub(super) fn refused(reason: impl Into<String>) -> Error {
     Error::argument("data", reason)
 }
@@ -84,7 +84,7 @@ fn invalid(error: ArrowError) -> Error {
     refused(format!("not valid Arrow data: {error}"))
 }
 
-/// What is wrong with one row, counted from 0.
+/// An error in one row, counted from 0.
 pub(super) fn bad_row(row: u64, reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::RecordRejected {
         reason: format!("row {row}: {reason}"),
@@ -160,7 +160,8 @@ fn check_type(column: Column, data_type: &DataType) -> Result<()> {
     }
 }
 
-/// The type without dictionaries and run ends, which say only how values are stored. Text of polars' categories is a dictionary.
+/// The type without dictionaries and run-end encoding, which only affect storage. Polars stores categorical text as a
+/// dictionary.
 fn plain(data_type: &DataType) -> DataType {
     let field = |field: &FieldRef| {
         let data_type = plain(field.data_type());
@@ -177,7 +178,7 @@ fn plain(data_type: &DataType) -> DataType {
     }
 }
 
-/// Where the two fields of a header are: by name, or in a map's entries by place.
+/// Positions of a header's two fields: by name, or by order in the entries of a map.
 fn header_places(fields: &Fields, is_map: bool) -> Option<(usize, usize)> {
     if fields.len() != 2 {
         return None;
@@ -207,8 +208,8 @@ const fn is_bytes(data_type: &DataType) -> bool {
         )
 }
 
-/// The array with empty ones for those in it that hold nothing, if any does. Their buffers may be anything: Arrow's Java library, and
-/// so Spark, leaves the first offset of an empty array unset.
+/// Replaces empty child arrays by new ones; `None` if there is no empty array. The buffers of an empty array may hold anything:
+/// Arrow's Java library, and so Spark, does not set the first offset of one.
 fn without_empty(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
     if data.is_empty() {
         return Ok(Some(ArrayData::new_empty(data.data_type())));
@@ -224,7 +225,7 @@ fn without_empty(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
     whole.child_data(children.collect()).build().map(Some)
 }
 
-/// The rows of one record batch. All that can be wrong with them but their size has been looked at.
+/// The rows of one record batch. Everything about them has been checked, apart from timestamps and sizes.
 #[derive(Debug)]
 pub(super) struct Rows {
     len: usize,
@@ -234,7 +235,7 @@ pub(super) struct Rows {
     headers: Headers,
 }
 
-/// A row as a record; `timestamp` is `None` where the row has none.
+/// A row as a record; `timestamp` is `None` if the row has none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) timestamp: Option<i64>,
@@ -243,8 +244,8 @@ pub(super) struct Row<'a> {
 }
 
 impl Rows {
-    /// Takes the columns of `batch`, whose first row is row `first` of the data. Those of a replica, who keep their offsets, may have
-    /// any timestamp, as a broker's log may.
+    /// Takes the columns of `batch`, whose first row is row `first` of the data. Rows of a replica, which keep their offsets,
+    /// may have any timestamp, as in a broker's log.
     pub(super) fn take(
         batch: &RecordBatch,
         places: Places,
@@ -257,7 +258,7 @@ impl Rows {
             };
             let data = array.to_data();
             let mended = without_empty(&data).map_err(invalid)?;
-            // It may come from another library's pointers, whose offsets nobody has looked at.
+            // The array may come from another library's pointers, whose offsets were never checked.
             mended
                 .as_ref()
                 .unwrap_or(&data)
@@ -285,7 +286,7 @@ impl Rows {
         self.len
     }
 
-    /// The row at `at`, below [`len`](Self::len). Its headers replace what is in `headers`.
+    /// The row at `at`, which must be below [`len`](Self::len). Replaces the contents of `headers` with its headers.
     #[inline]
     pub(super) fn row<'a>(&'a self, at: usize, headers: &mut Vec<Header<'a>>) -> Row<'a> {
         self.headers.read(at, headers);
@@ -304,7 +305,7 @@ impl Rows {
         }
     }
 
-    /// Hands each row's timestamp in ms to `see`, the missing ones aside; refuses what no record can have.
+    /// Passes each row's timestamp in ms to `see`, except missing ones. Fails for a timestamp that no record can have.
     pub(super) fn timestamps(&self, first: u64, mut see: impl FnMut(u64, i64)) -> Result<()> {
         if matches!(self.timestamp, Timestamps::Absent) {
             return Ok(());
@@ -326,7 +327,7 @@ impl Rows {
 }
 
 impl Row<'_> {
-    /// At least the bytes of the encoded record.
+    /// An upper bound on the size of the encoded record, in bytes.
     #[inline]
     pub(super) fn size_bound(&self, headers: &[Header<'_>]) -> usize {
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
@@ -341,7 +342,7 @@ impl Row<'_> {
 /// A column of bytes or text in any of Arrow's layouts.
 #[derive(Debug)]
 enum Bytes {
-    /// No column, or one of nulls only.
+    /// No column, or a column with the null type.
     Absent,
     Small(BinaryArray),
     Large(LargeBinaryArray),
@@ -360,7 +361,7 @@ impl Bytes {
             DataType::LargeBinary => Self::Large(array.as_binary().clone()),
             DataType::BinaryView => Self::View(array.as_binary_view().clone()),
             DataType::FixedSizeBinary(_) => Self::Fixed(array.as_fixed_size_binary().clone()),
-            // Text is bytes: the same buffers under another type.
+            // Text is bytes: the same buffers with another type.
             DataType::Utf8 => Self::Small(array.as_string::<i32>().clone().into()),
             DataType::LargeUtf8 => Self::Large(array.as_string::<i64>().clone().into()),
             DataType::Utf8View => Self::View(array.as_string_view().clone().to_binary_view()),
@@ -398,7 +399,7 @@ enum Timestamps {
         values: ScalarBuffer<i64>,
         nulls: Option<NullBuffer>,
         unit: TimeUnit,
-        /// Also those before 1970.
+        /// Accepts timestamps before 1970 too.
         takes_any: bool,
     },
 }
@@ -439,13 +440,13 @@ impl Timestamps {
         })
     }
 
-    /// Milliseconds, once [`checked`](Self::checked) has seen them.
+    /// The timestamp in milliseconds, after [`checked`](Self::checked) accepted it.
     #[inline]
     fn get(&self, at: usize) -> Option<i64> {
         self.checked(at).unwrap_or(None)
     }
 
-    /// Milliseconds, the earlier one where there are finer parts; what cannot be a record's timestamp as text.
+    /// The timestamp in milliseconds, rounded down. The error is the text of a value that cannot be a record's timestamp.
     #[inline]
     fn checked(&self, at: usize) -> Result<Option<i64>, String> {
         let Self::Of {
@@ -487,7 +488,7 @@ fn not_a_timestamp(value: i64, unit: TimeUnit) -> String {
     format!("{value} {unit}")
 }
 
-/// A column of header lists: the headers of row `n` are the entries from its offset to the next.
+/// A column of header lists. The headers of row `n` are the entries from offset `n` to offset `n + 1`.
 #[derive(Debug)]
 enum Headers {
     Absent,
@@ -540,7 +541,7 @@ impl Headers {
         })
     }
 
-    /// Places of the headers of row `at`, and what they are places in.
+    /// The range of the headers of row `at`, and the entries that it refers to.
     #[inline]
     fn entries(&self, at: usize) -> Option<(std::ops::Range<usize>, &Entries)> {
         let (start, end, entries) = match self {
@@ -556,7 +557,7 @@ impl Headers {
                 entries,
             ),
         };
-        // What a null list spans is nothing.
+        // A null list has no headers, whatever range it spans.
         let is_null = entries
             .lists
             .as_ref()
@@ -575,7 +576,7 @@ impl Headers {
         }
     }
 
-    /// Refuses headers without a name.
+    /// Fails for a header without a key.
     fn check(&self, first: u64) -> Result<()> {
         let rows = match self {
             Self::Absent => return Ok(()),
