@@ -1,8 +1,8 @@
-//! Making a current directory of a partition of any age: of Kafka 0.7, of messages of magic 0 and 1, or in another codec.
+//! Converts a partition directory of any Kafka version since 0.7 to the current format, or to another codec.
 //!
-//! The new directory is built aside, in a folder beside it whose name ends in `-delete`: a broker, and a [`LogDir`](crate::LogDir), take
-//! such a folder in a log dir for one that is being deleted and remove it, where any other name keeps a broker from starting. The
-//! last step is one rename. So a crash leaves either nothing under the new name or all of it.
+//! The new directory is built in a folder beside it whose name ends in `-delete`. In a log dir, a broker and a
+//! [`LogDir`](crate::LogDir) take such a folder for a partition that is being deleted and remove it; any other name would keep
+//! a broker from starting. The last step is one rename, so a crash leaves either the complete new directory or none.
 
 mod target;
 
@@ -24,20 +24,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use target::{Kind, Message, Target};
 
-/// Bytes of the old log between two calls of the progress.
+/// Bytes of the old log between two progress calls.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Told now and then how many bytes of the old log are done, of how many.
+/// Called regularly with the number of converted bytes of the old log and their total.
 pub type ConvertProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// How a directory is converted.
+/// Options of a conversion.
 #[derive(Clone, Default)]
 pub struct ConvertOptions {
-    /// The codec of all batches that hold records; `None`: each batch keeps its own.
+    /// The codec of all batches with records; `None` keeps each batch's codec.
     pub codec: Option<Codec>,
-    /// Settings of the new log, stored with it; `None`: those stored with the old one, if any.
+    /// Settings to store with the new log; `None` takes those stored with the old one, if any.
     pub config: Option<LogConfig>,
-    /// Follows the work.
+    /// Called as the work proceeds.
     pub progress: Option<ConvertProgress>,
 }
 
@@ -50,44 +50,46 @@ impl std::fmt::Debug for ConvertOptions {
     }
 }
 
-/// What was converted.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertReport {
     /// The new partition directory.
     pub path: PathBuf,
-    /// Records that can be read in it, control records aside.
+    /// Number of readable records in it, without control records.
     pub records: u64,
-    /// Batches in it.
+    /// Number of batches in it.
     pub batches: u64,
-    /// Those of them that are as they were, byte for byte but for a missing leader epoch.
+    /// Number of batches that were copied unchanged, apart from a missing leader epoch that was filled in.
     pub batches_kept: u64,
     /// Bytes of the old segments that were read.
     pub bytes_read: u64,
     /// Bytes of the new segments.
     pub bytes_written: u64,
-    /// The unfinished end of the old log, which was left out.
+    /// The torn tail of the old log, which was not converted.
     pub torn_tail: Option<TornTail>,
-    /// First offset that can be read.
+    /// The log start offset of the new log.
     pub log_start_offset: i64,
-    /// Offset that the next record gets.
+    /// The log end offset of the new log.
     pub log_end_offset: i64,
 }
 
-/// Makes a new partition directory `new` of the current format with the records of `old`, which is not changed.
+/// Creates a new partition directory `new` in the current format with the records of `old`, which is not changed.
 ///
-/// `old` is a directory of any Kafka since 0.7. Of messages of magic 0, 1 and 2 everything is kept: offsets with their gaps, timestamps
-/// and their type, keys, values, headers, leader epochs, producers, transactions and markers, the log start offset, a topic's id where
-/// the topic keeps its name. Batches of magic 2 are moved as they are unless another codec is asked for. Messages of magic 0 and 1 that
-/// stand by themselves come together in batches of up to 64 KiB; a compressed set becomes one batch. Messages of Kafka 0.7
-/// have no offsets in this sense, no keys and no timestamps: they get offsets from 0 on, null keys and the timestamp -1.
+/// `old` is a directory of any Kafka since 0.7. Of messages of magic 0, 1 and 2 everything is kept: offsets with their gaps,
+/// timestamps and their type, keys, values, headers, leader epochs, producers, transactions and markers, the log start offset,
+/// and the topic id if the topic's name is the same. Batches of magic 2 are copied unchanged unless another codec is requested.
+/// Uncompressed messages of magic 0 and 1 are combined into batches of up to 64 KiB; a compressed set becomes one batch.
+/// Messages of Kafka 0.7 have no offsets in the current sense, no keys and no timestamps: they get offsets from 0 on, null keys
+/// and the timestamp -1.
 ///
-/// What is appended to `old` meanwhile is not converted. The new log is on the disk when this returns.
+/// Records appended to `old` during the conversion are not converted. The new log is synced when this returns.
 ///
 /// # Errors
-/// * `LogDir`: `old` holds no segments, or its name or that of `new` is not `topic-partition`; `new` is there and not empty, or lies in `old`.
-/// * Corruption, with file, position and offset: nothing is made. `Limit` likewise.
-/// * `Locked`: `new` lies in the log dir of a running broker.
-/// * `RecordBatchTooLarge`: a batch does not fit `segment.bytes`. `Io`, `Interrupted`.
+/// * `LogDir`: `old` has no segments; its name or that of `new` is not `topic-partition`; `new` exists and is not empty, or is
+///   inside `old`.
+/// * Corruption, with file, position and offset: nothing is created. The same for `Limit`.
+/// * `Locked`: `new` is in the log dir of a running broker.
+/// * `RecordBatchTooLarge`: a batch does not fit into `segment.bytes`. `Io`, `Interrupted`.
 ///
 /// ```no_run
 /// use offsetlog::{ConvertOptions, OpenOptions, convert, format::Codec};
@@ -122,7 +124,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
 }
 
-/// What is converted.
+/// The log to convert.
 enum Source {
     Old(OldLog),
     Current(Log),
@@ -148,20 +150,20 @@ impl Source {
     }
 }
 
-/// Where the new directory will stand, and where it is built.
+/// The place of the new directory, and where it is built.
 struct Site {
     disk: Arc<dyn Disk>,
     options: OpenOptions,
     new: PathBuf,
     topic: String,
-    /// The folder around `new`.
+    /// The parent directory of `new`.
     parent: PathBuf,
-    /// The folder that counts as being deleted.
+    /// The folder beside `new` that looks like a partition being deleted.
     aside: PathBuf,
-    /// The directory while it is built: it has its name already, and no log dir around it.
+    /// The new directory while it is built. It already has its final name, but is not directly in a log dir.
     building: PathBuf,
     is_log_dir: bool,
-    /// Keeps a broker from starting, which would remove what is built.
+    /// Keeps a broker from starting, because it would delete the unfinished directory.
     _lock: Option<Lock>,
 }
 
@@ -215,19 +217,19 @@ impl Site {
         })
     }
 
-    /// Makes the folder aside, and the lock in it by which others who find it know that it is not left over.
+    /// Creates the folder and locks it. The lock shows others that the folder is in use.
     fn make(&self) -> Result<Lock> {
         make_directory(self.disk.as_ref(), &self.aside)?;
         lock_partition(self.disk.as_ref(), &self.aside)
     }
 
-    /// Gives the finished directory its place.
+    /// Moves the finished directory into place.
     fn publish(&self, report: &ConvertReport) -> Result<()> {
-        // Somebody may have made it meanwhile: what the log dir says of it is that one's then.
+        // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
         refuse_used(self.disk.as_ref(), &self.new)?;
         if self.is_log_dir {
-            // What the log dir says of an earlier directory of this name does not hold for this one; where the log starts it must say
-            // before there is a log, or deleted records could be read until then.
+            // Lines that the log dir's checkpoints have for an earlier directory of this name do not apply to this one. The log
+            // start offset must be there before the log is, or deleted records could be read for a moment.
             let built = Log::open(&self.building, &self.options)?.segments()?;
             let begins_inside = built
                 .first()
@@ -243,10 +245,10 @@ impl Site {
                 .sync_directory(folder)
                 .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))?;
         }
-        // A folder without a partition does no harm, and goes when the others do.
+        // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
         self.discard();
         if self.is_log_dir {
-            // The log start offset stands in the log dir's checkpoint there, if anywhere.
+            // In a log dir only the log dir's checkpoint holds the log start offset.
             let write = made_here(&self.topic);
             let log = Log::open_for_append(&self.new, &self.options, &write)?;
             let deleted = log.delete_records_before(report.log_start_offset);
@@ -255,13 +257,13 @@ impl Site {
         Ok(())
     }
 
-    /// Removes what was built; what cannot be removed is what a crash leaves.
+    /// Removes the unfinished directory. Anything that remains is the same as after a crash.
     fn discard(&self) {
         let _ = remove_all(self.disk.as_ref(), &self.aside, DEPTH_MAX);
     }
 }
 
-/// A partition that was just made here is nobody else's yet, whatever its topic is called.
+/// Options for a partition that was just created here. It belongs to nobody else yet, even if its topic is internal.
 fn made_here(topic: &str) -> WriteOptions {
     WriteOptions {
         internal_topics: [topic.to_owned()].into(),
@@ -271,7 +273,7 @@ fn made_here(topic: &str) -> WriteOptions {
     }
 }
 
-/// Refuses a directory in which there is anything.
+/// Fails if the directory is not empty.
 fn refuse_used(disk: &dyn Disk, new: &Path) -> Result<()> {
     match disk.list(new) {
         Ok(entries) if entries.is_empty() => Ok(()),
@@ -331,14 +333,14 @@ fn build(
     filled.inspect_err(|_| log.abandon())
 }
 
-/// Base offset of the new log: the log start offset, or that of a batch of magic 2 that reaches over it and is moved whole.
+/// Base offset of the new log: the log start offset, or that of a batch of magic 2 that starts before it and is copied whole.
 fn first_offset(log: &Log, log_start: i64) -> Result<i64> {
     let first = log.batches(None, None)?.next().transpose()?;
     let first = first.filter(|batch| batch.magic == 2);
     Ok(first.map_or(log_start, |batch| batch.base_offset.min(log_start)))
 }
 
-/// Tells how far the work is.
+/// Reports progress and checks for interruption.
 struct Follow<'c> {
     progress: Option<&'c ConvertProgress>,
     interrupt: Option<&'c Interrupt>,
@@ -369,7 +371,7 @@ impl<'c> Follow<'c> {
     fn tell(&mut self) -> Result<()> {
         self.told = self.done;
         if let Some(progress) = self.progress {
-            // A log that grows meanwhile is never more than done.
+            // If the log grows meanwhile, the total grows with it.
             progress(self.done, self.total.max(self.done));
         }
         match self.interrupt {
@@ -458,7 +460,7 @@ fn move_current(
     Ok(scan.torn_tails().last().cloned())
 }
 
-/// Records of a batch that can be read: of one that reaches over the log start offset not all.
+/// Counts the readable records of a batch. In one that starts before the log start offset only some are readable.
 fn count(batch: &mut Batch<'_>) -> Result<u64> {
     if let Some(count) = batch.take_whole() {
         return Ok(count);
@@ -487,7 +489,7 @@ fn kind_of(codec: Codec, header: &BatchHeader) -> Kind {
     }
 }
 
-/// Sets of magic 0 and 1 tell only their last offset, so that the first ones may reach back into what was read before.
+/// Compressed sets of magic 0 and 1 state only their last offset, so their first offsets may overlap with earlier batches.
 fn in_order(found: i64, minimum: i64) -> Result<()> {
     if found >= minimum {
         return Ok(());

@@ -1,7 +1,8 @@
-//! A partition of Kafka 0.7, for reading: `.kafka` files named by the position of their first byte in the whole partition.
+//! Reads a partition of Kafka 0.7: `.kafka` files, each named by the position of its first byte in the whole partition.
 //!
-//! Nothing here has offsets in today's sense: what 0.7 calls an offset is the position of an entry, and a compressed set has one for
-//! all of its messages. There are no indexes, no keys, no timestamps. [`convert`](fn@crate::convert) makes a current directory of it.
+//! There are no offsets in the current sense: what 0.7 calls an offset is the position of an entry, and all messages of a
+//! compressed set share one. There are no indexes, no keys, no timestamps. [`convert`](fn@crate::convert) makes a current
+//! directory from such a partition.
 
 mod entries;
 mod scan;
@@ -24,12 +25,12 @@ pub struct OldSegment {
     pub start: i64,
     /// Its size in bytes when the log was opened.
     pub size_bytes: u64,
-    /// Whether no other one follows: an unfinished end is no damage here.
+    /// Whether no other file follows. An incomplete entry at the end of the last file is not damage.
     pub is_last: bool,
 }
 
 impl OldSegment {
-    /// Position behind its last byte.
+    /// Position after its last byte.
     #[must_use]
     pub const fn end(&self) -> i64 {
         // The sum was checked when the log was opened.
@@ -37,7 +38,7 @@ impl OldSegment {
     }
 }
 
-/// A partition of Kafka 0.7. It is what it was when it was opened.
+/// A partition of Kafka 0.7, as it was when it was opened.
 ///
 /// ```no_run
 /// use offsetlog::{OldLog, OpenOptions};
@@ -63,13 +64,13 @@ pub struct OldLog {
 }
 
 impl OldLog {
-    /// Opens the partition directory `path`, named `topic-partition`. Lists it and looks at its files; nothing is read, nothing is
-    /// changed, no lock is taken.
+    /// Opens the partition directory `path`, named `topic-partition`. Lists it and stats its files. Reads nothing, changes
+    /// nothing, takes no lock.
     ///
     /// # Errors
     /// * `Io`: the directory cannot be listed.
-    /// * `LogDir`: its name is not `topic-partition`; a `.kafka` file has no position for a name; a file does not begin where the one
-    ///   before ends; there are `.log` files too.
+    /// * `LogDir`: its name is not `topic-partition`; a `.kafka` file's name is not a position; a file does not start where the
+    ///   previous one ends; there are `.log` files too.
     ///
     /// Source: FORMAT.md «Message of Kafka 0.7».
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
@@ -120,29 +121,29 @@ impl OldLog {
         &self.segments
     }
 
-    /// Position of the first byte that is still there.
+    /// Position of the first byte that still exists.
     #[must_use]
     pub fn start(&self) -> i64 {
         self.segments.first().map_or(0, |segment| segment.start)
     }
 
-    /// Position behind the last byte, of which the last ones may be an unfinished entry.
+    /// Position after the last byte. The last bytes may be an incomplete entry.
     #[must_use]
     pub fn end(&self) -> i64 {
         self.segments.last().map_or(0, OldSegment::end)
     }
 
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size_bytes).sum()
     }
 
-    /// Reads entries from the one at `start` on; from the first one by default. Where an entry begins, only the entry before tells:
-    /// the first read of another place is an error.
+    /// Reads entries starting with the one at `start`; default: the first. Entries can only be found from the one before, so a
+    /// start that is not an entry's position makes the first read fail.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` for a start outside the log.
+    /// `OffsetOutOfRange` if the start is outside the log.
     pub fn scan(&self, start: Option<i64>) -> Result<OldScan> {
         let start = start.unwrap_or_else(|| self.start());
         if start < self.start() || start > self.end() {
@@ -164,7 +165,7 @@ impl OldLog {
     }
 }
 
-/// What a partition directory holds.
+/// Layout of a partition directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// `.log` files.
@@ -175,7 +176,7 @@ pub(crate) enum Layout {
     Empty,
 }
 
-/// Tells by the names of its files of which layout a partition directory is.
+/// Determines a partition directory's layout from its file names.
 pub(crate) fn layout(disk: &dyn Disk, path: &Path) -> Result<Layout> {
     let entries = disk
         .list(path)
@@ -200,7 +201,7 @@ fn is_old(name: &str) -> bool {
     name.ends_with(BYTE_OFFSET_SEGMENT_SUFFIX)
 }
 
-/// The files of a 0.7 partition, each beginning where the one before ends, as Kafka asks of them.
+/// The files of a 0.7 partition. Like Kafka, requires each to start where the previous one ends.
 fn segments(disk: &dyn Disk, path: &Path) -> Result<Vec<OldSegment>> {
     layout(disk, path)?;
     let entries = disk

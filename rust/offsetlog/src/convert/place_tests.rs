@@ -1,4 +1,4 @@
-//! Where the new directory stands, what is refused, how the work is followed and stopped.
+//! Where the new directory is created, what is refused, and how progress and interruption work.
 
 use super::*;
 use crate::{LogDir, LogDirOptions};
@@ -26,7 +26,7 @@ fn the_log_start_offset_is_kept() {
             let log_dir = place.folder.path().join("new");
             fs::create_dir(&log_dir).unwrap();
             fs::write(log_dir.join("meta.properties"), "version=1\n").unwrap();
-            // Of an earlier directory of this name.
+            // Left by an earlier directory of this name.
             for name in [
                 "recovery-point-offset-checkpoint",
                 "log-start-offset-checkpoint",
@@ -105,13 +105,13 @@ fn places_that_will_not_do_are_refused() {
         assert!(error.to_string().starts_with(words), "{error}");
     }
     assert_eq!(place.names(), Vec::<String>::new());
-    // An empty directory is as good as none.
+    // An empty directory counts as none.
     fs::create_dir_all(place.new_one()).unwrap();
     place.convert(None).unwrap();
     assert_eq!(rows(&place.new_one()).len(), 1);
 }
 
-/// Stopped anywhere it leaves nothing; told of every byte it read.
+/// Interrupted at any point it leaves nothing. Progress covers every byte that it read.
 #[test]
 fn it_can_be_followed_and_stopped() {
     let place = Place::new();
@@ -183,14 +183,14 @@ fn settings_are_copied_or_given() {
     };
     convert(place.old(), &other, &options, &how).unwrap();
     assert_eq!(stored(&other), Some(given));
-    // Two topics of one id would be one.
+    // Two topics with one id would be taken for the same topic.
     assert_eq!(
         Log::open(&other, &options).unwrap().topic_id().unwrap(),
         None
     );
 }
 
-/// Log dirs from which deleted topics go at once.
+/// Log dirs that remove deleted topics at once.
 fn keeper(path: &Path) -> LogDir {
     let how = LogDirOptions {
         defaults: LogConfig::parse([("file.delete.delay.ms", "0")]).unwrap(),
@@ -199,14 +199,14 @@ fn keeper(path: &Path) -> LogDir {
     LogDir::open_for_append(&[path], &OpenOptions::default(), &how).unwrap()
 }
 
-/// The folder in which a conversion builds looks like one that waits for its deletion, for which its time may come meanwhile.
+/// The folder of a conversion looks like one that waits for deletion. It must survive if its delay passes meanwhile.
 #[test]
 fn a_directory_under_conversion_is_not_removed() {
     let place = Place::new();
     let bytes = messages(1, Codec::None, None, &[record(0, 0, b"a")]);
     place.write(&[(0, &bytes)]);
     let log_dir = place.folder.path().join("new");
-    // Of a conversion that was killed.
+    // Left by a conversion that was killed.
     let left = log_dir.join("gone-0.0123456789abcdef0123456789abcdef-delete");
     fs::create_dir_all(left.join("gone-0")).unwrap();
     fs::write(left.join(".offsetlog.lock"), "1\n").unwrap();

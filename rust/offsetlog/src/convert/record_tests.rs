@@ -1,4 +1,4 @@
-//! What becomes of records, batches and offsets.
+//! How a conversion changes records, batches and offsets.
 
 #[path = "place_tests.rs"]
 mod places;
@@ -35,7 +35,7 @@ impl Place {
         self.folder.path().join("new/orders-0")
     }
 
-    /// Makes the old directory of these segments: base offset and bytes.
+    /// Creates the old directory with these segments: base offset and bytes.
     fn write(&self, segments: &[(i64, &[u8])]) {
         fs::create_dir_all(self.old()).unwrap();
         for (base, bytes) in segments {
@@ -55,7 +55,7 @@ impl Place {
         convert(self.old(), self.new_one(), &OpenOptions::default(), how)
     }
 
-    /// Names in the folder of the new directory.
+    /// Names in the parent directory of the new one.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path().join("new"));
         let mut names: Vec<String> = entries
@@ -169,7 +169,7 @@ fn messages_that_stand_by_themselves_come_together() {
     let report = place.convert(None).unwrap();
     let after = rows(&place.new_one());
     let as_create = |mut row: Row| {
-        // A batch of magic 2 always says who set its timestamps.
+        // A batch of magic 2 always has a timestamp type.
         if row.2 == TimestampType::None {
             row.2 = TimestampType::Create;
         }
@@ -319,7 +319,7 @@ fn sets_that_reach_back_are_named() {
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
-/// Everything that a batch of magic 2 says is kept, in its codec and in another one.
+/// All fields of a batch of magic 2 are kept, in its codec and in another one.
 #[test]
 fn batches_of_magic_2_keep_what_they_say() {
     let place = Place::new();
@@ -423,7 +423,7 @@ fn batches_of_magic_2_keep_what_they_say() {
     }
 }
 
-/// Gaps, empty batches, a missing epoch, a batch across the log start offset, offsets behind the last batch.
+/// Gaps, empty batches, a missing leader epoch, a batch across the log start offset, offsets after the last batch.
 #[test]
 fn what_compaction_and_deletion_leave_is_kept() {
     let place = Place::new();
@@ -445,7 +445,7 @@ fn what_compaction_and_deletion_leave_is_kept() {
         batch(&fields(30, -1), &[record(31, 3, b"c")]),
         batch(&fields(6_000_000_000, 4), &[record(6_000_000_000, 3, b"d")]),
     ];
-    // Too far for one segment.
+    // Too far apart for one segment.
     place.write(&[
         (0, &first[..3].concat()),
         (6_000_000_000, &first[3]),

@@ -1,4 +1,4 @@
-//! The new log while it is filled: batches as they were, batches in another codec, batches of old messages.
+//! Writes the new log of a conversion: batches copied unchanged, recompressed, or built from old messages.
 
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
@@ -9,23 +9,23 @@ use offsetlog_format::builder::{Compress, finish_batch};
 use offsetlog_format::v2::write_record;
 use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
 
-/// Bytes of records that come together in a batch of messages that stood by themselves.
+/// Maximum size of a batch that combines uncompressed messages, in bytes of records.
 const BATCH_BYTES: usize = 64 << 10;
-/// The same of one compressed set, which is one batch unless it is huge.
+/// The same for a compressed set, which becomes one batch unless it is huge.
 const SET_BYTES: usize = 1 << 30;
-/// Bytes that are handed to the log at once.
+/// Bytes that are appended to the log at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes of a record's lengths and numbers at most.
+/// Upper bound on the lengths and numbers of a record, in bytes.
 const RECORD_OVERHEAD_MAX: usize = 64;
-/// Offsets that one batch, or one append, may span.
+/// Maximum span of offsets of one batch or one append.
 const SPAN_MAX: i64 = i32::MAX as i64;
 
-/// What the messages of one batch have in common.
+/// Properties that all messages of a batch share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The codec that they had.
+    /// Their codec in the old log.
     pub(super) codec: Codec,
-    /// Set by the broker; the same for all of them.
+    /// Log append time that the broker set, the same for all of them; `None` for create time.
     pub(super) append_time: Option<i64>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Message<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
-/// The messages that are becoming a batch, encoded.
+/// The batch that is being built from messages.
 #[derive(Debug)]
 struct Batch {
     kind: Kind,
@@ -53,20 +53,20 @@ struct Batch {
 #[derive(Debug)]
 pub(super) struct Target<'l> {
     log: &'l Log,
-    /// The codec that was asked for.
+    /// The requested codec.
     codec: Option<Codec>,
     compressor: Compressor,
     decompressor: Decompressor,
     max_decompressed_bytes: u64,
     batch: Option<Batch>,
-    /// Its records.
+    /// The encoded records of `batch`.
     records_encoded: Vec<u8>,
     encoded: Vec<u8>,
-    /// Whole batches that wait to be appended together.
+    /// Complete batches that will be appended together.
     chunk: Vec<u8>,
     chunk_first: i64,
     chunk_bytes: usize,
-    /// Of the newest batch; old messages have none and get that of the batch before.
+    /// Greatest leader epoch so far. Old messages have none and get this one.
     epoch: i32,
     next_offset: i64,
     pub(super) records: u64,
@@ -93,7 +93,7 @@ impl<'l> Target<'l> {
             encoded: Vec::new(),
             chunk: Vec::new(),
             chunk_first: 0,
-            // More than a segment is refused even if each batch would fit.
+            // An append larger than a segment is refused even if each of its batches would fit.
             chunk_bytes: CHUNK_BYTES.min(usize::try_from(config.segment_bytes()).unwrap_or(0)),
             epoch: 0,
             next_offset: 0,
@@ -104,13 +104,13 @@ impl<'l> Target<'l> {
         })
     }
 
-    /// Offset behind all that was given so far.
+    /// The offset after everything added so far.
     pub(super) fn next_offset(&self) -> i64 {
         let open = self.batch.as_ref();
         open.map_or(self.next_offset, |batch| batch.last.saturating_add(1))
     }
 
-    /// Adds a batch of magic 2: as it is, or in the codec asked for. Control batches and empty ones have none.
+    /// Adds a batch of magic 2, unchanged or in the requested codec. Control batches and empty batches are never recompressed.
     pub(super) fn add(
         &mut self,
         header: &BatchHeader,
@@ -120,8 +120,9 @@ impl<'l> Target<'l> {
     ) -> Result<()> {
         self.end_batch()?;
         if header.attributes.is_transactional() {
-            // Of batches that come together, Kafka and we note for an aborted transaction a last stable offset that knows of the
-            // later ones. By itself it is the one that a recovery finds.
+            // For an aborted transaction among batches of one append, both Kafka and offsetlog record a last stable offset that
+            // already takes the later batches into account. Appended on its own, the batch gets the same last stable offset as
+            // after a recovery.
             self.append_chunk()?;
         }
         let epoch = header.leader_epoch;
@@ -133,7 +134,7 @@ impl<'l> Target<'l> {
             let start = self.hand_over(bytes, first, header.last_offset)?;
             self.batches_kept += 1;
             if epoch < 0 {
-                // The checksum does not cover it, and a log has none without.
+                // The checksum does not cover the epoch, and the log refuses a batch without one.
                 let field = self.chunk.get_mut(start + 12..start + 16);
                 if let Some(field) = field {
                     field.copy_from_slice(&self.epoch.to_be_bytes());
@@ -160,7 +161,7 @@ impl<'l> Target<'l> {
         self.hand_over_encoded(first, header.last_offset)
     }
 
-    /// Adds a message of an old format to the batch of its kind; `is_set`: it came in a compressed set.
+    /// Adds a message of an old format to a batch of its kind. `is_set`: the message was in a compressed set.
     pub(super) fn push(&mut self, message: &Message<'_>, kind: Kind, is_set: bool) -> Result<()> {
         let limit = if is_set { SET_BYTES } else { BATCH_BYTES };
         let fits = self.batch.as_ref().is_none_or(|batch| {
@@ -197,7 +198,7 @@ impl<'l> Target<'l> {
         Ok(())
     }
 
-    /// Ends the batch of a compressed set, which reaches to `last` where compaction took its last messages.
+    /// Ends the batch of a compressed set. The batch extends to `last` even if compaction removed the set's last messages.
     pub(super) fn end_set(&mut self, last: i64) -> Result<()> {
         if let Some(batch) = &mut self.batch
             && (0..=SPAN_MAX).contains(&(last - batch.first))
@@ -207,7 +208,7 @@ impl<'l> Target<'l> {
         self.end_batch()
     }
 
-    /// Encodes the batch that was being filled, if any.
+    /// Encodes the batch that is being built, if there is one.
     pub(super) fn end_batch(&mut self) -> Result<()> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
@@ -233,8 +234,8 @@ impl<'l> Target<'l> {
         self.hand_over_encoded(batch.first, batch.last)
     }
 
-    /// Appends all that waits, and lets the log end at `log_end`: behind the last batch compaction may have left nothing but the
-    /// offsets. Gives the log end offset.
+    /// Appends everything that is left. Adds empty batches up to `log_end`, because compaction may have left only offsets after
+    /// the last batch. Returns the log end offset.
     pub(super) fn finish(&mut self, log_end: i64) -> Result<i64> {
         self.end_batch()?;
         self.next_offset = self.next_offset.max(self.log.log_end_offset()?);
@@ -276,7 +277,7 @@ impl<'l> Target<'l> {
         handed.map(|_| ())
     }
 
-    /// Takes a whole batch into the chunk, and gives its place there.
+    /// Adds a complete batch to the chunk and returns its position there.
     fn hand_over(&mut self, bytes: &[u8], first: i64, last: i64) -> Result<usize> {
         let fits = self.chunk.len() + bytes.len() <= self.chunk_bytes;
         if !fits || last - self.chunk_first > SPAN_MAX {
@@ -302,7 +303,7 @@ impl<'l> Target<'l> {
     }
 }
 
-/// Puts a batch with this header, but for what follows from the records, into `out`.
+/// Encodes a batch into `out`: `header` with its size, codec and checksum filled in, then the records.
 fn encode(
     out: &mut Vec<u8>,
     compressor: &mut Compressor,

@@ -1,4 +1,4 @@
-//! The entries of one `.kafka` file, one after another: framing and checksum, with bounded read-ahead.
+//! Reads the entries of one `.kafka` file in order, checks framing and checksum, with bounded read-ahead.
 
 use super::{OldLog, OldSegment};
 use crate::disk::{Access, DiskFile, IoCall};
@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 /// Read-ahead of a scan.
 const READ_BYTES: usize = 512 * 1024;
-/// Bytes whose checksums are computed at most in the search for a whole entry behind a bad one. Who needs more is served by an error.
+/// Maximum number of bytes to checksum in the search for a valid entry after a bad one. Beyond that the search gives up and
+/// reports damage.
 const SEARCH_BYTES: u64 = 256 << 20;
 
-/// A place in a file from which entries are read one after another.
+/// A cursor over the entries of one file.
 #[derive(Debug)]
 pub(super) struct Entries {
     pub(super) segment: OldSegment,
@@ -27,25 +28,25 @@ pub(super) struct Entries {
     /// Where the next entry starts in the file.
     position: u64,
     limit: u64,
-    /// Nothing was read yet, and the caller said where to begin.
+    /// The caller chose the start, and no entry has been read yet.
     is_blind: bool,
 }
 
-/// Where the entry of the last step lies in the buffer, and its size.
+/// Position of the last step's entry in the file, and its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) position: u64,
     pub(super) size_bytes: usize,
 }
 
-/// What a step met.
+/// The result of a step.
 pub(super) enum Met {
     Entry(Found),
     End(Option<TornTail>),
 }
 
 impl Entries {
-    /// Opens a file at `position`, where an entry begins for all that is known.
+    /// Opens a file at `position`, which should be the start of an entry.
     pub(super) fn open(log: &OldLog, segment: &OldSegment, position: u64) -> Result<Self> {
         let disk = &log.options.disk;
         let file = disk
@@ -68,7 +69,7 @@ impl Entries {
             .map_err(|error| self.place(Error::new(error), found.position))
     }
 
-    /// Steps over the next entry; its checksum is right.
+    /// Steps over the next entry and verifies its checksum.
     pub(super) fn step(&mut self) -> Result<Met> {
         let at = self.position;
         if at >= self.segment.size_bytes {
@@ -87,7 +88,7 @@ impl Entries {
         }
     }
 
-    /// Size of the entry at `at`, if it is whole and right.
+    /// Size of the entry at `at` in bytes, if it is complete and valid.
     fn whole_at(&mut self, at: u64) -> Result<Result<usize, FormatError>> {
         let left = self.segment.size_bytes - at;
         let size_bytes = match old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) {
@@ -117,7 +118,7 @@ impl Entries {
         Ok(checked)
     }
 
-    /// Damage, or the unfinished end of the last file if nothing whole follows.
+    /// Returns an error for damage, or the torn tail if this is the last file and no valid entry follows.
     #[cold]
     fn damaged(&mut self, error: FormatError) -> Result<Met> {
         let at = self.position;
@@ -153,7 +154,7 @@ impl Entries {
         .at_path(&self.segment.path)
     }
 
-    /// Whether the lengths from the first byte of the file on lead to `position`.
+    /// Whether the entries' lengths, from the start of the file on, lead to `position`.
     fn is_boundary(&mut self, position: u64) -> Result<bool> {
         let mut at = 0;
         while at < position {
@@ -176,8 +177,8 @@ impl Entries {
         }
     }
 
-    /// Whether an entry with the right checksum starts anywhere behind the present place. Then the bytes here are damage in the
-    /// middle. Also where finding out would cost too much: an error loses nothing.
+    /// Whether a valid entry starts anywhere after the current position; then the bytes here are damage in the middle. Also
+    /// returns `true` if the search would cost too much: an error loses no data.
     fn whole_entry_follows(&mut self) -> Result<bool> {
         let mut spent = 0;
         let end = self.segment.size_bytes;
@@ -185,7 +186,7 @@ impl Entries {
         while at + (OLD_HEADER_V0_BYTES as u64) < end {
             let window = (READ_BYTES as u64).min(end - at) as usize;
             let bytes = self.bytes(at, window)?;
-            // The magic is behind the length, and the payload is not empty.
+            // The magic follows the length, and the payload is not empty.
             let candidates: Vec<(u64, u64)> = bytes
                 .windows(OLD_LENGTH_BYTES + 1)
                 .enumerate()
@@ -212,7 +213,7 @@ impl Entries {
         Ok(false)
     }
 
-    /// Bytes at `position`: `need` of them where the file has them.
+    /// Returns `need` bytes at `position`, or fewer at the end of the file.
     fn bytes(&mut self, position: u64, need: usize) -> Result<&[u8]> {
         let within = position.checked_sub(self.buffer_at);
         let is_loaded = within.is_some_and(|start| start + need as u64 <= self.buffer.len() as u64);
@@ -245,13 +246,13 @@ impl Entries {
             })?;
         self.buffer.truncate(read);
         if read < wanted {
-            // The file was cut since it was opened.
+            // The file was truncated after it was opened.
             self.segment.size_bytes = position + read as u64;
         }
         Ok(())
     }
 
-    /// Adds the file, the place in it and the position in the partition to an error.
+    /// Adds to an error the file, the position in it and the position in the partition.
     pub(super) fn place(&self, error: Error, position: u64) -> Error {
         let offset = self.segment.start.saturating_add_unsigned(position);
         let error = error.at_path(&self.segment.path).at_position(position);

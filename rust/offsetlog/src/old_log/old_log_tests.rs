@@ -1,3 +1,5 @@
+//! Reads partitions of Kafka 0.7: positions, compressed sets, torn tails, damage and limits.
+
 use super::*;
 use crate::codec::Compressor;
 use crate::limits::Limits;
@@ -7,7 +9,7 @@ use offsetlog_format::name::byte_offset_segment_name;
 use offsetlog_format::old_message::write_old_message;
 use std::fs;
 
-/// A partition directory `orders-0` with these files, each named by where it begins.
+/// A partition directory `orders-0` with these files, each named by its start position.
 fn directory(files: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("orders-0");
@@ -40,7 +42,7 @@ fn set(codec: Codec, entries: &[u8]) -> Vec<u8> {
 
 type Row = (i64, i64, Vec<u8>);
 
-/// Everything from `start` on, and whether the end was unfinished.
+/// Reads everything from `start` on. Also returns the size of the torn tail, if there is one.
 fn read(path: &Path, start: Option<i64>) -> Result<(Vec<Row>, Option<u64>)> {
     read_with(path, start, &OpenOptions::default())
 }
@@ -169,7 +171,7 @@ fn files_that_do_not_follow_each_other_are_refused() {
     assert!(OldLog::open(&path, &OpenOptions::default()).is_err());
 }
 
-/// Cut at every byte: the whole entries, and an unfinished end; in a file that another one follows the directory is refused.
+/// Truncates at every byte: the complete entries and a torn tail remain. If another file follows, the directory is refused.
 #[test]
 fn an_unfinished_end_is_the_end_for_now() {
     let bytes = [
@@ -198,7 +200,8 @@ fn an_unfinished_end_is_the_end_for_now() {
     }
 }
 
-/// Every bit of every entry flipped: with whole entries behind it, damage that is named; what is read before is right.
+/// Flips every bit of every entry. If complete entries follow, this is reported as damage, and everything read before it is
+/// correct.
 #[test]
 fn damage_with_whole_entries_behind_it_is_an_error() {
     let entries = plain(&[b"one", b"two", b"three", b"four"]);
@@ -210,7 +213,7 @@ fn damage_with_whole_entries_behind_it_is_an_error() {
         for bit in 0..8 {
             let mut bytes = entries.clone();
             bytes[at] ^= 1 << bit;
-            // Magic and attributes are under no checksum: codec bits aside, a flip there may not show.
+            // No checksum covers magic and attributes: apart from the codec bits, a flip there may go unnoticed.
             let (_keep, path) = directory(&[&bytes]);
             match read(&path, None) {
                 Ok((rows, torn)) => {
@@ -275,7 +278,7 @@ fn a_set_that_cannot_be_unpacked_is_damage() {
     }
 }
 
-/// Sets that unpack to more than is allowed, at once or one within another.
+/// Sets that unpack to more than the limit, directly or nested.
 #[test]
 fn limits_hold() {
     let large = plain(&[&vec![b'x'; 5000]]);
@@ -337,7 +340,7 @@ fn an_interrupt_ends_it() {
     assert!(matches!(error.kind(), ErrorKind::Interrupted));
 }
 
-/// Random bytes, and random changes of sound files: an error or rows, in bounded time, and never a panic.
+/// Random bytes, and random changes of valid files: an error or rows, in bounded time, and never a panic.
 #[test]
 fn hostile_files_end_in_errors() {
     let seed = std::env::var("OFFSETLOG_SEED")

@@ -1,4 +1,4 @@
-//! Reading a 0.7 partition from front to back, sets unpacked.
+//! Scans a 0.7 partition in order and unpacks compressed sets.
 
 use super::OldLog;
 use super::entries::{Entries, Found, Met};
@@ -9,12 +9,12 @@ use crate::segment::walk::TornTail;
 use offsetlog_format::{Codec, Fault, FormatError, OldMessage, OldMessages, Part};
 use std::ops::Range;
 
-/// Sets within sets that are followed.
+/// Maximum nesting of compressed sets.
 const DEPTH_MAX: usize = 8;
-/// Bytes scanned between two questions whether to go on.
+/// Bytes scanned between two checks for interruption.
 const CHECK_BYTES: u64 = 4 << 20;
 
-/// A scan of a 0.7 partition in progress. See [`OldLog::scan`].
+/// A scan of a 0.7 partition. See [`OldLog::scan`].
 #[derive(Debug)]
 pub struct OldScan {
     log: OldLog,
@@ -27,7 +27,7 @@ pub struct OldScan {
     unchecked_bytes: u64,
 }
 
-/// The values of one compressed set, sets within it unpacked too.
+/// The values of one compressed set, including those of nested sets.
 #[derive(Debug)]
 struct Unpacked {
     bytes: Vec<u8>,
@@ -38,11 +38,11 @@ struct Unpacked {
 /// An entry of the file: one message, or a compressed set of them.
 #[derive(Debug)]
 pub struct OldEntry<'s> {
-    /// Position of the entry in the partition: what 0.7 called the offset of all of its messages.
+    /// Position of the entry in the partition, which 0.7 called the offset of all its messages.
     pub offset: i64,
-    /// Position behind it, from which a consumer that has it goes on.
+    /// Position after the entry, from which a consumer continues.
     pub next_offset: i64,
-    /// How the set is compressed; none for a single message.
+    /// Codec of the set; none for a single message.
     pub codec: Codec,
     values: Values<'s>,
 }
@@ -53,13 +53,13 @@ enum Values<'s> {
     Set(&'s Unpacked),
 }
 
-/// A message as a consumer of 0.7 was given it.
+/// A message as a 0.7 consumer received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldRecord<'s> {
     /// Position of its entry in the partition.
     pub offset: i64,
-    /// From where a consumer that has it goes on: the same position but for the last message of the entry, since within a compressed
-    /// set nothing can be fetched.
+    /// Where a consumer continues after this message: at its entry again, because nothing can be fetched from inside a
+    /// compressed set; for the last message of the entry, after the entry.
     pub next_offset: i64,
     /// The payload; 0.7 has neither keys nor nulls.
     pub value: &'s [u8],
@@ -85,18 +85,19 @@ impl OldScan {
         }
     }
 
-    /// The unfinished end of the last file, once the scan has come to it.
+    /// The torn tail of the last file, once the scan has reached it.
     #[must_use]
     pub const fn torn_tail(&self) -> Option<&TornTail> {
         self.torn.as_ref()
     }
 
-    /// The next entry, checked and unpacked. It borrows the scan until the next call.
+    /// Returns the next entry, verified and unpacked. It borrows the scan until the next call.
     ///
     /// # Errors
-    /// `CorruptBatch`, `UnsupportedMagic`, `UnsupportedCodec`, with file, position and offset: a bad entry in a file that another one
-    /// follows, or with whole entries behind it. `Decompression`, `InvalidRecord`: a set whose checksum is right and whose content is
-    /// not. `Argument`: the start of the scan is not where an entry begins. `Limit`, `Io`, `Interrupted`. After an error the scan is at its end.
+    /// `CorruptBatch`, `UnsupportedMagic`, `UnsupportedCodec`, with file, position and offset: a bad entry that is not in the
+    /// last file, or that valid entries follow. `Decompression`, `InvalidRecord`: a set with a valid checksum and invalid
+    /// contents. `Argument`: the start of the scan is not the start of an entry. `Limit`, `Io`, `Interrupted`. After an error
+    /// the scan has ended.
     pub fn next_entry(&mut self) -> Result<Option<OldEntry<'_>>> {
         let found = match self.advance() {
             Ok(Some(found)) => found,
@@ -128,7 +129,7 @@ impl OldScan {
         }))
     }
 
-    /// Steps to the next entry and unpacks it if it is a set.
+    /// Moves to the next entry and unpacks it if it is a set.
     fn advance(&mut self) -> Result<Option<Found>> {
         loop {
             let Some(entries) = self.entries.as_mut() else {
@@ -163,7 +164,7 @@ impl OldScan {
         }
     }
 
-    /// Opens the next file; says whether there is one.
+    /// Opens the next file. Returns whether there is one.
     fn open_next(&mut self) -> Result<bool> {
         let Some(segment) = self.log.segments.get(self.slot) else {
             return Ok(false);
@@ -180,7 +181,7 @@ impl OldScan {
 }
 
 impl Unpacked {
-    /// Replaces what is here with the values of a set; all that was decompressed for it stays below `limit` bytes.
+    /// Replaces the values with those of a set. Everything decompressed for it counts against `limit`, in bytes.
     fn unpack(&mut self, set: &OldMessage<'_>, limit: u64) -> Result<()> {
         self.bytes.clear();
         self.values.clear();
@@ -217,7 +218,7 @@ impl Unpacked {
                 _ => error,
             })?;
         *seen += plain.len() as u64;
-        // The decompressor's buffer is needed again for the sets within.
+        // Nested sets need the decompressor's buffer.
         let plain = memory::copy(plain)?;
         let mut messages = OldMessages::new(&plain);
         while let Some(message) = messages.next_message()? {
@@ -236,7 +237,7 @@ impl Unpacked {
 }
 
 impl<'s> OldEntry<'s> {
-    /// How many messages.
+    /// Number of messages.
     #[must_use]
     pub const fn len(&self) -> usize {
         match &self.values {
@@ -245,7 +246,7 @@ impl<'s> OldEntry<'s> {
         }
     }
 
-    /// Whether it is a set without a message.
+    /// Whether this is a set without messages.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
