@@ -344,8 +344,8 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// A call that failed while a file was replaced: the name of the call and the system's error.
-pub type FailedCall = (&'static str, io::Error);
+/// A call that failed while a file was replaced, and the system's error.
+pub type FailedCall = (IoCall, io::Error);
 
 /// Replaces a file with a new one through a rename. Readers that have the old file open or mapped keep it. Does not sync.
 ///
@@ -376,12 +376,6 @@ pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fai
         None => Ok(()),
     }
 }
-
-/// Name of the call that makes bytes durable. After it fails, what the disk holds is unknown.
-pub const SYNC: &str = "sync";
-
-/// Name of the call that makes the names in a directory durable, which includes opening the directory.
-pub const SYNC_NAMES: &str = "sync the names in";
 
 /// Where a file is written before it is renamed into place: the same path plus a suffix that the next opening deletes.
 #[must_use]

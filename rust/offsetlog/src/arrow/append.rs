@@ -150,7 +150,7 @@ impl ArrowRows {
     /// Like [`push`](Self::push), for an array of the type that was passed to [`of_type`](Self::of_type).
     ///
     /// # Errors
-    /// Also `RecordRefused` for a row that is null as a whole; that differs from a row whose fields are null.
+    /// Also `RecordRejected` for a row that is null as a whole; that differs from a row whose fields are null.
     pub fn push_array(&mut self, array: &dyn Array) -> Result<()> {
         let Some(rows) = array.as_struct_opt() else {
             return Self::of_type(array.data_type(), false).map(drop);
@@ -172,7 +172,7 @@ impl ArrowRows {
     /// Adds the rows of `batch`, which must have the schema passed to [`new`](Self::new). Keeps its buffers without a copy.
     ///
     /// # Errors
-    /// `Argument` for buffers that do not match their type; `RecordRefused` for a negative timestamp other than -1 ms (unless
+    /// `Argument` for buffers that do not match their type; `RecordRejected` for a negative timestamp other than -1 ms (unless
     /// rows keep their offsets), for a header without a key, and for offsets or epochs that are out of order.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.rows;
@@ -255,7 +255,7 @@ impl ArrowRows {
     /// may append batches between those of these rows.
     ///
     /// # Errors
-    /// `InvalidTimestamp`, `RecordRefused` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`,
+    /// `InvalidTimestamp`, `RecordRejected` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`,
     /// `UnexpectedAppendOffset` if rows keep offsets below the log end offset: nothing was appended. `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
     pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {
