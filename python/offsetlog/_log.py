@@ -272,6 +272,12 @@ class Log:
 
     if not TYPE_CHECKING:
 
+        def _no_config(self, *_: object) -> NoReturn:
+            self._refuse_to_write()
+
+        # Set, it would be an attribute that slots have no place for.
+        config = property(_no_config, _no_config)
+
         def __getattr__(self, name: str) -> NoReturn:
             from offsetlog._writable_log import WritableLog  # noqa: PLC0415  # it is a Log itself
 

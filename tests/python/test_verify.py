@@ -325,7 +325,7 @@ def test_command(tmp_path: Path) -> None:
     fine = command(sound)
     assert (fine.returncode, fine.stderr) == (0, "")
     lines = [json.loads(line) for line in command("--json", damaged, sound).stdout.splitlines()]
-    assert [line.get("kind") for line in lines] == ["CorruptBatchError", None]
+    assert [line.get("kind") for line in lines] == ["CorruptBatch", None]
     assert lines[-1]["partitions"] == 2
     assert lines[0]["path"] == damaged + "/00000000000000000032.log"
     assert command().returncode == 2
