@@ -29,7 +29,7 @@ impl Log {
     /// not at all. After an error, or when the process dies, the first ones may be in the log.
     ///
     /// # Errors
-    /// `Argument` for a `start` inside a batch, and for batches of magic 0 or 1, which [`convert`](crate::convert) makes new;
+    /// `Argument` for a `start` inside a batch, and for batches of magic 0 or 1, which [`convert`](fn@crate::convert) makes new;
     /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; those of reading `source`; `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`.
     pub fn append_log(&self, source: &Self, options: &AppendLogOptions) -> Result<AppendInfo> {

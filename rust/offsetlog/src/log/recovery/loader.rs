@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `LogLoader`. Order: leftovers, segments (checked, or read whole), end, leader epochs, producers. Where Kafka
 //! trusts or drops without a word, this checks, keeps and tells; what would lose whole batches is refused here and done by
-//! [`recover`](super::recover::recover) only.
+//! [`recover`](crate::recover) only.
 
 use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
