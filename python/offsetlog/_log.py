@@ -273,6 +273,7 @@ class Log:
     if not TYPE_CHECKING:
 
         def _no_config(self, *_: object) -> NoReturn:
+            """Settings are the writer's."""
             self._refuse_to_write()
 
         # Set, it would be an attribute that slots have no place for.

@@ -356,7 +356,7 @@ def test_batches_that_contradict_themselves(two: Two) -> None:
     data = mutated(two.oracle.encode(Batch((two.row(),) * 3)), [["field", "last_offset_delta", 1]])
     two.kafka.append_bytes(data, 0, "coordinator")
     assert not two.oracle.reads_whole(two.kafka.fetch(0, 1000, committed=False).records)
-    with pytest.raises(Refusal, match="InvalidRecordError"):
+    with pytest.raises(Refusal, match="RecordRejectedError"):
         two.ours.append_bytes(data, 0, "coordinator")
     two.append()
     two.kafka_takes_over()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from writing import SMALL, Clock, coded, refused, values
 
-from offsetlog import Log, OffsetOverflowError
+from offsetlog import Log, RecordRejectedError
 
 LAST = (1 << 63) - 1
 
@@ -23,10 +23,10 @@ def test_the_last_offset_of_all_is_refused(tmp_path: Path) -> None:
             lambda: log.append_as_follower(coded(b"y", base_offset=LAST)),
         ]
         for call in calls:
-            refused(log, call, OffsetOverflowError)
+            refused(log, call, RecordRejectedError)
         assert log.append(b"fits") == LAST - 1
         for call in (lambda: log.append(b"y"), lambda: log.append_marker(1, 0, commit=True)):
-            refused(log, call, OffsetOverflowError)
+            refused(log, call, RecordRejectedError)
         assert values(log) == [b"x", b"fits"]
     with Log.open(path, "a", clock=Clock(), clean=False, recovery_point=0) as log:
         assert (log.log_end_offset, values(log)) == (LAST, [b"x", b"fits"])

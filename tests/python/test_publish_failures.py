@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsetlog import Log, LogDir, commits
+from offsetlog import Log, LogDir, WritableLog, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.staging import STAGING
 from offsetlog.errors import ConfigError, LogDirError, LogLockedError
@@ -115,8 +115,8 @@ def failing(at: int, error: BaseException) -> Iterator[Callable[[], int]]:
         around(patched, publishing, "write", after=True)
         around(patched, publishing, "remove", after=True)
         around(patched, notes, "sync")
-        around(patched, Log, "append_log", after=True)
-        around(patched, Log, "flush")
+        around(patched, WritableLog, "append_log", after=True)
+        around(patched, WritableLog, "flush")
         yield lambda: seen
 
 

@@ -16,7 +16,7 @@ import pytest
 from golden import CLEAN
 from writing import Clock
 
-from offsetlog import Log, LogConfig, LogDir, commits
+from offsetlog import Log, LogConfig, LogDir, WritableLog, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import metadata_among
 from offsetlog._commit.publishing import commit, finish
@@ -87,8 +87,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
     around("write", publishing)
     around("sync", notes)
     around("discard", publishing)
-    around("append_log", Log)
-    around("flush", Log)
+    around("append_log", WritableLog)
+    around("flush", WritableLog)
     return lambda: seen
 
 
