@@ -57,7 +57,7 @@ pub struct Hole {
     /// Offset after the last one that may be missing; `None` if it is unknown. Compaction and aborted transactions leave
     /// offsets out too, so fewer may really be missing.
     pub stop: Option<i64>,
-    /// Name of the error's kind, as [`ErrorKind::name`](crate::ErrorKind::name).
+    /// Name of the error's kind, as [`ErrorKind::code`](crate::ErrorKind::code).
     pub kind: &'static str,
     /// What is wrong with the bytes.
     pub reason: String,
