@@ -7,7 +7,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use offsetlog::format::Codec;
-use offsetlog::{AppendOptions, BatchBuilder, Log, OpenOptions, Producer, WriteOptions};
+use offsetlog::{AppendOptions, BatchBuilder, LogWriter, OpenOptions, Producer, WriteOptions};
 use offsetlog_benches::{
     FIRST_TIMESTAMP, first_batches, first_records, new_log_path, uncompressed_log,
 };
@@ -15,9 +15,9 @@ use offsetlog_benches::{
 /// Records between two new logs: a segment must not grow without end while criterion repeats.
 const RECORDS_A_LOG: usize = 64_000;
 
-fn new_log(name: &str) -> Log {
+fn new_log(name: &str) -> LogWriter {
     let path = new_log_path(name).unwrap();
-    Log::open_for_append(path, &OpenOptions::default(), &WriteOptions::default()).unwrap()
+    LogWriter::open(path, &OpenOptions::default(), &WriteOptions::default()).unwrap()
 }
 
 fn built(criterion: &mut Criterion) {

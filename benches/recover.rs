@@ -6,7 +6,7 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use offsetlog::{Log, OpenOptions, WriteOptions};
+use offsetlog::{LogWriter, OpenOptions, WriteOptions};
 use offsetlog_benches::uncompressed_log;
 
 fn recoveries(criterion: &mut Criterion) {
@@ -18,7 +18,7 @@ fn recoveries(criterion: &mut Criterion) {
     for (segments, batches) in [(1, 4096), (64, 64)] {
         let path = uncompressed_log(&format!("recover-{segments}"), segments, batches, 16, 1000);
         let path = path.unwrap();
-        let open = || Log::open_for_append(&path, &OpenOptions::default(), &write).unwrap();
+        let open = || LogWriter::open(&path, &OpenOptions::default(), &write).unwrap();
         let log = open();
         let mut group = criterion.benchmark_group(format!("recover {segments} segments"));
         group.sample_size(20);

@@ -8,8 +8,8 @@
 use crate::writing::{Sources, log_checksum, remove};
 use crate::{Met, Outcome, answer, clocked};
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, Log, LogConfig, LogDir, LogDirOptions, NewTopic,
-    OpenOptions, Route, WriteOptions,
+    AppendOptions, BatchBuilder, CompactOptions, LogConfig, LogDir, LogDirOptions, LogWriter,
+    NewTopic, OpenOptions, Route, WriteOptions,
 };
 use offsetlog_benches::FIRST_TIMESTAMP;
 use std::path::Path;
@@ -106,7 +106,7 @@ fn compact(directory: &str) -> Outcome<String> {
         config: Some(LogConfig::parse(settings)?),
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(directory, &OpenOptions::default(), &write)?;
+    let log = LogWriter::open(directory, &OpenOptions::default(), &write)?;
     let (cpu, wall) = clocked(|| {
         log.compact(&CompactOptions {
             first_dirty: Some(0),

@@ -12,10 +12,12 @@
 //!
 //! `recover DIRECTORY` opens a log as after a kill, every segment read; closing it is not measured.
 
-use crate::{Met, OpenLogs, Outcome, answer, clocked, percentiles};
+use crate::{Met, Outcome, answer, clocked, percentiles};
 use offsetlog::disk::{Access, Disk, RealDisk};
 use offsetlog::format::checksum::crc32c;
-use offsetlog::{AppendOptions, BatchBuilder, Log, LogConfig, OpenOptions, Producer, WriteOptions};
+use offsetlog::{
+    AppendOptions, BatchBuilder, LogConfig, LogWriter, OpenOptions, Producer, WriteOptions,
+};
 use offsetlog_benches::{FIRST_TIMESTAMP, codec_of, first_batches, first_records};
 use std::collections::HashMap;
 use std::fs;
@@ -104,13 +106,13 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
 }
 
 /// A new log in a directory of its own; what an earlier round left there is removed.
-pub(crate) fn new_log(directory: &str, settings: &[(&str, &str)]) -> Outcome<Log> {
+pub(crate) fn new_log(directory: &str, settings: &[(&str, &str)]) -> Outcome<LogWriter> {
     remove(directory)?;
     let write = WriteOptions {
         config: Some(LogConfig::parse(settings.iter().copied())?),
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(directory, &OpenOptions::default(), &write)?;
+    let log = LogWriter::open(directory, &OpenOptions::default(), &write)?;
     Ok(log)
 }
 
@@ -122,7 +124,7 @@ pub(crate) fn remove(directory: &str) -> Outcome<()> {
 }
 
 /// Ends the log as asked and says what was written: the offset behind it, and its bytes.
-fn end(log: &Log, directory: &str, how: &[&str]) -> Outcome<Met> {
+fn end(log: &LogWriter, directory: &str, how: &[&str]) -> Outcome<Met> {
     let count = log.log_end_offset()? as u64;
     match how {
         ["close"] => log.close()?,
@@ -289,7 +291,7 @@ fn durable(
 
 /// Appends every so manyth record, beginning with the caller's own.
 fn durable_caller(
-    log: &Log,
+    log: &LogWriter,
     source: &[(Vec<u8>, Vec<u8>)],
     records: usize,
     callers: Range<usize>,
@@ -344,15 +346,15 @@ fn recover(directory: &str) -> Outcome<String> {
         recovery_point: Some(0),
         ..WriteOptions::default()
     };
-    let mut logs = OpenLogs::new();
+    let mut logs = Vec::new();
     let (cpu, wall) = clocked(|| {
-        let log = Log::open_for_append(directory, &OpenOptions::default(), &write)?;
-        logs.insert(directory.to_owned(), log);
+        let log = LogWriter::open(directory, &OpenOptions::default(), &write)?;
+        logs.push(log);
         Ok(())
     })?;
     let mut met = Met::default();
-    for log in logs.values() {
-        met.count = log.recovery_report()?.segments_read as u64;
+    for log in &logs {
+        met.count = log.recovery_report().segments_read as u64;
         met.sum = log.log_end_offset()? as u64;
         log.close()?;
     }

@@ -20,7 +20,7 @@ use crate::{EXIT_FINE, EXIT_INTERRUPTED, recover, signals};
 use feed::{Event, Feed};
 use lines::{LineLayout, Lines};
 use objects::ObjectLayout;
-use offsetlog::{Interrupt, Log, LogConfig, OpenOptions, WriteOptions};
+use offsetlog::{Interrupt, LogConfig, LogWriter, OpenOptions, WriteOptions};
 use serde::Serialize;
 use session::Session;
 use std::borrow::Cow;
@@ -185,13 +185,13 @@ pub(crate) fn run(args: &Append, console: &mut Console<'_>) -> Result<i32, Failu
     })
 }
 
-fn size_of(log: &Log) -> Result<u64, Failure> {
+fn size_of(log: &LogWriter) -> Result<u64, Failure> {
     let segments = log.segments().map_err(Failure::Writing)?;
     Ok(segments.iter().map(|segment| segment.size_bytes).sum())
 }
 
 /// Opens the partition, gives it its settings, and tells what opening changed.
-fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
+fn open(args: &Append, console: &mut Console<'_>) -> Result<LogWriter, Failure> {
     let settings = unique(&args.settings)?;
     let is_new = match std::fs::read_dir(&args.path) {
         Ok(mut entries) => entries.next().is_none(),
@@ -214,14 +214,13 @@ fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
         single_replica: args.single_replica,
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(&args.path, &options, &write).map_err(Failure::Writing)?;
-    let prepared = tell(&log, console).and_then(|()| {
-        if is_new {
-            Ok(())
-        } else {
-            change_settings(&log, &settings)
-        }
-    });
+    let log = LogWriter::open(&args.path, &options, &write).map_err(Failure::Writing)?;
+    tell(&log, console);
+    let prepared = if is_new {
+        Ok(())
+    } else {
+        change_settings(&log, &settings)
+    };
     if let Err(failure) = prepared {
         // It is as it was: a clean end is nobody's loss, and the failure is what matters.
         let _ = log.close();
@@ -231,11 +230,11 @@ fn open(args: &Append, console: &mut Console<'_>) -> Result<Log, Failure> {
 }
 
 /// The stored settings and the given ones, which win: looked at together, since some depend on others.
-fn change_settings(log: &Log, settings: &BTreeMap<&str, &str>) -> Result<(), Failure> {
+fn change_settings(log: &LogWriter, settings: &BTreeMap<&str, &str>) -> Result<(), Failure> {
     if settings.is_empty() {
         return Ok(());
     }
-    let stored = log.config().map_err(Failure::Writing)?;
+    let stored = log.config();
     let mut pairs: BTreeMap<&str, &str> = stored.given().collect();
     pairs.extend(settings);
     let config = LogConfig::parse(pairs).map_err(Failure::Writing)?;
@@ -246,12 +245,12 @@ fn change_settings(log: &Log, settings: &BTreeMap<&str, &str>) -> Result<(), Fai
 }
 
 /// What is odd about the log, and what opening it mended.
-fn tell(log: &Log, console: &mut Console<'_>) -> Result<(), Failure> {
+fn tell(log: &LogWriter, console: &mut Console<'_>) {
     let name = format!("{}-{}", log.topic(), log.partition());
     for warning in log.warnings() {
         console.warn(&format!("{name}: {warning}"));
     }
-    let report = log.recovery_report().map_err(Failure::Writing)?;
+    let report = log.recovery_report();
     for cut in &report.cut {
         let words = recover::words_of_cut(cut, log.path());
         console.warn(&format!("{name}: the last writer was stopped; {words}"));
@@ -262,7 +261,6 @@ fn tell(log: &Log, console: &mut Console<'_>) -> Result<(), Failure> {
             "{name}: the last writer was stopped; files rebuilt: {rebuilt}, leftovers tidied: {tidied}"
         ));
     }
-    Ok(())
 }
 
 /// From input to appends.

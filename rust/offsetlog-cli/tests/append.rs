@@ -10,7 +10,7 @@ mod common;
 
 use common::{Place, SETS, lookups, offsetlog, paths};
 use offsetlog::format::Codec;
-use offsetlog::{Log, OpenOptions, WriteOptions};
+use offsetlog::{LogWriter, OpenOptions, WriteOptions};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -356,9 +356,8 @@ fn batches_are_as_large_as_asked() {
 }
 
 fn config(path: &Path) -> Vec<(String, String)> {
-    let log =
-        Log::open_for_append(path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
-    let config = log.config().unwrap();
+    let log = LogWriter::open(path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    let config = log.config();
     log.close().unwrap();
     let given = config.given();
     given

@@ -9,7 +9,7 @@
 mod common;
 
 use common::{Place, offsetlog_fed, offsetlog_on, wait_until};
-use offsetlog::{Log, OpenOptions, WriteOptions};
+use offsetlog::{LogWriter, OpenOptions, WriteOptions};
 use offsetlog_cli::Terminal;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -294,7 +294,7 @@ fn a_log_that_somebody_writes_is_left_to_them() {
     let place = Place::new();
     place.append("a\n", "");
     let write = WriteOptions::default();
-    let log = Log::open_for_append(&place.path, &OpenOptions::default(), &write).unwrap();
+    let log = LogWriter::open(&place.path, &OpenOptions::default(), &write).unwrap();
     let outcome = place.append("b\n", "");
     assert_eq!(outcome.code, 2);
     assert!(

@@ -9,7 +9,7 @@
 mod common;
 
 use common::{copy, data, files, offsetlog, offsetlog_fed, offsetlog_on};
-use offsetlog::{Log, OpenOptions, WriteOptions};
+use offsetlog::{LogWriter, OpenOptions, WriteOptions};
 use offsetlog_cli::Terminal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -242,7 +242,7 @@ fn options_choose_partitions_and_where_to_begin() {
 fn one_that_cannot_be_recovered_is_told_and_the_rest_is_done() {
     let (_root, log_dir) = torn(&["g-torn-none-0", "g-torn-zeros-0"]);
     let write = WriteOptions::default();
-    let held = Log::open_for_append(
+    let held = LogWriter::open(
         log_dir.join("g-torn-none-0"),
         &OpenOptions::default(),
         &write,

@@ -10,8 +10,8 @@
 //! `closed`, `done`.
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, Error, ErrorKind, Log, LogConfig, MaintainOptions, OpenOptions,
-    WriteOptions,
+    AppendOptions, BatchBuilder, Error, ErrorKind, LogConfig, LogWriter, MaintainOptions,
+    OpenOptions, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -132,7 +132,7 @@ fn every(step: u64, count: u64) -> bool {
 /// A log that is driven. The generation counts truncations, so that what was cut differs from what came in its place.
 struct Driver<'a> {
     plan: &'a Plan,
-    log: Log,
+    log: LogWriter,
     generation: u64,
     batch: BatchBuilder,
     value: Vec<u8>,
@@ -306,7 +306,7 @@ fn drive(plan: &Plan) -> Result<bool, Failed> {
         config: Some(plan.config.clone()),
         ..WriteOptions::default()
     };
-    let log = match Log::open_for_append(&plan.path, &OpenOptions::default(), &write) {
+    let log = match LogWriter::open(&plan.path, &OpenOptions::default(), &write) {
         Ok(log) => log,
         Err(error) => {
             report("open", &error)?;
@@ -345,7 +345,7 @@ fn drive(plan: &Plan) -> Result<bool, Failed> {
 }
 
 /// Ends cleanly, if that is the plan.
-fn finish(plan: &Plan, log: &Log) -> Result<bool, Failed> {
+fn finish(plan: &Plan, log: &LogWriter) -> Result<bool, Failed> {
     if plan.close {
         say("closing")?;
         if let Err(error) = log.close() {

@@ -8,8 +8,8 @@ use crate::run::{PARTITION, clock, config, options};
 use crate::script::Script;
 use crate::sim::{SimDisk, World};
 use offsetlog::{
-    AppendOptions, BatchBuilder, Isolation, Log, OpenOptions, RecoveryReport, ScanOptions,
-    WriteOptions,
+    AppendOptions, BatchBuilder, Isolation, Log, LogWriter, OpenOptions, RecoveryReport,
+    ScanOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct Recovered {
     /// Its disk.
     pub disk: SimDisk,
     /// The log.
-    pub log: Log,
+    pub log: LogWriter,
     /// What opening did.
     pub report: RecoveryReport,
 }
@@ -93,9 +93,9 @@ pub fn open(world: &World, script: &Script) -> Result<Recovered, String> {
     let options = open_options(&disk);
     let write = write_options(world, script);
     // What a crash leaves is never refused: `recover` is for damage.
-    let log = Log::open_for_append(partition(), &options, &write);
+    let log = LogWriter::open(partition(), &options, &write);
     let log = log.map_err(|error| format!("opening: {error}"))?;
-    let report = log.recovery_report().map_err(|error| error.to_string())?;
+    let report = log.recovery_report();
     Ok(Recovered { disk, log, report })
 }
 
@@ -271,7 +271,7 @@ pub fn check_recovered(
 }
 
 /// F7: what the indexes say is what a plain scan says.
-fn check_look_ups(log: &Log, visible: &[Batch], log_start: i64) -> Result<(), String> {
+fn check_look_ups(log: &LogWriter, visible: &[Batch], log_start: i64) -> Result<(), String> {
     for batch in visible {
         for offset in [batch.base.max(log_start), batch.last] {
             let location = log
@@ -428,9 +428,8 @@ fn check_goes_on(
     );
     let disk = SimDisk::new(closed.clone());
     let options = open_options(&disk);
-    let log =
-        Log::open_for_append(partition(), &options, &WriteOptions::default()).map_err(words)?;
-    let report = log.recovery_report().map_err(words)?;
+    let log = LogWriter::open(partition(), &options, &WriteOptions::default()).map_err(words)?;
+    let report = log.recovery_report();
     if !report.clean || report.is_changed() {
         return Err(format!("F12: after a clean end: {report:?}"));
     }

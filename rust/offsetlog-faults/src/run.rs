@@ -7,7 +7,7 @@ use crate::script::{Script, Step};
 use crate::sim::{SimDisk, World};
 use offsetlog::disk::Disk;
 use offsetlog::{
-    AppendOptions, AppendOrigin, BatchBuilder, CompactOptions, Error, Log, LogConfig,
+    AppendOptions, AppendOrigin, BatchBuilder, CompactOptions, Error, LogConfig, LogWriter,
     MaintainOptions, OpenOptions, WriteOptions,
 };
 use std::path::Path;
@@ -92,7 +92,7 @@ pub struct Run {
     clock: Arc<AtomicI64>,
     epoch: i32,
     /// The open log.
-    pub log: Option<Log>,
+    pub log: Option<LogWriter>,
     /// What may be found now.
     pub model: Model,
     /// What was found wrong on the way.
@@ -167,7 +167,7 @@ impl Run {
             ..WriteOptions::default()
         };
         let options = options(Arc::clone(&self.disk), &self.clock);
-        let log = Log::open_for_append(PARTITION, &options, &write)?;
+        let log = LogWriter::open(PARTITION, &options, &write)?;
         let (log_start, log_end) = (log.log_start_offset()?, log.log_end_offset()?);
         let found = self
             .sim
@@ -304,7 +304,7 @@ impl Run {
     }
 
     /// After a call that was to move the log start; if it failed, the log says whether it did, and files may say either.
-    fn log_start_moved(&mut self, log: &Log, before: i64, is_done: bool) {
+    fn log_start_moved(&mut self, log: &LogWriter, before: i64, is_done: bool) {
         if is_done {
             self.model.deleted();
         } else if log.log_start_offset().is_ok_and(|start| start == before) {
@@ -312,7 +312,7 @@ impl Run {
         }
     }
 
-    fn maintain(&mut self, log: &Log) -> Result<(), Error> {
+    fn maintain(&mut self, log: &LogWriter) -> Result<(), Error> {
         let expected = self.retained(&self.segments());
         let before = self.model.log_start();
         self.model.retaining(expected);
@@ -336,7 +336,7 @@ impl Run {
         Ok(())
     }
 
-    fn compact(&mut self, log: &Log, keys: u8) -> Result<(), Error> {
+    fn compact(&mut self, log: &LogWriter, keys: u8) -> Result<(), Error> {
         if !self.model.older.is_empty() {
             // What a loss of power may bring back behind a truncation would stand behind what was cleaned.
             log.flush()?;
@@ -357,7 +357,7 @@ impl Run {
         Ok(())
     }
 
-    fn append(&mut self, log: &Log, batches: u8, seed: u16) -> Result<(), Error> {
+    fn append(&mut self, log: &LogWriter, batches: u8, seed: u16) -> Result<(), Error> {
         if seed.is_multiple_of(2) {
             for number in 0..batches {
                 self.append_one(log, u64::from(seed) << 8 | u64::from(number), false)?;
@@ -392,7 +392,7 @@ impl Run {
         self.epoch
     }
 
-    fn append_one(&mut self, log: &Log, seed: u64, flush: bool) -> Result<(), Error> {
+    fn append_one(&mut self, log: &LogWriter, seed: u64, flush: bool) -> Result<(), Error> {
         let (rows, timestamp) = self.rows(seed);
         let epoch = self.epoch((seed >> 8) as u16);
         let batch = encode(self.model.next, epoch, timestamp, &rows);

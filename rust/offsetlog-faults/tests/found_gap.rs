@@ -7,7 +7,9 @@
     reason = "a test may panic"
 )]
 
-use offsetlog::{AppendOptions, BatchBuilder, Log, LogConfig, LogDir, LogDirOptions, WriteOptions};
+use offsetlog::{
+    AppendOptions, BatchBuilder, LogConfig, LogDir, LogDirOptions, LogWriter, WriteOptions,
+};
 use offsetlog_faults::check::read;
 use offsetlog_faults::run::{PARTITION, clock, options};
 use offsetlog_faults::sim::{Names, SimDisk, World};
@@ -39,7 +41,7 @@ fn left_by_another(how: How) -> World {
         config: Some(LogConfig::parse([("internal.segment.bytes", "100")]).unwrap()),
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(
+    let log = LogWriter::open(
         PARTITION,
         &options(Arc::new(disk.clone()), &clock()),
         &write,
@@ -67,21 +69,21 @@ fn left_by_another(how: How) -> World {
 fn opened(world: &World, how: How) -> Vec<World> {
     let disk = SimDisk::new(world.clone());
     let options = options(Arc::new(disk.clone()), &clock());
-    let check = |log: &Log| {
+    let check = |log: &LogWriter| {
         let (found, error) = read(log);
         assert!(error.is_none(), "{how:?}: {error:?}");
         let bases: Vec<i64> = found.iter().map(|batch| batch.base).collect();
-        let report = log.recovery_report().unwrap();
+        let report = log.recovery_report();
         assert_eq!((bases, report.cut.len()), (vec![0, 5], 0), "{how:?}");
     };
     if how == How::Gathered {
         let log_dir =
             LogDir::open_for_append(&[PLACE], &options, &LogDirOptions::default()).unwrap();
-        check(&log_dir.log("orders", 0).unwrap());
+        check(&log_dir.log_writer("orders", 0).unwrap());
         // Closed by nobody.
         std::mem::forget(log_dir);
     } else {
-        let log = Log::open_for_append(PARTITION, &options, &WriteOptions::default()).unwrap();
+        let log = LogWriter::open(PARTITION, &options, &WriteOptions::default()).unwrap();
         check(&log);
         log.abandon();
     }

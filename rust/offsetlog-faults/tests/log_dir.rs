@@ -77,7 +77,7 @@ fn batch(now: i64, value: u64) -> BatchBuilder {
 
 /// Log start offset, and the values from there on.
 fn read(log_dir: &LogDir, partition: usize) -> (usize, Vec<u64>) {
-    let log = log_dir.log("t", partition as i32).unwrap();
+    let log = log_dir.log_writer("t", partition as i32).unwrap();
     let start = log.log_start_offset().unwrap();
     let mut scan = log.scan(&ScanOptions::default()).unwrap();
     let mut values = Vec::new();
@@ -132,7 +132,7 @@ impl Life {
         let mut held = self.now[partition].clone();
         self.clock
             .fetch_add(self.rng.i64(0..30_000), Ordering::SeqCst);
-        let log = |life: &Self| life.log_dir.log("t", partition as i32).unwrap();
+        let log = |life: &Self| life.log_dir.log_writer("t", partition as i32).unwrap();
         match kind {
             0..=10 => {
                 let flush = kind < 2;
@@ -216,7 +216,7 @@ fn check(image: &World, clock: &Arc<AtomicI64>, was: &[Held], next: &[Held], tol
     let marked = image.node(Path::new(MARKER)).is_some();
     // Whoever uses some of the partitions only answers for those.
     let log_dir = open(&disk, clock);
-    log_dir.log("t", 0).unwrap();
+    log_dir.log_writer("t", 0).unwrap();
     log_dir.close().unwrap();
     disk.look(|world| {
         let is_marked = world.node(Path::new(MARKER)).is_some();
@@ -227,8 +227,8 @@ fn check(image: &World, clock: &Arc<AtomicI64>, was: &[Held], next: &[Held], tol
     });
     let log_dir = open(&disk, clock);
     for partition in 0..PARTITIONS {
-        let log = log_dir.log("t", partition as i32).unwrap();
-        let report = log.recovery_report().unwrap();
+        let log = log_dir.log_writer("t", partition as i32).unwrap();
+        let report = log.recovery_report();
         assert!(
             !marked || report.cut.is_empty(),
             "{told}: partition {partition} under a marker: {report:?}"

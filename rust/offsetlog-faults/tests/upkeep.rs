@@ -9,8 +9,8 @@
 
 use offsetlog::format::Codec;
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, Isolation, Log, LogConfig, MaintainOptions,
-    MarkerOptions, OpenOptions, Producer, ScanOptions, WriteOptions,
+    AppendOptions, BatchBuilder, CompactOptions, Isolation, Log, LogConfig, LogWriter,
+    MaintainOptions, MarkerOptions, OpenOptions, Producer, ScanOptions, WriteOptions,
 };
 use offsetlog_faults::report::scaled;
 use offsetlog_faults::run::{PARTITION, clock, options};
@@ -46,7 +46,7 @@ struct Life {
     rng: fastrand::Rng,
     disk: SimDisk,
     clock: Arc<AtomicI64>,
-    log: Log,
+    log: LogWriter,
     records: Vec<Known>,
     /// Horizons of batches, by base offset.
     horizons: BTreeMap<i64, i64>,
@@ -70,12 +70,12 @@ fn config(rng: &mut fastrand::Rng) -> LogConfig {
     LogConfig::parse(pairs).unwrap()
 }
 
-fn open(disk: &SimDisk, clock: &Arc<AtomicI64>, config: Option<LogConfig>) -> Log {
+fn open(disk: &SimDisk, clock: &Arc<AtomicI64>, config: Option<LogConfig>) -> LogWriter {
     let write = WriteOptions {
         config,
         ..WriteOptions::default()
     };
-    Log::open_for_append(PARTITION, &open_options(disk, clock), &write).unwrap()
+    LogWriter::open(PARTITION, &open_options(disk, clock), &write).unwrap()
 }
 
 fn open_options(disk: &SimDisk, clock: &Arc<AtomicI64>) -> OpenOptions {
@@ -420,7 +420,7 @@ fn check(
     assert_eq!(disk.changes(), 0, "a reader changed something, {told}");
     let log = open(&disk, clock, None);
     assert_eq!(table(&log), *expected, "a writer, {told}");
-    let report = log.recovery_report().unwrap();
+    let report = log.recovery_report();
     assert!(report.cut.is_empty(), "{told}: {report:?}");
     let found = read(&log, Isolation::ReadUncommitted);
     for record in &found {

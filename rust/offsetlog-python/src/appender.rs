@@ -37,7 +37,7 @@ type CutRow = (
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Appender {
-    log: offsetlog::Log,
+    log: offsetlog::LogWriter,
     clock: LogClock,
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
@@ -162,14 +162,14 @@ impl Appender {
             single_replica: cluster.3,
             ..WriteOptions::default()
         };
-        let open = || offsetlog::Log::open_for_append(&path, &options, &write);
+        let open = || offsetlog::LogWriter::open(&path, &options, &write);
         let log = clock.timed(py, open)?.or_raise(py)?;
         Ok(Self::of(log, clock))
     }
 
     /// The log, for reading beside the appends.
     fn log(&self) -> Log {
-        Log(self.log.clone())
+        Log(self.log.log().clone())
     }
 
     #[pyo3(signature = (value, key, headers, timestamp, leader_epoch, flush))]
@@ -395,17 +395,16 @@ impl Appender {
         compaction_dict(py, &compaction)
     }
 
-    fn end_offset_for_epoch(&self, py: Python<'_>, epoch: i32) -> PyResult<Option<(i32, i64)>> {
-        detached(py, || self.log.end_offset_for_epoch(epoch)).or_raise(py)
+    fn end_offset_for_epoch(&self, py: Python<'_>, epoch: i32) -> Option<(i32, i64)> {
+        detached(py, || self.log.end_offset_for_epoch(epoch))
     }
 
-    fn recovery_point(&self, py: Python<'_>) -> PyResult<i64> {
-        detached(py, || self.log.recovery_point()).or_raise(py)
+    fn recovery_point(&self, py: Python<'_>) -> i64 {
+        detached(py, || self.log.recovery_point())
     }
 
-    fn config(&self, py: Python<'_>) -> PyResult<Pairs> {
-        let config = detached(py, || self.log.config()).or_raise(py)?;
-        Ok(config::rows(&config))
+    fn config(&self, py: Python<'_>) -> Pairs {
+        config::rows(&detached(py, || self.log.config()))
     }
 
     fn set_config(&self, py: Python<'_>, pairs: Pairs) -> PyResult<()> {
@@ -414,7 +413,7 @@ impl Appender {
     }
 
     fn recovery_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = detached(py, || self.log.recovery_report()).or_raise(py)?;
+        let report = detached(py, || self.log.recovery_report());
         report_dict(py, &report)
     }
 
@@ -433,7 +432,7 @@ impl Appender {
 }
 
 impl Appender {
-    pub(crate) fn of(log: offsetlog::Log, clock: LogClock) -> Self {
+    pub(crate) fn of(log: offsetlog::LogWriter, clock: LogClock) -> Self {
         Self {
             log,
             clock,
@@ -445,7 +444,7 @@ impl Appender {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn engine(&self) -> (offsetlog::Log, LogClock) {
+    pub(crate) fn engine(&self) -> (offsetlog::LogWriter, LogClock) {
         (self.log.clone(), self.clock.clone())
     }
 }

@@ -99,7 +99,7 @@ impl LogDirAppender {
         partition: i32,
         required: bool,
     ) -> PyResult<Option<Appender>> {
-        let open = || self.log_dir.log_if(topic, partition, required);
+        let open = || self.log_dir.log_writer_if(topic, partition, required);
         let log = self.clock.timed(py, open)?.or_raise(py)?;
         Ok(log.map(|log| Appender::of(log, self.clock.clone())))
     }

@@ -15,7 +15,7 @@ pub(crate) struct Writer(Arc<Shared>);
 
 /// What the writer and its timer share.
 struct Shared {
-    log: offsetlog::Log,
+    log: offsetlog::LogWriter,
     clock: LogClock,
     options: AppendOptions,
     batch_bytes: usize,

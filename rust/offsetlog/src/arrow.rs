@@ -223,7 +223,7 @@ impl ArrowScan {
         let pool = Arc::new(Pool::default());
         // A limited scan depends on the order of its records, and `OnCorrupt::Stop` on damage found while decoding. Both need a
         // single thread.
-        let work = if options.threads > 1 && !scan.is_limited() && !scan.stops() {
+        let work = if options.threads > 1 && !scan.is_limited() && !scan.stops_at_damage() {
             Work::Threads(Parallel::new(columns, options, &pool))
         } else {
             Work::Here(Box::new(Columns::new(columns, options, pool)))

@@ -31,6 +31,10 @@ impl Default for BatchDecoder {
 }
 
 impl BatchDecoder {
+    pub(crate) const fn decompressor(&mut self) -> &mut Decompressor {
+        &mut self.decompressor
+    }
+
     /// The records of the whole batch at the front of `batch`, decompressed to at most `limit` bytes. The checksum is not looked at.
     ///
     /// # Errors

@@ -11,8 +11,8 @@ use crate::disk::{Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
-    Batch, Interrupt, Log, OpenOptions, ScanOptions, WriteOptions, forget_partition, lock_log_dir,
-    lock_partition, make_directory, read_config,
+    Batch, Interrupt, Log, LogWriter, OpenOptions, ScanOptions, WriteOptions, forget_partition,
+    lock_log_dir, lock_partition, make_directory, read_config,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use crate::old_log::{Layout, OldLog, layout};
@@ -250,7 +250,7 @@ impl Site {
         if self.is_log_dir {
             // In a log dir only the log dir's checkpoint holds the log start offset.
             let write = made_here(&self.topic);
-            let log = Log::open_for_append(&self.new, &self.options, &write)?;
+            let log = LogWriter::open(&self.new, &self.options, &write)?;
             let deleted = log.delete_records_before(report.log_start_offset);
             return deleted.and_then(|_| log.close());
         }
@@ -308,7 +308,7 @@ fn build(
         (log_start, log_end) = (log.log_start_offset()?, log.log_end_offset()?);
         write.log_start_offset = Some(first_offset(log, log_start)?);
     }
-    let log = Log::open_for_append(&site.building, options, &write)?;
+    let log = LogWriter::open(&site.building, options, &write)?;
     let filled = Target::new(&log, convert.codec, options).and_then(|mut target| {
         let mut follow = Follow::new(source, options, convert)?;
         let torn_tail = match source {

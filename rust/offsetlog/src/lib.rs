@@ -67,11 +67,11 @@ pub use limits::Limits;
 pub use log::{
     AbortedTransaction, AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
     BatchInfo, Batches, BrokerRegistration, Clock, CompactOptions, Compaction, Cut, DamageReport,
-    FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, LaterLog,
-    Location, Log, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
-    OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress, Record,
-    RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange,
-    ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
+    DetachedBatch, FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt,
+    Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions, MaintainReport, MarkerOptions,
+    MetadataImage, OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress,
+    Record, RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions,
+    ScanRange, ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
     WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{

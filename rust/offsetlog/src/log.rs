@@ -1,7 +1,7 @@
-//! A partition: its segments in order, its named offsets, the verbs that read it and, where it is opened for that, write it.
+//! A partition: its segments in order, its named offsets, and the verbs that read it. [`LogWriter`] has those that write.
 //!
-//! A [`Log`] that is opened for reading takes no lock, makes no file and writes nothing. It answers each question from a view: the
-//! segments and their sizes at one moment. `view` decides whether a view is still new enough; a writer of this process tells it through
+//! A [`Log`] takes no lock, makes no file and writes nothing. It answers each question from a view: the segments and their sizes at one
+//! moment. `view` decides whether a view is still new enough; a writer of this process tells it through
 //! `writers` and `segment::ends`.
 
 mod append_log;
@@ -10,6 +10,7 @@ mod cleaner;
 mod cluster;
 mod filter;
 mod follow;
+mod log_writer;
 mod look_up;
 mod maintain;
 mod named_offsets;
@@ -24,7 +25,6 @@ mod transactions;
 mod values;
 mod verify;
 mod view;
-mod write;
 mod writer;
 mod writers;
 
@@ -39,12 +39,14 @@ pub use append_log::AppendLogOptions;
 pub use batches::Batches;
 pub use cluster::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
 pub use follow::Follow;
+pub use log_writer::LogWriter;
 pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
 pub use producers::MarkerOptions;
 pub use recovery::{Cut, Progress, RecoverOptions, RecoveryReport};
 pub use scan::{
-    Batch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics,
+    Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport,
+    ScanStatistics,
 };
 pub use split::Split;
 pub use values::{
@@ -68,11 +70,7 @@ pub(crate) use state::{
 };
 
 pub(crate) use crate::segment::ends::Ends;
-#[cfg(feature = "arrow")]
-pub(crate) use filter::{Filter, Selection, Verdict};
 pub(crate) use look_up::Scratch;
-#[cfg(feature = "arrow")]
-pub(crate) use scan::{BadBatch, BadBatches};
 pub(crate) use view::View;
 
 /// How often a question is asked anew because files were changed under it.
@@ -155,23 +153,14 @@ struct Inner {
     partition: i32,
     options: OpenOptions,
     /// A broker or writer held the log dir when the log was opened.
-    owner: bool,
+    log_dir_was_locked: bool,
     warnings: Vec<String>,
     view: RwLock<Arc<View>>,
     scratch: Mutex<Vec<Scratch>>,
-    /// The writer, in a log that was opened for appending.
-    writer: Option<Mutex<writer::PartitionWriter>>,
-    /// Upkeep, of which there is one at a time.
-    turn: maintain::Turn,
 }
 
 impl Log {
-    /// Whether somebody else has a clone of it.
-    pub(crate) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-
-    /// Whether it was closed; never of a reader.
+    /// Whether its writer, where it is a [`LogWriter`]'s, was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let ends = self.0.directory.ends.as_deref();

@@ -16,7 +16,9 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
-use crate::log::{LaterLog, Log, LogDirFiles, OpenOptions, ScanOptions, Surroundings, open_in};
+use crate::log::{
+    LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, ScanOptions, Surroundings, open_in,
+};
 use listing::Listing;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -267,7 +269,8 @@ impl LogDir {
         }
     }
 
-    /// Opens a partition, for appending if the log dirs were opened for it. If several log dirs have a replica, takes the
+    /// Opens a partition for reading. In log dirs that were opened for appending, that is the log of their writer, which stays open
+    /// while the result is held. If several log dirs have a replica, takes the
     /// longest valid one: the one whose batches can be read with valid checksums up to the greatest offset; the first one of
     /// equals. Finding it reads each replica once, and the choice is kept.
     ///
@@ -279,7 +282,8 @@ impl LogDir {
             partition,
         };
         if self.is_writable() {
-            return self.writable(topic, partition);
+            let opened = self.writable(topic, partition)?;
+            return Ok(opened.log().clone());
         }
         let Some(paths) = self.0.listing().partitions.get(&wanted).cloned() else {
             return Err(self.unknown(topic, partition));
@@ -316,12 +320,38 @@ impl LogDir {
             return self.log(topic, partition).map(Some);
         }
         if self.is_writable() {
-            return self.writable_if(topic, partition, |_| Ok(true));
+            let opened = self.writable_if(topic, partition, |_| Ok(true))?;
+            return Ok(opened.map(|opened| opened.log().clone()));
         }
         if !self.has(topic, partition) {
             return Ok(None);
         }
         self.log(topic, partition).map(Some)
+    }
+
+    /// Opens a partition for appending, in log dirs that were opened for it.
+    ///
+    /// # Errors
+    /// `LogDir` if there is no such partition; `Argument` if the log dirs were opened for reading; those of
+    /// [`LogWriter::open`](crate::LogWriter::open).
+    pub fn log_writer(&self, topic: &str, partition: i32) -> Result<LogWriter> {
+        self.writable(topic, partition)
+    }
+
+    /// Like [`log_writer`](Self::log_writer), but returns `None` for a missing partition that is not `required`.
+    ///
+    /// # Errors
+    /// See [`log_writer`](Self::log_writer).
+    pub fn log_writer_if(
+        &self,
+        topic: &str,
+        partition: i32,
+        required: bool,
+    ) -> Result<Option<LogWriter>> {
+        if required {
+            return self.log_writer(topic, partition).map(Some);
+        }
+        self.writable_if(topic, partition, |_| Ok(true))
     }
 
     fn has(&self, topic: &str, partition: i32) -> bool {

@@ -7,22 +7,22 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, OpenOptions, RecoverOptions,
+    AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, LogWriter, OpenOptions, RecoverOptions,
     ScanOptions, WriteOptions, recover,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-fn open(path: &Path, settings: &[(&str, &str)]) -> Log {
+fn open(path: &Path, settings: &[(&str, &str)]) -> LogWriter {
     let config = LogConfig::parse(settings.iter().copied()).unwrap();
     let write = WriteOptions {
         config: Some(config),
         ..WriteOptions::default()
     };
-    Log::open_for_append(path, &OpenOptions::default(), &write).unwrap()
+    LogWriter::open(path, &OpenOptions::default(), &write).unwrap()
 }
 
-fn append(log: &Log, from: i64, count: i64) {
+fn append(log: &LogWriter, from: i64, count: i64) {
     let mut batch = BatchBuilder::default();
     for number in from..from + count {
         let value = format!("value {number}");
@@ -78,12 +78,12 @@ fn appends_are_read_back_and_survive_closing_and_killing() {
     );
 
     let log = open(&path, &small);
-    assert!(log.recovery_report().unwrap().clean);
+    assert!(log.recovery_report().clean);
     append(&log, 60, 2);
     log.abandon();
     drop(log);
     let log = open(&path, &small);
-    let report = log.recovery_report().unwrap();
+    let report = log.recovery_report();
     assert!(!report.clean, "{report:?}");
     assert_eq!(report.cut, []);
     assert_eq!(log.log_end_offset().unwrap(), 62);
@@ -115,7 +115,7 @@ fn a_torn_tail_is_cut_and_kept() {
     assert_eq!(report.log_end_offset, 5);
     assert_eq!(std::fs::read(&file).unwrap().len(), bytes.len() - 3);
     let log = open(&path, &[]);
-    let report = log.recovery_report().unwrap();
+    let report = log.recovery_report();
     assert_eq!(report.cut.len(), 1);
     let kept = report.cut[0].kept.clone().unwrap();
     let cut = std::fs::read(kept).unwrap();
@@ -130,7 +130,7 @@ fn a_second_writer_is_refused() {
     let path = folder.path().join("orders-0");
     let first = open(&path, &[]);
     let refused =
-        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap_err();
+        LogWriter::open(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap_err();
     assert_eq!(refused.kind().code(), "Locked", "{refused}");
     first.close().unwrap();
     open(&path, &[]);

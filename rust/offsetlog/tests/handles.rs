@@ -7,8 +7,8 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, Follow, Isolation, Log, LogConfig, OpenOptions,
-    ScanOptions, ScanRange, WriteOptions,
+    AppendOptions, BatchBuilder, ErrorKind, Follow, Isolation, Log, LogConfig, LogWriter,
+    OpenOptions, ScanOptions, ScanRange, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 const NOW: i64 = 1_700_000_000_000;
 
-fn open(path: &Path) -> Log {
+fn open(path: &Path) -> LogWriter {
     let settings = [("internal.segment.bytes", "1000"), ("retention.ms", "-1")];
     let write = WriteOptions {
         config: Some(LogConfig::parse(settings).unwrap()),
         ..WriteOptions::default()
     };
-    Log::open_for_append(path, &OpenOptions::default(), &write).unwrap()
+    LogWriter::open(path, &OpenOptions::default(), &write).unwrap()
 }
 
-fn append(log: &Log, value: &[u8]) {
+fn append(log: &LogWriter, value: &[u8]) {
     let mut batch = BatchBuilder::default();
     batch.push(NOW, None, Some(value), &[]).unwrap();
     log.append(&mut batch, &AppendOptions::default()).unwrap();

@@ -244,12 +244,12 @@ fn settings_of_a_topic_stand_above_those_of_the_log_dir() {
             ..topic("t", 2)
         })
         .unwrap();
-    let config = log_dir.log("t", 1).unwrap().config().unwrap();
+    let config = log_dir.log_writer("t", 1).unwrap().config();
     assert_eq!((config.segment_ms(), config.retention_ms()), (77, 9));
     assert_eq!(log_dir.topic_config("t").unwrap(), given);
     let changed = LogConfig::parse([("segment.ms", "8")]).unwrap();
     log_dir.set_topic_config("t", &changed).unwrap();
-    let config = log_dir.log("t", 1).unwrap().config().unwrap();
+    let config = log_dir.log_writer("t", 1).unwrap().config();
     assert_eq!((config.segment_ms(), config.retention_ms()), (8, 5));
     log_dir.close().unwrap();
     let stored = LogDir::open(&paths, &OpenOptions::default()).unwrap();

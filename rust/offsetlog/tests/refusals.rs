@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, Log, OpenOptions, RecoverOptions, WriteOptions, recover,
+    AppendOptions, BatchBuilder, ErrorKind, LogWriter, OpenOptions, RecoverOptions, WriteOptions,
+    recover,
 };
 use offsetlog_format::{Fault, FormatError, Part};
 use std::sync::Arc;
@@ -20,8 +21,7 @@ fn one_record() -> BatchBuilder {
 fn a_closed_log_changes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("orders-0");
-    let log =
-        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    let log = LogWriter::open(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
     log.append(&mut one_record(), &AppendOptions::default())
         .unwrap();
     log.close().unwrap();
@@ -58,7 +58,7 @@ fn recovery_stops_when_it_is_told_to() {
             clean,
             ..WriteOptions::default()
         };
-        Log::open_for_append(&path, &options, &write)
+        LogWriter::open(&path, &options, &write)
     };
     let log = open(None).unwrap();
     log.append(&mut one_record(), &AppendOptions::default())
@@ -75,8 +75,7 @@ fn recovery_stops_when_it_is_told_to() {
 fn recovery_begins_at_an_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("orders-0");
-    let log =
-        Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    let log = LogWriter::open(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
     log.append(&mut one_record(), &AppendOptions::default())
         .unwrap();
     log.close().unwrap();

@@ -7,8 +7,8 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, ErrorKind, Log, LogConfig, MaintainOptions,
-    OpenOptions, ScanOptions, WriteOptions,
+    AppendOptions, BatchBuilder, CompactOptions, ErrorKind, Log, LogConfig, LogWriter,
+    MaintainOptions, OpenOptions, ScanOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const KEYS: u64 = 12;
 const ROUNDS: u64 = 40;
 
-fn open(path: &Path, settings: &[(&str, &str)]) -> Log {
+fn open(path: &Path, settings: &[(&str, &str)]) -> LogWriter {
     let write = WriteOptions {
         config: Some(LogConfig::parse(settings.iter().copied()).unwrap()),
         ..WriteOptions::default()
     };
-    Log::open_for_append(path, &OpenOptions::default(), &write).unwrap()
+    LogWriter::open(path, &OpenOptions::default(), &write).unwrap()
 }
 
-fn append(log: &Log, key: u64, value: u64) {
+fn append(log: &LogWriter, key: u64, value: u64) {
     let mut batch = BatchBuilder::default();
     let mut bytes = value.to_be_bytes().to_vec();
     bytes.resize(60, 0);

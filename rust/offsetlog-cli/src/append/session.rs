@@ -3,7 +3,7 @@
 use super::NewRecord;
 use crate::args::{Append, Header};
 use crate::failure::{Failure, with_advice_to_writers};
-use offsetlog::{AppendOptions, BatchBuilder, Clock, Error, ErrorKind, Log, Producer};
+use offsetlog::{AppendOptions, BatchBuilder, Clock, Error, ErrorKind, LogWriter, Producer};
 use std::io;
 use std::ops::Range;
 use std::time::Instant;
@@ -95,7 +95,7 @@ impl Waiting {
 
 /// The appending of one input.
 pub(super) struct Session<'s> {
-    log: &'s Log,
+    log: &'s LogWriter,
     /// Headers of every record.
     headers: &'s [Header],
     clock: Clock,
@@ -110,7 +110,7 @@ pub(super) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    pub(super) fn new(log: &'s Log, args: &'s Append, unit: &'static str) -> Self {
+    pub(super) fn new(log: &'s LogWriter, args: &'s Append, unit: &'static str) -> Self {
         let mut waiting = Waiting::default();
         waiting.clear();
         Self {

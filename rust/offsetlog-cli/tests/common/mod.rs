@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use flate2::read::GzDecoder;
-use offsetlog::{BatchInfo, Log, OpenOptions, WriteOptions};
+use offsetlog::{BatchInfo, Log, LogWriter, OpenOptions, WriteOptions};
 use offsetlog_cli::{Terminal, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -113,8 +113,8 @@ impl Place {
     /// Whether the next opening finds nothing to mend: the log was closed.
     pub(crate) fn is_closed_cleanly(&self) -> bool {
         let write = WriteOptions::default();
-        let log = Log::open_for_append(&self.path, &OpenOptions::default(), &write).unwrap();
-        let clean = log.recovery_report().unwrap().clean;
+        let log = LogWriter::open(&self.path, &OpenOptions::default(), &write).unwrap();
+        let clean = log.recovery_report().clean;
         log.close().unwrap();
         clean
     }

@@ -1,5 +1,5 @@
 //! Row 1: power is lost at any change of the disk, in any state that the rules of the simulated disk allow.
-use offsetlog::{AppendOptions, AppendOrigin, Log, MarkerOptions, WriteOptions};
+use offsetlog::{AppendOptions, AppendOrigin, LogWriter, MarkerOptions, WriteOptions};
 use offsetlog_faults::batch::{crc32c, encode};
 use offsetlog_faults::check::{Seen, open};
 use offsetlog_faults::crash::{crash_script, shrink};
@@ -70,7 +70,7 @@ fn abort(script: &Script) -> Result<World, offsetlog::Error> {
         ..WriteOptions::default()
     };
     let options = options(Arc::new(disk.clone()), &clock());
-    let log = Log::open_for_append(PARTITION, &options, &write)?;
+    let log = LogWriter::open(PARTITION, &options, &write)?;
     let mut batch = encode(0, 0, (options.clock)(), &[(None, Some(vec![1; 9]))])
         .bytes
         .to_vec();

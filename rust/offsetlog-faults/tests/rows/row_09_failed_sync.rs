@@ -1,5 +1,5 @@
 //! Row 9, the simulated part: a sync fails, and what it should have made durable never gets to the disk though reads show it.
-use offsetlog::{AppendOptions, BatchBuilder, Log, RecoverOptions, WriteOptions, recover};
+use offsetlog::{AppendOptions, BatchBuilder, LogWriter, RecoverOptions, WriteOptions, recover};
 use offsetlog_faults::check::{Depth, check_recovered, crashed, open, read};
 use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 use offsetlog_faults::model::End;
@@ -36,7 +36,7 @@ const PLACES: [(&str, fn(Call, &str) -> bool); 3] = [
     }),
 ];
 
-fn no_more(log: &Log) -> Result<(), String> {
+fn no_more(log: &LogWriter) -> Result<(), String> {
     let mut batch = BatchBuilder::default();
     batch
         .push(1_700_000_100_000, None, Some(b"more"), &[])
@@ -236,7 +236,7 @@ fn believe(failing: bool, recovering: bool) -> Result<(), String> {
             recovery_point: Some(end),
             ..WriteOptions::default()
         };
-        let log = Log::open_for_append(PARTITION, &options, &write).map_err(words)?;
+        let log = LogWriter::open(PARTITION, &options, &write).map_err(words)?;
         log.close().map_err(words)?;
     }
     let world = disk
@@ -271,7 +271,7 @@ fn slow_sync(call: Call, path: &str) -> bool {
 
 #[test]
 fn a_truncation_that_waited_for_a_failed_sync_does_nothing() {
-    let truncations: [fn(&Log) -> bool; 2] = [
+    let truncations: [fn(&LogWriter) -> bool; 2] = [
         |log| log.truncate_to(0).is_err(),
         |log| log.truncate_fully_and_start_at(7, None).is_err(),
     ];
@@ -282,7 +282,7 @@ fn a_truncation_that_waited_for_a_failed_sync_does_nothing() {
                 .parse()
                 .unwrap();
         let faults = FaultDisk::over(&SimDisk::new(fresh(&script)), Plan::none());
-        let log = Log::open_for_append(
+        let log = LogWriter::open(
             PARTITION,
             &options(Arc::new(faults.clone()), &clock()),
             &WriteOptions::default(),

@@ -4,7 +4,7 @@
 //! and rolls as the appender does and two readers. Its `Commits` likewise, with callers who append and share syncs. And the whole log over a simulated disk whose calls let other threads go first
 //! at places that differ with the seed: many schedules, not all.
 
-use offsetlog::{AppendOptions, BatchBuilder, Log, WriteOptions};
+use offsetlog::{AppendOptions, BatchBuilder, LogWriter, WriteOptions};
 use offsetlog_faults::check::read;
 use offsetlog_faults::report::{Failures, Row, scaled};
 use offsetlog_faults::run::{PARTITION, clock, config, fresh, options};
@@ -115,7 +115,7 @@ impl Writer {
             .fetch_max(*end, loom::sync::atomic::Ordering::AcqRel);
     }
 
-    /// `Log::commit`, step by step. A caller without target wants everything to be durable.
+    /// `LogWriter::commit`, step by step. A caller without target wants everything to be durable.
     fn commit(&self, target: Option<i64>) -> bool {
         let acquire = loom::sync::atomic::Ordering::Acquire;
         let mut is_next = false;
@@ -201,7 +201,7 @@ fn everybody_is_woken_when_it_is_durable() {
 }
 
 /// What a reader may find: whole batches in order, up to an end that never goes back, and everything below the end it was told.
-fn watch(log: &Log, done: &AtomicBool) -> Result<(), String> {
+fn watch(log: &LogWriter, done: &AtomicBool) -> Result<(), String> {
     let mut last_end = 0;
     loop {
         let is_last = done.load(Ordering::SeqCst);
@@ -252,7 +252,7 @@ fn schedule(seed: u64) -> Result<(), String> {
         config: Some(config(&script)),
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(
+    let log = LogWriter::open(
         PARTITION,
         &options(Arc::new(disk.clone()), &clock()),
         &write,

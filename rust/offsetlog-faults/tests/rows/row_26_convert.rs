@@ -1,7 +1,7 @@
 //! Row 26: power is lost at any change of the disk while a log is converted, or a call fails: the old log is as it was, and under the
 //! new name stands nothing or all of it.
 use offsetlog::disk::Disk;
-use offsetlog::{ConvertOptions, Error, Log, WriteOptions, convert};
+use offsetlog::{ConvertOptions, Error, Log, LogWriter, WriteOptions, convert};
 use offsetlog_faults::batch::Batch;
 use offsetlog_faults::check::read;
 use offsetlog_faults::fault::{FaultDisk, Plan};
@@ -123,8 +123,8 @@ impl Old {
             ));
         }
         drop(reader);
-        let log = Log::open_for_append(NEW, &options, &WriteOptions::default()).map_err(words)?;
-        let report = log.recovery_report().map_err(words)?;
+        let log = LogWriter::open(NEW, &options, &WriteOptions::default()).map_err(words)?;
+        let report = log.recovery_report();
         let ends = (
             log.log_start_offset().map_err(words)?,
             log.log_end_offset().map_err(words)?,

@@ -8,7 +8,7 @@ use crate::codec::Compressor;
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::log::{AppendInfo, AppendOptions, Log};
+use crate::log::{AppendInfo, AppendOptions, LogWriter};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
@@ -49,12 +49,12 @@ impl Default for ArrowAppendOptions {
 /// ```
 /// use arrow_array::{RecordBatch, StringArray};
 /// use offsetlog::arrow::{ArrowAppendOptions, ArrowRows};
-/// use offsetlog::{Log, OpenOptions, WriteOptions};
+/// use offsetlog::{LogWriter, OpenOptions, WriteOptions};
 /// use std::sync::Arc;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let log = Log::open_for_append(folder.path().join("orders-0"), &OpenOptions::default(), &WriteOptions::default())?;
+/// let log = LogWriter::open(folder.path().join("orders-0"), &OpenOptions::default(), &WriteOptions::default())?;
 /// let values = StringArray::from(vec!["paid", "sent"]);
 /// let batch = RecordBatch::try_from_iter([("value", Arc::new(values) as _)])?;
 /// let mut rows = ArrowRows::new(&batch.schema())?;
@@ -258,7 +258,7 @@ impl ArrowRows {
     /// `InvalidTimestamp`, `RecordRejected` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`,
     /// `UnexpectedAppendOffset` if rows keep offsets below the log end offset: nothing was appended. `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
-    pub fn append(&mut self, log: &Log, options: &ArrowAppendOptions) -> Result<AppendInfo> {
+    pub fn append(&mut self, log: &LogWriter, options: &ArrowAppendOptions) -> Result<AppendInfo> {
         (self.oversized, self.appended, self.appended_rows) = (None, None, 0);
         if options.batch_bytes == 0 {
             return Err(Error::argument(
@@ -288,15 +288,15 @@ impl ArrowRows {
     }
 
     /// Applies the log's checks to the rows before they are encoded.
-    fn check(&self, log: &Log, options: &ArrowAppendOptions) -> Result<(LogConfig, i64)> {
+    fn check(&self, log: &LogWriter, options: &ArrowAppendOptions) -> Result<(LogConfig, i64)> {
         if self.kept.is_some() {
             // Like a leader's batches on a follower: timestamps and keys are not checked again.
-            return log.replica_terms(self.first_offset());
+            return log.check_append_at(self.first_offset());
         }
         let timestamps = self.earliest.zip(self.latest);
         let bounds = timestamps.map(|(first, last)| (first.timestamp, last.timestamp));
         let first_null_key = self.first_null_key.map(|row| row as i64);
-        log.check_records(bounds, first_null_key, options.append.leader_epoch)
+        log.check_append(bounds, first_null_key, options.append.leader_epoch)
             .map_err(|error| match (error.kind(), timestamps) {
                 (
                     &ErrorKind::InvalidTimestamp {
@@ -325,7 +325,7 @@ impl ArrowRows {
     /// Fails for a record that no batch can hold. Only records above the safe size are encoded to find out.
     fn check_sizes(
         &mut self,
-        log: &Log,
+        log: &LogWriter,
         config: &LogConfig,
         codec: Codec,
         sizes: Sizes,
@@ -361,7 +361,7 @@ impl ArrowRows {
 
     fn append_checked(
         &mut self,
-        log: &Log,
+        log: &LogWriter,
         options: &ArrowAppendOptions,
         sizes: Sizes,
         now: i64,
@@ -410,7 +410,7 @@ impl ArrowRows {
 
     fn append_batch(
         &mut self,
-        log: &Log,
+        log: &LogWriter,
         batch: &mut BatchBuilder,
         place: Option<Place>,
         options: &AppendOptions,

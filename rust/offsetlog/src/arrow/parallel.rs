@@ -6,15 +6,12 @@
 use super::columns::Columns;
 use super::pool::Pool;
 use super::{ArrowOptions, Column};
-use crate::codec::Decompressor;
-use crate::error::{Error, ErrorKind, Result};
-use crate::log::{BadBatch, BadBatches, Filter, Log, Scan, Selection, Verdict};
+use crate::batch_decoder::BatchDecoder;
+use crate::error::{Error, Result};
+use crate::log::{DetachedBatch, Log, Scan};
 use crate::memory;
-use crate::records::Records;
 use arrow_array::RecordBatch;
-use offsetlog_format::BatchHeader;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -36,16 +33,9 @@ struct Job {
 }
 
 struct JobBatch {
-    header: BatchHeader,
-    /// The lowest offset that a record can have.
-    minimum: i64,
+    batch: DetachedBatch,
+    /// End of its bytes in those of the job.
     end: usize,
-    log: Log,
-    path: Arc<PathBuf>,
-    position: u64,
-    selection: Selection,
-    filter: Arc<Filter>,
-    bad: BadBatches,
 }
 
 /// The workers and the running jobs, oldest first.
@@ -140,7 +130,6 @@ impl Parallel {
             batches: Vec::new(),
             done,
         };
-        let mut path: Option<Arc<PathBuf>> = None;
         while job.bytes.len() < JOB_BYTES {
             let batch = match scan.next_batch() {
                 Ok(Some(batch)) => batch,
@@ -160,35 +149,26 @@ impl Parallel {
             if self.log.is_none() {
                 self.log = Some(batch.log().clone());
             }
-            let known = path.take().filter(|path| path.as_path() == batch.path());
-            let file = known.unwrap_or_else(|| Arc::new(batch.path().to_path_buf()));
-            let (selection, filter) = batch.selection();
+            let before = job.batches.last().map(|last| &last.batch);
+            let detached = batch.detach(before);
             job.batches.push(JobBatch {
-                header: *batch.header(),
-                minimum: batch.minimum(),
+                batch: detached,
                 end: job.bytes.len(),
-                log: batch.log().clone(),
-                path: Arc::clone(&file),
-                position: batch.position(),
-                selection,
-                filter: Arc::clone(filter),
-                bad: batch.bad().clone(),
             });
-            path = Some(file);
         }
         (!job.batches.is_empty()).then_some((job, receiver))
     }
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, mut columns: Columns) {
-    let mut decompressor = Decompressor::new();
+    let mut decoder = BatchDecoder::default();
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else {
             return;
         };
         let mut batches = Vec::new();
-        let error = decode(&job, &mut columns, &mut decompressor, &mut batches).err();
+        let error = decode(&job, &mut columns, &mut decoder, &mut batches).err();
         let error = match columns.finish() {
             Ok(rest) => {
                 batches.extend(rest);
@@ -204,71 +184,22 @@ fn work(queue: &Mutex<Receiver<Job>>, mut columns: Columns) {
 fn decode(
     job: &Job,
     columns: &mut Columns,
-    decompressor: &mut Decompressor,
+    decoder: &mut BatchDecoder,
     ready: &mut Vec<RecordBatch>,
 ) -> Result<()> {
     let mut start = 0;
-    for batch in &job.batches {
-        let bytes = job.bytes.get(start..batch.end).unwrap_or(&[]);
-        start = batch.end;
-        columns.begin(&batch.log, &batch.header);
-        let mut next = batch.header.base_offset.unwrap_or(i64::MIN);
-        let decoded = decode_batch(batch, bytes, columns, decompressor, ready, &mut next);
-        if let Err(error) = decoded {
-            let bad = BadBatch {
-                log: &batch.log,
-                path: &batch.path,
-                position: batch.position,
-                header: &batch.header,
-                next,
-                selection: batch.selection,
-            };
-            if !batch.bad.pass(&bad, &error) {
-                return Err(error);
+    for JobBatch { batch, end } in &job.batches {
+        let bytes = job.bytes.get(start..*end).unwrap_or(&[]);
+        start = *end;
+        columns.begin(batch.log(), batch.header());
+        batch.decode(bytes, decoder, |record| {
+            columns.push(record)?;
+            if columns.is_full() {
+                ready.extend(columns.finish()?);
             }
-        }
+            Ok(())
+        })?;
         columns.end();
     }
     Ok(())
-}
-
-/// Decodes one batch. `next` becomes the offset after the last decoded record, also if the next one cannot be read.
-fn decode_batch(
-    batch: &JobBatch,
-    bytes: &[u8],
-    columns: &mut Columns,
-    decompressor: &mut Decompressor,
-    ready: &mut Vec<RecordBatch>,
-    next: &mut i64,
-) -> Result<()> {
-    let limits = &batch.log.options().limits;
-    let limit = limits.max_decompressed_bytes;
-    let at = |error: Error| place(error, &batch.path, batch.position, &batch.header);
-    let records = Records::open(&batch.header, bytes, decompressor, limit).map_err(at)?;
-    let mut records = records.not_below(batch.minimum);
-    while let Some(record) = records
-        .next_record()
-        .map_err(|error| at(Error::new(ErrorKind::from(error))))?
-    {
-        *next = record.offset.saturating_add(1);
-        match batch.selection.verdict(&batch.filter, &record) {
-            Verdict::Take => {
-                limits.check_headers(&record).map_err(at)?;
-                columns.push(&record)?;
-            }
-            Verdict::Leave => continue,
-            Verdict::Stop => break,
-        }
-        if columns.is_full() {
-            ready.extend(columns.finish()?);
-        }
-    }
-    Ok(())
-}
-
-fn place(error: Error, path: &Path, position: u64, header: &BatchHeader) -> Error {
-    error
-        .at_path(path)
-        .at_position(position)
-        .at_offset(header.base_offset.unwrap_or(header.last_offset))
 }

@@ -10,7 +10,7 @@ fn the_log_start_offset_is_kept() {
     for in_log_dir in [false, true] {
         let place = Place::new();
         let options = OpenOptions::default();
-        let log = Log::open_for_append(place.old(), &options, &WriteOptions::default()).unwrap();
+        let log = LogWriter::open(place.old(), &options, &WriteOptions::default()).unwrap();
         let mut batch = BatchBuilder::default();
         for _ in 0..4 {
             for _ in 0..5 {
@@ -166,7 +166,7 @@ fn settings_are_copied_or_given() {
         topic_id: Some(id),
         ..WriteOptions::default()
     };
-    Log::open_for_append(place.old(), &options, &write)
+    LogWriter::open(place.old(), &options, &write)
         .unwrap()
         .close()
         .unwrap();

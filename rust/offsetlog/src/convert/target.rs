@@ -2,7 +2,7 @@
 
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Log, OpenOptions};
+use crate::log::{LogWriter, OpenOptions};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
@@ -52,7 +52,7 @@ struct Batch {
 /// The new log while it is filled.
 #[derive(Debug)]
 pub(super) struct Target<'l> {
-    log: &'l Log,
+    log: &'l LogWriter,
     /// The requested codec.
     codec: Option<Codec>,
     compressor: Compressor,
@@ -76,8 +76,12 @@ pub(super) struct Target<'l> {
 }
 
 impl<'l> Target<'l> {
-    pub(super) fn new(log: &'l Log, codec: Option<Codec>, options: &OpenOptions) -> Result<Self> {
-        let config = log.config()?;
+    pub(super) fn new(
+        log: &'l LogWriter,
+        codec: Option<Codec>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let config = log.config();
         let mut compressor = Compressor::new();
         for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
             compressor.set_level(codec, config.compression_level(codec))?;

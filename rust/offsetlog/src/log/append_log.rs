@@ -1,6 +1,6 @@
 //! Moving the batches of one log to the end of another, as they are: what was written aside is published, what was copied comes back.
 
-use super::{AppendInfo, AppendOptions, FetchOptions, Isolation, Log};
+use super::{AppendInfo, AppendOptions, FetchOptions, Isolation, Log, LogWriter};
 use crate::error::{Error, Result};
 use offsetlog_format::BatchHeader;
 
@@ -21,7 +21,7 @@ pub struct AppendLogOptions {
     pub append: AppendOptions,
 }
 
-impl Log {
+impl LogWriter {
     /// Appends the batches of `source` behind the end of this log. Nothing is encoded or compressed again: base offset and leader epoch
     /// are 12 bytes outside of what a batch's checksum covers. Checksums are compared on the way.
     ///
@@ -32,7 +32,7 @@ impl Log {
     /// `Argument` for a `start` inside a batch, and for batches of magic 0 or 1, which [`convert`](fn@crate::convert) makes new;
     /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; those of reading `source`; `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`.
-    pub fn append_log(&self, source: &Self, options: &AppendLogOptions) -> Result<AppendInfo> {
+    pub fn append_log(&self, source: &Log, options: &AppendLogOptions) -> Result<AppendInfo> {
         let mut total = AppendInfo {
             base_offset: -1,
             last_offset: -1,
@@ -42,7 +42,7 @@ impl Log {
             left_out_bytes: 0,
         };
         // What is appended at once has to fit into a segment.
-        let segment_bytes = self.config()?.segment_bytes().max(1) as u64;
+        let segment_bytes = self.config().segment_bytes().max(1) as u64;
         let fetch = FetchOptions {
             max_bytes: CHUNK_BYTES.min(segment_bytes),
             isolation: Isolation::ReadUncommitted,

@@ -2,7 +2,7 @@
 //!
 //! Source: the order of Kafka's `kafka-log-retention` task and its cleaner threads.
 
-use super::Log;
+use super::LogWriter;
 use super::cleaner::{Pass, Plan};
 use super::cluster::{Membership, Upkeep};
 use super::writer::{PartitionWriter, RemovedSegment, RetentionReason};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// `log.cleaner.dedupe.buffer.size` of a broker.
 const MAP_BYTES: usize = 134_217_728;
 
-/// What is done by [`Log::maintain`].
+/// What is done by [`LogWriter::maintain`].
 #[derive(Debug, Clone)]
 pub struct MaintainOptions {
     /// The time, in ms since 1970, from which ages are reckoned; the log's clock by default.
@@ -61,7 +61,7 @@ impl MaintainOptions {
     }
 }
 
-/// How a log is compacted by [`Log::compact`].
+/// How a log is compacted by [`LogWriter::compact`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CompactOptions {
     /// First offset that counts as not compacted yet; where the last pass ended by default.
@@ -97,7 +97,7 @@ pub struct Compaction {
     pub records_after: u64,
 }
 
-/// What [`Log::maintain`] did, or would do.
+/// What [`LogWriter::maintain`] did, or would do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MaintainReport {
     /// Nothing was changed: the report says what would be.
@@ -124,7 +124,7 @@ impl MaintainReport {
 
 /// One upkeep at a time; and whoever has to cut the log, or to close it, comes before it.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct MaintenanceLock {
     busy: Mutex<()>,
     wanted: AtomicUsize,
 }
@@ -132,11 +132,11 @@ pub(super) struct Turn {
 /// As long as it is there, no upkeep runs.
 #[derive(Debug)]
 pub(super) struct Paused<'t> {
-    turn: &'t Turn,
+    lock: &'t MaintenanceLock,
     _busy: MutexGuard<'t, ()>,
 }
 
-impl Turn {
+impl MaintenanceLock {
     fn take(&self) -> MutexGuard<'_, ()> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +144,7 @@ impl Turn {
     pub(super) fn pause(&self) -> Paused<'_> {
         self.wanted.fetch_add(1, Ordering::AcqRel);
         Paused {
-            turn: self,
+            lock: self,
             _busy: self.take(),
         }
     }
@@ -156,16 +156,16 @@ impl Turn {
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        self.turn.wanted.fetch_sub(1, Ordering::AcqRel);
+        self.lock.wanted.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Log {
+impl LogWriter {
     /// Does what is due now: compacts a log with the policy `compact` that is dirty enough, removes segments by retention, and files
     /// whose delay is over. Appends and readers go on meanwhile.
     ///
     /// # Errors
-    /// `Argument` for a log that was opened for reading; corruption of a batch that was to be compacted, which is then left as it is;
+    /// Corruption of a batch that was to be compacted, which is then left as it is;
     /// `Cluster` in a broker's log dir where a setting that decides is not known, or for a topic that brokers keep for themselves;
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
@@ -183,7 +183,7 @@ impl Log {
         options: &MaintainOptions,
         is_one_of_many: bool,
     ) -> Result<()> {
-        let now = options.now.unwrap_or_else(|| (self.0.options.clock)());
+        let now = options.now.unwrap_or_else(|| (self.options().clock)());
         report.dry_run = options.dry_run;
         let mut done = self.maintain_at(now, report, options, is_one_of_many);
         if !options.dry_run && options.retention && done.as_ref().is_err_and(Error::is_out_of_room)
@@ -258,7 +258,7 @@ impl Log {
     /// # Errors
     /// As [`maintain`](Self::maintain); `Argument` for a table that holds no key.
     pub fn compact(&self, options: &CompactOptions) -> Result<Compaction> {
-        let now = (self.0.options.clock)();
+        let now = (self.options().clock)();
         if let Some(offset) = options.first_dirty.filter(|&offset| offset < 0) {
             let reason = format!("{offset} found, 0 or more expected");
             return Err(Error::argument("first_dirty", reason));
@@ -286,14 +286,14 @@ impl Log {
     }
 
     /// Keeps upkeep away until the result is dropped: the segments that it reads are about to be cut.
-    pub(super) fn pause_upkeep(&self) -> Paused<'_> {
-        self.0.turn.pause()
+    pub(super) fn pause_maintenance(&self) -> Paused<'_> {
+        self.maintenance_lock().pause()
     }
 
     /// Does upkeep alone, and again from its beginning where somebody who had to come first ended it.
     fn in_turn<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
-            let busy = self.0.turn.take();
+            let busy = self.maintenance_lock().take();
             let done = work();
             let gave_way = |error: &Error| {
                 matches!(error.kind(), ErrorKind::Interrupted) && self.check().is_ok()
@@ -342,7 +342,7 @@ impl Log {
     fn run_pass(&self, plan: &Plan, map_bytes: usize) -> Result<Compaction> {
         let check = || {
             self.check()?;
-            if self.0.turn.is_wanted() {
+            if self.maintenance_lock().is_wanted() {
                 return Err(Error::new(ErrorKind::Interrupted));
             }
             Ok(())

@@ -150,7 +150,7 @@ impl Log {
     /// Whether a broker or a writer held the log dir when the log was opened.
     #[must_use]
     pub fn has_running_owner(&self) -> bool {
-        self.0.owner
+        self.0.log_dir_was_locked
     }
 
     /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one.

@@ -1,9 +1,11 @@
-//! Opening a partition directory for reading.
+//! Opening a partition directory, for reading and for appending.
 
 use super::state::PartitionState;
-use super::writer::{self, PartitionWriter, WriteOptions};
+use super::writer::{self, WriteOptions};
 use super::writers::Slot;
-use super::{Ends, Inner, Log, LogDirFiles, OpenOptions, Surroundings, View, lock_log_dir};
+use super::{
+    Ends, Inner, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View, lock_log_dir,
+};
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall};
 use crate::error::{Error, Result};
@@ -25,14 +27,14 @@ pub(crate) fn open_in(
     checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<Log> {
     let (directory, topic, partition) = directory(path, options, false, checkpoints)?;
-    build(&directory, topic, partition, options, None)
+    Ok(Log(Arc::new(build(&directory, topic, partition, options)?)))
 }
 
 pub(super) fn open_for_append(
     path: &Path,
     options: &OpenOptions,
     write: &WriteOptions,
-) -> Result<Log> {
+) -> Result<LogWriter> {
     open_for_append_in(path, options, write, None, None)
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn open_for_append_in(
     write: &WriteOptions,
     shared: Option<&Arc<LogDirFiles>>,
     surroundings: Option<&Arc<Surroundings>>,
-) -> Result<Log> {
+) -> Result<LogWriter> {
     let disk = options.disk.as_ref();
     let checkpoints = shared.map(|shared| shared.checkpoints());
     if disk.stat(path).is_err() {
@@ -76,13 +78,18 @@ pub(crate) fn open_for_append_in(
         shared,
         surroundings,
     )?;
-    let warnings = writer.report().warnings.clone();
-    let mut log = build(&directory, topic, partition, options, Some(writer))?;
-    if let Some(inner) = Arc::get_mut(&mut log.0) {
-        inner.warnings.extend(warnings);
-        inner.warnings.dedup();
+    if let Some(ends) = &directory.ends {
+        let identity = disk.stat(&directory.path);
+        let identity = identity.map_err(|error| Error::io(IoCall::Stat, &directory.path, error))?;
+        Slot::of(disk, Some(identity.id)).begin(ends);
     }
-    Ok(log)
+    let mut inner = build(&directory, topic, partition, options)?;
+    inner.log_dir_was_locked = false;
+    inner
+        .warnings
+        .extend(writer.report().warnings.iter().cloned());
+    inner.warnings.dedup();
+    Ok(LogWriter::new(Log(Arc::new(inner)), writer))
 }
 
 /// Makes a directory and those above it, each one durable in the one around it.
@@ -202,33 +209,26 @@ fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
     Err(Error::log_dir(path, reason))
 }
 
+/// The reading half of a log, with a first view of its directory.
 fn build(
     directory: &Arc<Directory>,
     topic: String,
     partition: i32,
     options: &OpenOptions,
-    writer: Option<PartitionWriter>,
-) -> Result<Log> {
-    let owner = directory
+) -> Result<Inner> {
+    let log_dir_was_locked = directory
         .path
         .parent()
         .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
-    if let (Some(ends), true) = (&directory.ends, writer.is_some()) {
-        let identity = options.disk.stat(&directory.path);
-        let identity = identity.map_err(|error| Error::io(IoCall::Stat, &directory.path, error))?;
-        Slot::of(options.disk.as_ref(), Some(identity.id)).begin(ends);
-    }
     let view = View::take(directory, None)?;
-    Ok(Log(Arc::new(Inner {
+    Ok(Inner {
         topic,
         partition,
         options: options.clone(),
-        owner: owner && writer.is_none(),
+        log_dir_was_locked,
         warnings: view.warnings.clone(),
         view: RwLock::new(Arc::new(view)),
         scratch: Mutex::new(Vec::new()),
         directory: Arc::clone(directory),
-        writer: writer.map(Mutex::new),
-        turn: super::maintain::Turn::default(),
-    })))
+    })
 }

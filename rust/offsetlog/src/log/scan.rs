@@ -5,6 +5,7 @@
 
 mod batch;
 mod damage;
+mod detached;
 mod fate;
 mod later;
 mod options;
@@ -22,10 +23,11 @@ use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
 pub use batch::Batch;
+pub use detached::DetachedBatch;
 pub use later::LaterLog;
 use later::Ranges;
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
-pub(crate) use report::{BadBatch, BadBatches};
+use report::{BadBatch, BadBatches};
 pub use report::{Hole, OnCorrupt, ScanReport};
 
 /// Bytes scanned between two checks for interruption.
@@ -193,9 +195,9 @@ impl Scan {
         self.bad.order = order;
     }
 
-    #[cfg(feature = "arrow")]
-    /// Whether damage ends a log without an error.
-    pub(crate) fn stops(&self) -> bool {
+    /// Whether damage ends a log without an error: [`OnCorrupt::Stop`].
+    #[must_use]
+    pub fn stops_at_damage(&self) -> bool {
         self.bad.on_corrupt == OnCorrupt::Stop
     }
 

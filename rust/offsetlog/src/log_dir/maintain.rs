@@ -5,7 +5,7 @@ use super::{LogDir, TopicPartition};
 use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{
-    Guard, Log, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal,
+    Guard, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl LogDir {
     fn keep_all(
         &self,
         options: &MaintainOptions,
-        open: impl Fn(&TopicPartition) -> Result<Option<Log>>,
+        open: impl Fn(&TopicPartition) -> Result<Option<LogWriter>>,
     ) -> Result<LogDirMaintainReport> {
         let mut report = LogDirMaintainReport {
             dry_run: options.dry_run,
@@ -112,7 +112,7 @@ impl LogDir {
         &self,
         partition: &TopicPartition,
         options: &MaintainOptions,
-        open: &impl Fn(&TopicPartition) -> Result<Option<Log>>,
+        open: &impl Fn(&TopicPartition) -> Result<Option<LogWriter>>,
         report: &mut LogDirMaintainReport,
     ) -> Result<Option<Error>> {
         let mut kept = MaintainReport::default();
@@ -147,7 +147,7 @@ impl LogDir {
         &self,
         partition: &TopicPartition,
         options: &MaintainOptions,
-        open: &impl Fn(&TopicPartition) -> Result<Option<Log>>,
+        open: &impl Fn(&TopicPartition) -> Result<Option<LogWriter>>,
         (report, kept): (&mut LogDirMaintainReport, &mut MaintainReport),
     ) -> Result<bool> {
         loop {
@@ -194,7 +194,7 @@ impl LogDir {
     }
 
     /// The partition's log, if it is already open for appending here.
-    pub(super) fn opened(&self, partition: &TopicPartition) -> Option<Log> {
+    pub(super) fn opened(&self, partition: &TopicPartition) -> Option<LogWriter> {
         self.writer().ok()?.logs.opened(partition)
     }
 
@@ -230,7 +230,7 @@ impl LogDir {
     }
 
     /// Opens a partition for appending if it has any segment.
-    fn used(&self, partition: &TopicPartition) -> Result<Option<Log>> {
+    fn used(&self, partition: &TopicPartition) -> Result<Option<LogWriter>> {
         let TopicPartition { topic, partition } = partition;
         self.writable_if(topic, *partition, |path| self.was_used(path))
     }

@@ -7,7 +7,7 @@
 
 use super::TopicPartition;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Log;
+use crate::log::LogWriter;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ enum Held {
     /// The log is not open.
     #[default]
     Idle,
-    Open(Log),
+    Open(LogWriter),
     /// The cell was removed from the list. A thread that waited for it must look up the partition again.
     Gone,
 }
@@ -62,8 +62,8 @@ impl OpenLogs {
     pub(super) fn get(
         &self,
         partition: &TopicPartition,
-        open: impl Fn() -> Result<Option<Log>>,
-    ) -> Result<Option<Log>> {
+        open: impl Fn() -> Result<Option<LogWriter>>,
+    ) -> Result<Option<LogWriter>> {
         loop {
             let cell = self.cell(partition)?;
             let mut held = lock(&cell);
@@ -179,7 +179,7 @@ impl OpenLogs {
     }
 
     /// The partition's log, if it is open now.
-    pub(super) fn opened(&self, partition: &TopicPartition) -> Option<Log> {
+    pub(super) fn opened(&self, partition: &TopicPartition) -> Option<LogWriter> {
         let cell = Arc::clone(&self.lock().by_partition.get(partition)?.cell);
         match &*lock(&cell) {
             Held::Open(log) if !log.is_closed() => Some(log.clone()),
@@ -188,7 +188,7 @@ impl OpenLogs {
     }
 
     /// All logs that are open now.
-    pub(super) fn all(&self) -> Vec<Log> {
+    pub(super) fn all(&self) -> Vec<LogWriter> {
         let cells: Vec<Cell> = {
             let slots = self.lock();
             let slots = slots.by_partition.values();
@@ -204,7 +204,7 @@ impl OpenLogs {
     /// Closes all logs, including those that are being opened, and allows no more to be opened.
     ///
     /// # Errors
-    /// The first error of [`Log::close`]; all logs are closed even so.
+    /// The first error of [`LogWriter::close`]; all logs are closed even so.
     pub(super) fn close_all(&self) -> Result<()> {
         let cells: Vec<Cell> = {
             let mut slots = self.lock();

@@ -9,7 +9,9 @@ use crate::config::{BrokerSettings, LogConfig};
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
-use crate::log::{AppendInfo, AppendOptions, Log, OpenOptions, WriteOptions, open_for_append_in};
+use crate::log::{
+    AppendInfo, AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in,
+};
 use offsetlog_format::name::directory_name;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -180,10 +182,10 @@ impl LogDir {
     }
 
     /// Appends the records of `batch` to one partition, chosen by `route`. Returns the partition and the offsets. See
-    /// [`Log::append`].
+    /// [`LogWriter::append`].
     ///
     /// # Errors
-    /// Those of [`Log::append`] and of opening the partition; `LogDir` if the topic or partition does not exist; `Io` if
+    /// Those of [`LogWriter::append`] and of opening the partition; `LogDir` if the topic or partition does not exist; `Io` if
     /// another partition had to be closed to make room and could not be made durable.
     pub fn append(
         &self,
@@ -225,7 +227,12 @@ impl LogDir {
     ///
     /// # Errors
     /// Those of opening the partition; `LogDir` if the topic was deleted.
-    pub fn writable_of(&self, topic: &str, partition: i32, count: i32) -> Result<Option<Log>> {
+    pub fn writable_of(
+        &self,
+        topic: &str,
+        partition: i32,
+        count: i32,
+    ) -> Result<Option<LogWriter>> {
         let opened = self.writable(topic, partition);
         match self.partition_count(topic) {
             Ok(now) if now == count => opened.map(Some),
@@ -268,7 +275,7 @@ impl LogDir {
     }
 
     /// Opens a partition for appending. While a caller holds it, it stays open until the log dirs are closed.
-    pub(super) fn writable(&self, topic: &str, partition: i32) -> Result<Log> {
+    pub(super) fn writable(&self, topic: &str, partition: i32) -> Result<LogWriter> {
         self.writable_if(topic, partition, |_| Ok(true))?
             .ok_or_else(|| self.unknown(topic, partition))
     }
@@ -280,7 +287,7 @@ impl LogDir {
         topic: &str,
         partition: i32,
         wanted: impl Fn(&Path) -> Result<bool>,
-    ) -> Result<Option<Log>> {
+    ) -> Result<Option<LogWriter>> {
         let writer = self.writer()?;
         let of = TopicPartition {
             topic: topic.to_owned(),
@@ -370,7 +377,7 @@ impl LogDir {
         &self,
         topic: &str,
         partition: i32,
-        mut work: impl FnMut(&Log) -> Result<T>,
+        mut work: impl FnMut(&LogWriter) -> Result<T>,
     ) -> Result<T> {
         loop {
             let log = self.writable(topic, partition)?;
@@ -387,7 +394,7 @@ impl LogDir {
     /// partition meanwhile, the close makes it durable.
     ///
     /// # Errors
-    /// Those of [`Log::flush`].
+    /// Those of [`LogWriter::flush`].
     pub fn flush(&self) -> Result<()> {
         let logs = self.writer()?.logs.all();
         logs.iter().try_for_each(|log| match log.flush() {
@@ -405,7 +412,7 @@ impl LogDir {
     /// Closes all partitions cleanly and releases the log dirs. Does nothing for readers or if they are already closed.
     ///
     /// # Errors
-    /// The first error of [`Log::close`]; everything is closed even so.
+    /// The first error of [`LogWriter::close`]; everything is closed even so.
     pub fn close(&self) -> Result<()> {
         let Some(writer) = &self.0.writer else {
             return Ok(());

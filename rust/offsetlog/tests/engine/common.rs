@@ -4,7 +4,7 @@ use flate2::{Compression, write::GzEncoder};
 use offsetlog::disk::{Access, Disk};
 use offsetlog::{
     AppendInfo, AppendOptions, AppendOrigin, BatchBuilder, Error, Isolation, Log, LogConfig,
-    MarkerOptions, OpenOptions, Producer, RecoverOptions, RecoveryReport, ScanOptions,
+    LogWriter, MarkerOptions, OpenOptions, Producer, RecoverOptions, RecoveryReport, ScanOptions,
     WriteOptions, recover,
 };
 use offsetlog_faults::batch::{Batch, Row, crc32c, encode, walk};
@@ -55,29 +55,29 @@ impl Place {
     }
 
     /// Opens for appending with these settings. Index files are small: an active segment's are as long as they may become.
-    pub(crate) fn open(&self, settings: &[(&str, &str)]) -> Log {
+    pub(crate) fn open(&self, settings: &[(&str, &str)]) -> LogWriter {
         self.open_with(settings, WriteOptions::default())
     }
 
-    pub(crate) fn open_with(&self, settings: &[(&str, &str)], write: WriteOptions) -> Log {
+    pub(crate) fn open_with(&self, settings: &[(&str, &str)], write: WriteOptions) -> LogWriter {
         let write = WriteOptions {
             config: Some(config(settings)),
             ..write
         };
-        Log::open_for_append(PARTITION, &self.options(), &write).unwrap()
+        LogWriter::open(PARTITION, &self.options(), &write).unwrap()
     }
 
     /// Opens for appending with the settings that are stored.
-    pub(crate) fn again(&self) -> Log {
+    pub(crate) fn again(&self) -> LogWriter {
         self.try_again(WriteOptions::default()).unwrap()
     }
 
-    pub(crate) fn try_again(&self, write: WriteOptions) -> Result<Log, Error> {
-        Log::open_for_append(PARTITION, &self.options(), &write)
+    pub(crate) fn try_again(&self, write: WriteOptions) -> Result<LogWriter, Error> {
+        LogWriter::open(PARTITION, &self.options(), &write)
     }
 
     /// Opens as after a kill, whatever the marks say.
-    pub(crate) fn recovered(&self) -> Log {
+    pub(crate) fn recovered(&self) -> LogWriter {
         self.try_again(unclean(0)).unwrap()
     }
 
@@ -307,17 +307,17 @@ pub(crate) fn builder(producer: Producer, values: &[&str]) -> BatchBuilder {
 }
 
 /// Appends records with the key `k` at the clock's first time.
-pub(crate) fn append(log: &Log, values: &[&str]) -> AppendInfo {
+pub(crate) fn append(log: &LogWriter, values: &[&str]) -> AppendInfo {
     try_append(log, values).unwrap()
 }
 
-pub(crate) fn try_append(log: &Log, values: &[&str]) -> Result<AppendInfo, Error> {
+pub(crate) fn try_append(log: &LogWriter, values: &[&str]) -> Result<AppendInfo, Error> {
     let mut batch = builder(Producer::default(), values);
     log.append(&mut batch, &AppendOptions::default())
 }
 
 /// Appends in an epoch of the leader.
-pub(crate) fn append_in(log: &Log, leader_epoch: i32, values: &[&str]) -> AppendInfo {
+pub(crate) fn append_in(log: &LogWriter, leader_epoch: i32, values: &[&str]) -> AppendInfo {
     let options = AppendOptions {
         leader_epoch: Some(leader_epoch),
         flush: false,
@@ -327,7 +327,12 @@ pub(crate) fn append_in(log: &Log, leader_epoch: i32, values: &[&str]) -> Append
 }
 
 /// Appends one record with a key and a time.
-pub(crate) fn append_at(log: &Log, timestamp: i64, key: &str, value: Option<&str>) -> AppendInfo {
+pub(crate) fn append_at(
+    log: &LogWriter,
+    timestamp: i64,
+    key: &str,
+    value: Option<&str>,
+) -> AppendInfo {
     let mut batch = BatchBuilder::default();
     batch
         .push(
@@ -342,7 +347,7 @@ pub(crate) fn append_at(log: &Log, timestamp: i64, key: &str, value: Option<&str
 
 /// Appends one batch of a producer: id, epoch, base sequence, and whether it is transactional.
 pub(crate) fn produce(
-    log: &Log,
+    log: &LogWriter,
     (producer_id, producer_epoch, base_sequence): (i64, i16, i32),
     is_transactional: bool,
     values: &[&str],
@@ -356,11 +361,11 @@ pub(crate) fn produce(
     log.append(&mut builder(producer, values), &AppendOptions::default())
 }
 
-pub(crate) fn lead(log: &Log, batch: &Sent) -> Result<AppendInfo, Error> {
+pub(crate) fn lead(log: &LogWriter, batch: &Sent) -> Result<AppendInfo, Error> {
     log.append_batches(&batch.0, AppendOrigin::Client, &AppendOptions::default())
 }
 
-pub(crate) fn coordinate(log: &Log, batch: &Sent) -> Result<AppendInfo, Error> {
+pub(crate) fn coordinate(log: &LogWriter, batch: &Sent) -> Result<AppendInfo, Error> {
     log.append_batches(
         &batch.0,
         AppendOrigin::Coordinator,
@@ -368,13 +373,17 @@ pub(crate) fn coordinate(log: &Log, batch: &Sent) -> Result<AppendInfo, Error> {
     )
 }
 
-pub(crate) fn follow(log: &Log, bytes: &[u8], leader_epoch: i32) -> Result<AppendInfo, Error> {
+pub(crate) fn follow(
+    log: &LogWriter,
+    bytes: &[u8],
+    leader_epoch: i32,
+) -> Result<AppendInfo, Error> {
     log.append_as_follower(bytes, leader_epoch, false)
 }
 
 /// Ends a producer's transaction.
 pub(crate) fn end(
-    log: &Log,
+    log: &LogWriter,
     producer_id: i64,
     producer_epoch: i16,
     commit: bool,
@@ -451,7 +460,7 @@ pub(crate) fn numbered(start: i64, end: i64) -> Vec<(i64, String)> {
 }
 
 /// Appends batches of two records `v0`, `v1`, …; a new segment before each batch named.
-pub(crate) fn fill(log: &Log, batches: i64, rolls: &[i64]) {
+pub(crate) fn fill(log: &LogWriter, batches: i64, rolls: &[i64]) {
     for number in 0..batches {
         if rolls.contains(&number) {
             log.roll().unwrap();

@@ -5,13 +5,13 @@ use crate::common::{
     produce, sent,
 };
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, Compaction, Log, MaintainOptions, Producer,
+    AppendOptions, BatchBuilder, CompactOptions, Compaction, LogWriter, MaintainOptions, Producer,
 };
 
 /// A record of the examples: key and value; no value is a tombstone.
 type Row = (&'static str, Option<&'static str>);
 
-fn batch_of(log: &Log, producer: Producer, rows: &[Row]) -> i64 {
+fn batch_of(log: &LogWriter, producer: Producer, rows: &[Row]) -> i64 {
     let mut batch = BatchBuilder::new(offsetlog::format::Codec::None, producer);
     for (key, value) in rows {
         batch
@@ -23,11 +23,11 @@ fn batch_of(log: &Log, producer: Producer, rows: &[Row]) -> i64 {
         .base_offset
 }
 
-fn rows(log: &Log, rows: &[Row]) -> i64 {
+fn rows(log: &LogWriter, rows: &[Row]) -> i64 {
     batch_of(log, Producer::default(), rows)
 }
 
-fn idempotent(log: &Log, producer_id: i64, base_sequence: i32, given: &[Row]) -> i64 {
+fn idempotent(log: &LogWriter, producer_id: i64, base_sequence: i32, given: &[Row]) -> i64 {
     let producer = Producer {
         producer_id,
         producer_epoch: 0,
@@ -37,7 +37,7 @@ fn idempotent(log: &Log, producer_id: i64, base_sequence: i32, given: &[Row]) ->
     batch_of(log, producer, given)
 }
 
-fn compact(log: &Log, first_dirty: Option<i64>) -> Compaction {
+fn compact(log: &LogWriter, first_dirty: Option<i64>) -> Compaction {
     let options = CompactOptions {
         first_dirty,
         map_bytes: None,
@@ -46,7 +46,7 @@ fn compact(log: &Log, first_dirty: Option<i64>) -> Compaction {
 }
 
 /// Offset, key and value of every record.
-fn table(log: &Log) -> Vec<(i64, String, Option<String>)> {
+fn table(log: &LogWriter) -> Vec<(i64, String, Option<String>)> {
     let mut scan = log.scan(&offsetlog::ScanOptions::default()).unwrap();
     let mut found = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -62,7 +62,7 @@ fn table(log: &Log) -> Vec<(i64, String, Option<String>)> {
     found
 }
 
-fn keys(log: &Log) -> Vec<(i64, String)> {
+fn keys(log: &LogWriter) -> Vec<(i64, String)> {
     table(log)
         .into_iter()
         .map(|(offset, key, _)| (offset, key))
@@ -381,7 +381,7 @@ fn a_log_is_due_when_it_is_dirty_enough() {
         dry_run: true,
         ..MaintainOptions::default()
     };
-    let is_due = |log: &Log| log.maintain(&options).unwrap().compactions.len() == 1;
+    let is_due = |log: &LogWriter| log.maintain(&options).unwrap().compactions.len() == 1;
     assert!(!is_due(&log));
     dirty();
     assert!(is_due(&log));

@@ -14,7 +14,7 @@ fn batch(bytes: usize, base: i64, last: i64, timestamp: i64) -> Vec<u8> {
 }
 
 /// The worked example of 2.2, which was run through Kafka's own classes.
-fn worked(place: &Place) -> offsetlog::Log {
+fn worked(place: &Place) -> offsetlog::LogWriter {
     let log = place.open(&[("index.interval.bytes", "200")]);
     let one_by_one = [
         batch(102, 0, 0, T),
@@ -127,7 +127,7 @@ fn records_without_a_time_leave_the_time_index_empty() {
 /// Contract 2.3: a segment that is closed gets its greatest time, whether or not an entry is due.
 #[test]
 fn a_closed_segment_ends_with_its_greatest_time() {
-    let close: [fn(&offsetlog::Log); 2] = [
+    let close: [fn(&offsetlog::LogWriter); 2] = [
         |log| assert_eq!(log.roll().unwrap(), 3),
         |log| log.close().unwrap(),
     ];

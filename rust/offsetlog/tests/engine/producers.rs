@@ -4,11 +4,11 @@ use crate::common::{
     HOUR, NOW, Place, append, bounds, committed, coordinate, end, file, follow, lead, offsets,
     produce, sent, values,
 };
-use offsetlog::{AppendOptions, Log, MarkerOptions};
+use offsetlog::{AppendOptions, LogWriter, MarkerOptions};
 
 /// Base offset of what a producer's batch got, and whether it was a duplicate; or the kind of the refusal.
 fn sends(
-    log: &Log,
+    log: &LogWriter,
     producer: (i64, i16, i32),
     values: &[&str],
 ) -> Result<(i64, bool), &'static str> {

@@ -4,7 +4,7 @@ use crate::common::{
     Place, append, append_in, bases, bounds, clean, closed, file, fill, follow, kept, log_file,
     logs, numbered, offsets, produce, records, recovered, sent, stored, unclean, values,
 };
-use offsetlog::{AppendLogOptions, Log, OpenOptions, RecoverOptions, WriteOptions, recover};
+use offsetlog::{AppendLogOptions, LogWriter, OpenOptions, RecoverOptions, WriteOptions, recover};
 use offsetlog_faults::run::PARTITION;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn a_killed_writers_log_comes_back_whole() {
     let place = killed(3);
     let before = place.bytes(&log_file(0));
     let log = place.again();
-    let report = log.recovery_report().unwrap();
+    let report = log.recovery_report();
     assert!(!report.clean);
     assert_eq!((report.cut.as_slice(), report.segments_read), (&[][..], 1));
     assert_eq!(
@@ -47,7 +47,7 @@ fn a_killed_writers_log_comes_back_whole() {
     assert_eq!(append(&log, &["v6"]).base_offset, 6);
     log.close().unwrap();
     assert!(place.bytes(&log_file(0)).starts_with(&before));
-    assert!(place.again().recovery_report().unwrap().clean);
+    assert!(place.again().recovery_report().clean);
 }
 
 /// Contract 9.5, and better: wherever a write was torn the batches before it stay, and its bytes are kept.
@@ -77,7 +77,7 @@ fn every_length_of_a_file() {
                 (numbered(0, end), (0, end, end)),
                 "{length}"
             );
-            let report = log.recovery_report().unwrap();
+            let report = log.recovery_report();
             let rest = &whole[batches * size..length];
             let cuts: Vec<_> = report
                 .cut
@@ -112,7 +112,7 @@ fn zeros_behind_the_end() {
             let place = killed(3);
             place.edit(&log_file(0), |bytes| bytes.resize(bytes.len() + zeros, 0));
             let log = place.try_again(write).unwrap();
-            let report = log.recovery_report().unwrap();
+            let report = log.recovery_report();
             assert_eq!((bounds(&log).1, report.kept().count()), (6, 0), "{zeros}");
             assert_eq!(append(&log, &["v6"]).base_offset, 6);
             assert_eq!(records(&log), numbered(0, 7));
@@ -168,7 +168,7 @@ fn damage_with_batches_behind_it() {
         let whole: Vec<u8> = logs_before.into_values().flatten().collect();
         assert_eq!([after, kept(&place, &report)].concat(), whole);
         let log = place.again();
-        assert!(log.recovery_report().unwrap().clean);
+        assert!(log.recovery_report().clean);
         assert_eq!(records(&log), numbered(0, end));
         assert_eq!(append(&log, &["next"]).base_offset, end);
     }
@@ -182,7 +182,7 @@ fn damage_in_the_last_batch_is_cut_when_opening() {
         let position = stored(8, &["v8", "v9"]).len();
         place.edit(&log_file(8), |bytes| *bytes.last_mut().unwrap() ^= 1);
         let log = place.try_again(write).unwrap();
-        let report = log.recovery_report().unwrap();
+        let report = log.recovery_report();
         assert_eq!(
             (report.cut.len(), report.cut[0].position as usize),
             (1, position)
@@ -302,7 +302,7 @@ fn leftovers_of_deletions_and_compactions() {
     place.put("notes.txt", b"mine");
     assert_eq!(records(&place.reader()), numbered(0, 12));
     let log = place.again();
-    assert_eq!(log.recovery_report().unwrap().tidied.len(), 4);
+    assert_eq!(log.recovery_report().tidied.len(), 4);
     assert_eq!((records(&log), logs(&place)), (numbered(0, 12), contents));
     assert_eq!(place.bytes("notes.txt"), b"mine");
     let left = place.files().into_keys().filter(|name| {
@@ -328,7 +328,7 @@ fn a_swap_that_was_begun_is_finished() {
         }
         let log = place.again();
         assert_eq!(offsets(&log), expected, "{cleaned:?}");
-        assert!(!log.recovery_report().unwrap().tidied.is_empty());
+        assert!(!log.recovery_report().tidied.is_empty());
         assert_eq!(
             bases(&log),
             if expected.len() == 12 {
@@ -406,7 +406,7 @@ fn a_hole_that_lost_power_left_ends_the_log() {
         }
         let log = place.again();
         assert_eq!((bounds(&log).1, bases(&log)), (end, kept_bases.to_vec()));
-        let cut = log.recovery_report().unwrap().cut;
+        let cut = log.recovery_report().cut;
         assert_eq!(cut.is_empty(), emptied.is_empty(), "{cut:?}");
         assert_eq!(append(&log, &["next"]).base_offset, end);
         assert_eq!(records(&log).len() as i64, end + 1);
@@ -424,7 +424,7 @@ fn a_gap_that_was_acknowledged_is_no_hole() {
     append(&log, &["v3"]);
     log.abandon();
     let log = place.again();
-    assert_eq!(log.recovery_report().unwrap().cut, []);
+    assert_eq!(log.recovery_report().cut, []);
     assert_eq!(records(&log), [(0, "v0".to_owned()), (3, "v3".to_owned())]);
 }
 
@@ -470,7 +470,7 @@ fn what_is_no_log() {
     let changes = place.disk.changes();
     let unnamed = recover("/sim/logs", &options, &all).unwrap_err();
     assert_eq!(unnamed.kind().code(), "LogDir", "{unnamed}");
-    assert!(Log::open_for_append("/sim/logs", &options, &WriteOptions::default()).is_err());
+    assert!(LogWriter::open("/sim/logs", &options, &WriteOptions::default()).is_err());
     assert_eq!(place.disk.changes(), changes);
     assert_eq!(values(&place.open(&[])), Vec::<String>::new());
 }

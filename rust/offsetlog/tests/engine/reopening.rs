@@ -14,7 +14,7 @@ fn opening_and_closing_a_clean_log_leaves_its_files() {
     let state = place.bytes(".offsetlog.state");
     for _ in 0..3 {
         let log = place.again();
-        assert!(log.recovery_report().unwrap().clean);
+        assert!(log.recovery_report().clean);
         assert_eq!(records(&log), numbered(0, 12));
         log.get(3).unwrap();
         log.locate(5).unwrap();
@@ -54,7 +54,6 @@ fn a_reader_changes_nothing() {
         .offset_for_timestamp(NOW, Isolation::ReadCommitted)
         .unwrap();
     reader.verify(&offsetlog::VerifyOptions::default()).unwrap();
-    reader.close().unwrap();
     assert_eq!(place.disk.changes(), before);
     assert_eq!(place.disk.held_locks(), 0);
 }
@@ -101,7 +100,7 @@ fn everything_is_known_again() {
     produce(&log, (9, 1, 5), false, &["v2"]).unwrap();
     produce(&log, (8, 1, 0), true, &["v3"]).unwrap();
     log.delete_records_before(1).unwrap();
-    let config = log.config().unwrap();
+    let config = log.config();
     let text = String::from_utf8(place.bytes(".offsetlog.config")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let expected = [
@@ -116,11 +115,11 @@ fn everything_is_known_again() {
     log.close().unwrap();
     for (is_clean, place) in [(true, place), (false, killed)] {
         let log = place.again();
-        assert_eq!(log.recovery_report().unwrap().clean, is_clean);
+        assert_eq!(log.recovery_report().clean, is_clean);
         assert_eq!(bounds(&log), (1, 4, 3));
         assert_eq!(records(&log), numbered(1, 4));
-        assert_eq!(log.end_offset_for_epoch(4).unwrap(), Some((4, 4)));
-        assert_eq!(log.config().unwrap(), config);
+        assert_eq!(log.end_offset_for_epoch(4), Some((4, 4)));
+        assert_eq!(log.config(), config);
         assert!(produce(&log, (9, 1, 5), false, &["v2"]).unwrap().duplicate);
         assert!(produce(&log, (8, 1, 0), true, &["v3"]).unwrap().duplicate);
         assert_eq!(append(&log, &["v4"]).base_offset, 4);
@@ -143,7 +142,7 @@ fn what_counts_as_clean_can_be_said() {
     ];
     for (number, (write, segments)) in cases.into_iter().enumerate() {
         let log = closed().try_again(write).unwrap();
-        let report = log.recovery_report().unwrap();
+        let report = log.recovery_report();
         assert_eq!(
             (report.clean, report.segments_read),
             (segments == 0, segments),
@@ -168,11 +167,11 @@ fn only_a_change_takes_the_clean_mark_away() {
     let place = closed();
     place.again().abandon();
     let log = place.again();
-    assert!(log.recovery_report().unwrap().clean);
+    assert!(log.recovery_report().clean);
     append(&log, &["v12"]);
     log.abandon();
     let log = place.again();
-    assert!(!log.recovery_report().unwrap().clean);
+    assert!(!log.recovery_report().clean);
     assert_eq!(records(&log), numbered(0, 13));
 }
 
@@ -184,7 +183,7 @@ fn settings_are_kept_replaced_and_changed() {
             Some(settings) => place.open(settings),
             None => place.again(),
         };
-        let found = log.config().unwrap();
+        let found = log.config();
         log.close().unwrap();
         found
     };

@@ -3,10 +3,10 @@
 use crate::common::{
     HOUR, NOW, Place, append_at, bases, bounds, config, file, lead, log_file, offsets, sent, sized,
 };
-use offsetlog::{Log, MaintainOptions, MaintainReport, RetentionReason};
+use offsetlog::{LogWriter, MaintainOptions, MaintainReport, RetentionReason};
 
 /// Three one-record segments at offsets 0, 1, 2 with times NOW, NOW + 1000 and NOW + 2000; each has [`SIZE`] bytes.
-fn three(settings: &[(&str, &str)]) -> (Place, Log) {
+fn three(settings: &[(&str, &str)]) -> (Place, LogWriter) {
     let place = Place::new();
     let log = place.open(&[&[("retention.ms", "-1")], settings].concat());
     for number in 0..3 {
@@ -28,12 +28,12 @@ fn at(now: i64) -> MaintainOptions {
     }
 }
 
-fn maintain(log: &Log, now: i64) -> MaintainReport {
+fn maintain(log: &LogWriter, now: i64) -> MaintainReport {
     log.maintain(&at(now)).unwrap()
 }
 
 /// Base offsets of what goes at a time.
-fn gone(log: &Log, now: i64) -> Vec<i64> {
+fn gone(log: &LogWriter, now: i64) -> Vec<i64> {
     let removed = maintain(log, now).removed;
     removed.iter().map(|segment| segment.base_offset).collect()
 }
@@ -161,7 +161,7 @@ fn records_without_a_time_are_as_old_as_their_file() {
     let log = place.open(&[("retention.ms", "1000")]);
     append_at(&log, -1, "k", Some("v"));
     log.roll().unwrap();
-    log.recovery_point().unwrap();
+    log.recovery_point();
     let modified = place
         .disk
         .stat(&crate::common::path(&log_file(0)))

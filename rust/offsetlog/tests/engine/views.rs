@@ -5,8 +5,8 @@ use crate::common::{
     sent,
 };
 use offsetlog::{
-    CompactOptions, ErrorKind, FetchOptions, Isolation, Log, MaintainOptions, OpenOptions,
-    ScanOptions, WriteOptions,
+    CompactOptions, ErrorKind, FetchOptions, Isolation, Log, LogWriter, MaintainOptions,
+    OpenOptions, ScanOptions, WriteOptions,
 };
 use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 use offsetlog_faults::run::PARTITION;
@@ -34,7 +34,7 @@ fn seen(log: &Log) -> Seen {
 }
 
 /// Six batches of two records in three segments, of which two are closed.
-fn filled() -> (Place, Log) {
+fn filled() -> (Place, LogWriter) {
     let place = Place::new();
     let log = place.open(&[("index.interval.bytes", "0"), ("retention.ms", "-1")]);
     fill(&log, 6, &[2, 4]);
@@ -42,7 +42,7 @@ fn filled() -> (Place, Log) {
 }
 
 /// A change, and the records that are there after it.
-type Change = (&'static str, fn(&Log), Vec<(i64, String)>);
+type Change = (&'static str, fn(&LogWriter), Vec<(i64, String)>);
 
 fn kept(offsets: &[i64]) -> Vec<(i64, String)> {
     offsets
@@ -156,7 +156,7 @@ fn the_writer_and_who_comes_after_see_each_change() {
         );
         log.abandon();
         let again = place.try_again(WriteOptions::default()).unwrap();
-        assert_eq!(again.recovery_report().unwrap().cut, [], "{name}");
+        assert_eq!(again.recovery_report().cut, [], "{name}");
         assert_eq!(records(&again), expected, "{name}");
     }
 }
@@ -386,7 +386,7 @@ fn a_roll_is_seen_without_listing_the_directory() {
         config: Some(config(&[("index.interval.bytes", "0")])),
         ..WriteOptions::default()
     };
-    let log = Log::open_for_append(PARTITION, &options, &write).unwrap();
+    let log = LogWriter::open(PARTITION, &options, &write).unwrap();
     let beside = Log::open(PARTITION, &options).unwrap();
     for number in 0..12 {
         let of = produce(
@@ -433,7 +433,7 @@ fn rolls_count_for_the_limit_of_segments() {
     let place = Place::new();
     let mut options = place.options();
     options.limits.max_segments = 3;
-    let log = Log::open_for_append(PARTITION, &options, &WriteOptions::default()).unwrap();
+    let log = LogWriter::open(PARTITION, &options, &WriteOptions::default()).unwrap();
     for turn in 0..3 {
         append(&log, &["v"]);
         assert!(log.get(turn).is_ok());

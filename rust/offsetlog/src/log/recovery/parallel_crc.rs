@@ -114,7 +114,7 @@ fn are_right(log: &[u8], turns: &[&[(u64, BatchHeader)]]) -> bool {
 mod tests {
     use super::*;
     use crate::log::recovery::scan_segment;
-    use crate::{BatchBuilder, Log, OpenOptions, WriteOptions};
+    use crate::{BatchBuilder, LogWriter, OpenOptions, WriteOptions};
     use std::os::unix::fs::FileExt;
 
     /// A closed segment of batches of 1 MiB: in which windows a flipped byte is found, and that nothing else is refused.
@@ -122,7 +122,7 @@ mod tests {
     fn only_what_is_right_counts_as_checked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t-0");
-        let log = Log::open_for_append(&path, &OpenOptions::default(), &WriteOptions::default());
+        let log = LogWriter::open(&path, &OpenOptions::default(), &WriteOptions::default());
         let log = log.unwrap();
         let mut batch = BatchBuilder::default();
         let value = vec![7; 1000 << 10];

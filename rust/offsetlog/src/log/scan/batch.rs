@@ -126,24 +126,6 @@ impl<'s> Batch<'s> {
         }
     }
 
-    #[cfg(feature = "arrow")]
-    /// Where records that cannot be read are reported.
-    pub(crate) const fn bad(&self) -> &'s BadBatches {
-        self.bad
-    }
-
-    #[cfg(feature = "arrow")]
-    /// Which records are wanted, for a thread that decodes a copy of the batch.
-    pub(crate) fn selection(&self) -> (Selection, &'s Arc<Filter>) {
-        (self.selection, self.filter)
-    }
-
-    #[cfg(feature = "arrow")]
-    /// The lowest offset that a record of the batch can have.
-    pub(crate) const fn minimum(&self) -> i64 {
-        self.walk.batch_minimum()
-    }
-
     /// Path of the segment's `.log` file.
     #[must_use]
     pub fn path(&self) -> &'s std::path::Path {

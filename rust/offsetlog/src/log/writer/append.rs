@@ -197,7 +197,6 @@ impl PartitionWriter {
     }
 
     /// Appends the records of `batch` as one that a leader stored at `base_offset`; the builder is empty afterwards unless this failed.
-    #[cfg(feature = "arrow")]
     pub(crate) fn append_built_at(
         &mut self,
         batch: &mut BatchBuilder,

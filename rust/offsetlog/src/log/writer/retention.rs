@@ -228,7 +228,7 @@ mod tests {
 
     use crate::batch_builder::BatchBuilder;
     use crate::config::LogConfig;
-    use crate::log::{AppendOptions, Log, OpenOptions, WriteOptions};
+    use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions};
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -242,7 +242,7 @@ mod tests {
             ..WriteOptions::default()
         };
         let path = folder.path().join("orders-0");
-        let log = Log::open_for_append(path, &OpenOptions::default(), &write).unwrap();
+        let log = LogWriter::open(path, &OpenOptions::default(), &write).unwrap();
         for _ in 0..3 {
             let mut batch = BatchBuilder::default();
             batch.push(NOW, Some(b"k"), Some(b"v"), &[]).unwrap();

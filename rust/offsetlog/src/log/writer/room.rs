@@ -88,19 +88,21 @@ mod tests {
 
     use crate::batch_builder::BatchBuilder;
     use crate::config::LogConfig;
-    use crate::log::{AppendOptions, Log, MaintainOptions, OpenOptions, ScanOptions, WriteOptions};
+    use crate::log::{
+        AppendOptions, Log, LogWriter, MaintainOptions, OpenOptions, ScanOptions, WriteOptions,
+    };
     use std::path::Path;
 
     const NOW: i64 = 1_700_000_000_000;
 
     /// Three segments of one record each, all of them old enough to go.
-    fn filled(path: &Path) -> Log {
+    fn filled(path: &Path) -> LogWriter {
         let settings = [("internal.segment.bytes", "100"), ("retention.ms", "0")];
         let write = WriteOptions {
             config: Some(LogConfig::parse(settings).unwrap()),
             ..WriteOptions::default()
         };
-        let log = Log::open_for_append(path, &OpenOptions::default(), &write).unwrap();
+        let log = LogWriter::open(path, &OpenOptions::default(), &write).unwrap();
         for _ in 0..3 {
             let mut batch = BatchBuilder::default();
             batch.push(NOW, Some(b"k"), Some(b"v"), &[]).unwrap();

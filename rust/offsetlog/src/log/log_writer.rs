@@ -1,5 +1,6 @@
-//! The verbs that write, on a log that was opened for appending.
+//! [`LogWriter`]: a log opened for appending, with the verbs that change it. Its reading half is a [`Log`].
 
+use super::maintain::MaintenanceLock;
 use super::producers::MarkerOptions;
 use super::recovery::RecoveryReport;
 use super::writer::{
@@ -9,11 +10,76 @@ use super::{Log, OpenOptions};
 use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
 use crate::error::{Error, Result};
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-impl Log {
+/// One partition's log, opened for appending. Dereferences to its [`Log`], so every question that a reader answers it answers too, from
+/// the same state.
+///
+/// Clones share everything, and all methods may be called from many threads: appends follow each other. There is one writer of a
+/// directory at a time. When the last clone is dropped without [`close`](Self::close), files and locks are left as by a killed
+/// process, and the next opening recovers the log.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use offsetlog::{AppendOptions, BatchBuilder, LogWriter, OpenOptions, WriteOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let log = LogWriter::open(folder.join("orders-0"), &OpenOptions::default(), &WriteOptions::default())?;
+/// let mut batch = BatchBuilder::default();
+/// batch.push(1_700_000_000_000, Some(b"key"), Some(b"value"), &[])?;
+/// let appended = log.append(&mut batch, &AppendOptions::default())?;
+/// assert_eq!((appended.base_offset, log.log_end_offset()?), (0, 1));
+/// log.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A log that was opened for reading has none of these verbs:
+///
+/// ```compile_fail
+/// use offsetlog::{Log, OpenOptions};
+///
+/// let log = Log::open("orders-0", &OpenOptions::default()).unwrap();
+/// log.flush().unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct LogWriter(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    log: Log,
+    writer: Mutex<PartitionWriter>,
+    /// Maintenance, of which there is one at a time.
+    maintenance_lock: MaintenanceLock,
+}
+
+impl Deref for LogWriter {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.0.log
+    }
+}
+
+impl LogWriter {
+    pub(super) fn new(log: Log, writer: PartitionWriter) -> Self {
+        Self(Arc::new(Inner {
+            log,
+            writer: Mutex::new(writer),
+            maintenance_lock: MaintenanceLock::default(),
+        }))
+    }
+
+    /// The log, for reading beside the appends. Does not keep the log open for appending.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.0.log
+    }
+
     /// Opens the partition directory `path` for appending and makes it if it is missing.
     ///
     /// Takes an exclusive lock on the directory and, in a log dir, a shared one on its `.lock`, which a running broker holds. After
@@ -28,7 +94,7 @@ impl Log {
     /// * `Argument`: another topic id than the stored one.
     ///
     /// Source: FORMAT.md «Partition directory».
-    pub fn open_for_append(
+    pub fn open(
         path: impl AsRef<Path>,
         options: &OpenOptions,
         write: &WriteOptions,
@@ -52,9 +118,12 @@ impl Log {
         })
     }
 
-    /// As [`append`](Self::append), at an offset that is given, at or behind the log end offset: what a restore does.
-    #[cfg(feature = "arrow")]
-    pub(crate) fn append_at(
+    /// As [`append`](Self::append), at an offset that is given, at or behind the log end offset: what a restore does. Timestamps, epochs
+    /// and sequences are not checked, as of what a leader stored.
+    ///
+    /// # Errors
+    /// `UnexpectedAppendOffset` below the log end offset; `RecordTooLarge`; `Io`, `Closed`, `Poisoned`.
+    pub fn append_at(
         &self,
         batch: &mut BatchBuilder,
         base_offset: i64,
@@ -66,26 +135,32 @@ impl Log {
         })
     }
 
-    /// The settings, and the time by the log's clock, for records that keep their offsets from `first` on.
-    #[cfg(feature = "arrow")]
-    pub(crate) fn replica_terms(&self, first: Option<i64>) -> Result<(LogConfig, i64)> {
-        let now = (self.0.options.clock)();
-        let writer = self.writer()?;
+    /// What [`append_at`](Self::append_at) refuses of records from offset `first` on, before they are encoded. Returns the settings, and
+    /// the time by the log's clock.
+    ///
+    /// # Errors
+    /// `UnexpectedAppendOffset` below the log end offset; `Closed`, `Poisoned`.
+    pub fn check_append_at(&self, first: Option<i64>) -> Result<(LogConfig, i64)> {
+        let now = (self.options().clock)();
+        let writer = self.writer();
         writer.check_replica(first)?;
         Ok((writer.config().clone(), now))
     }
 
-    /// What [`append`](Self::append) refuses of records before it encodes them; otherwise the settings, and the time by the log's
-    /// clock. `timestamps` are the least and the greatest, `None` in place of the time of the append.
-    #[cfg(feature = "arrow")]
-    pub(crate) fn check_records(
+    /// What [`append`](Self::append) refuses of records before they are encoded. Returns the settings, and the time by the log's clock.
+    /// `timestamps` are the least and the greatest in milliseconds since 1970, `None` for the time of the append; `first_null_key` is the
+    /// number of the first record without a key.
+    ///
+    /// # Errors
+    /// `InvalidTimestamp`, `RecordRejected`; `Argument` for the epoch; `Closed`, `Poisoned`.
+    pub fn check_append(
         &self,
         timestamps: Option<(i64, i64)>,
         first_null_key: Option<i64>,
         leader_epoch: Option<i32>,
     ) -> Result<(LogConfig, i64)> {
-        let now = (self.0.options.clock)();
-        let writer = self.writer()?;
+        let now = (self.options().clock)();
+        let writer = self.writer();
         let leader_epoch = writer.epoch_for(leader_epoch);
         let timestamps = timestamps.unwrap_or((now, now));
         writer.check_records(timestamps, first_null_key, leader_epoch, now)?;
@@ -97,7 +172,7 @@ impl Log {
     /// # Errors
     /// `Unreadable`: more than `max_headers`, with which this log was opened.
     pub fn check_headers(&self, count: usize) -> Result<()> {
-        self.0.options.limits.allow_headers(count)
+        self.options().limits.allow_headers(count)
     }
 
     /// Appends an encoded batch as a leader does: gives offsets and epoch, corrects the greatest timestamp, encodes anew what the
@@ -171,8 +246,8 @@ impl Log {
 
     /// Makes everything below `end` durable, or with `None` everything so far. Callers at the same time share one sync.
     fn commit(&self, end: Option<i64>) -> Result<()> {
-        let flusher = self.writer()?.flusher().clone();
-        let ends = self.0.directory.ends.as_deref();
+        let flusher = self.writer().flusher().clone();
+        let ends = self.0.log.0.directory.ends.as_deref();
         // Whether somebody who waits may count on this caller to sync.
         let mut is_next = false;
         loop {
@@ -199,7 +274,7 @@ impl Log {
 
     /// Has a thread flush the log when `flush.ms` are over, unless one waits for that already.
     fn flush_within(&self, interval: i64) -> Result<()> {
-        let flusher = self.writer()?.flusher().clone();
+        let flusher = self.writer().flusher().clone();
         let wait = Duration::from_millis(interval.max(0) as u64);
         let Some(due) = Instant::now().checked_add(wait) else {
             return Ok(());
@@ -249,7 +324,7 @@ impl Log {
     /// # Errors
     /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
-        let _paused = self.pause_upkeep();
+        let _paused = self.pause_maintenance();
         self.changing(|writer| {
             self.check_removal(writer, "truncate")?;
             writer.truncate_to(offset)
@@ -261,7 +336,7 @@ impl Log {
     /// # Errors
     /// As [`truncate_to`](Self::truncate_to).
     pub fn truncate_fully_and_start_at(&self, offset: i64, log_start: Option<i64>) -> Result<()> {
-        let _paused = self.pause_upkeep();
+        let _paused = self.pause_maintenance();
         self.changing(|writer| {
             self.check_removal(writer, "truncate")?;
             writer.truncate_fully_and_start_at(offset, log_start)
@@ -288,27 +363,21 @@ impl Log {
 
     /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
     /// roll began.
-    ///
-    /// # Errors
-    /// `Argument` for a log that was opened for reading.
-    pub fn recovery_point(&self) -> Result<i64> {
-        Ok(self.writer()?.recovery_point())
+    pub fn recovery_point(&self) -> i64 {
+        self.writer().recovery_point()
     }
 
     /// The settings that hold, with where each one comes from. In a broker's log dir they are the cluster's.
     ///
     /// # Errors
-    /// `Argument` for a log that was opened for reading.
+    /// `Config` where a setting of the cluster is not valid.
     pub fn effective_config(&self) -> Result<EffectiveConfig> {
-        self.writer()?.effective(None)
+        self.writer().effective(None)
     }
 
     /// The settings.
-    ///
-    /// # Errors
-    /// `Argument` for a log that was opened for reading.
-    pub fn config(&self) -> Result<LogConfig> {
-        Ok(self.writer()?.config().clone())
+    pub fn config(&self) -> LogConfig {
+        self.writer().config().clone()
     }
 
     /// Changes the settings, and those stored beside the data.
@@ -320,50 +389,40 @@ impl Log {
     }
 
     /// What opening found and changed.
-    ///
-    /// # Errors
-    /// `Argument` for a log that was opened for reading.
-    pub fn recovery_report(&self) -> Result<RecoveryReport> {
-        Ok(self.writer()?.report().clone())
+    pub fn recovery_report(&self) -> RecoveryReport {
+        self.writer().report().clone()
     }
 
     /// The greatest epoch at or below `epoch` and the offset at which it ended; `None` where the log knows none, as a leader answers
     /// a follower.
-    ///
-    /// # Errors
-    /// `Argument` for a log that was opened for reading.
-    pub fn end_offset_for_epoch(&self, epoch: i32) -> Result<Option<(i32, i64)>> {
-        Ok(self.writer()?.end_offset_for_epoch(epoch))
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        self.writer().end_offset_for_epoch(epoch)
     }
 
-    /// Whether the log was opened for appending.
-    #[must_use]
-    pub fn is_writable(&self) -> bool {
-        self.0.writer.is_some()
-    }
-
-    /// Closes the log: flushes, trims, writes a snapshot and the clean mark, and lets go of the locks. Does nothing for a reader
-    /// and for a log that is closed.
+    /// Closes the log: flushes, trims, writes a snapshot and the clean mark, and lets go of the locks. Does nothing for a log that is
+    /// closed.
     ///
     /// # Errors
     /// `Io`, `Poisoned`; the log is closed all the same, and the next opening recovers it.
     pub fn close(&self) -> Result<()> {
-        match &self.0.writer {
-            Some(writer) => {
-                let _paused = self.pause_upkeep();
-                lock(writer).close()
-            }
-            None => Ok(()),
-        }
+        let _paused = self.pause_maintenance();
+        self.writer().close()
     }
 
     /// Lets go of files and locks as a killed process would. For tests of recovery.
     #[doc(hidden)]
     pub fn abandon(&self) {
-        if let Some(writer) = &self.0.writer {
-            let _paused = self.pause_upkeep();
-            lock(writer).abandon();
-        }
+        let _paused = self.pause_maintenance();
+        self.writer().abandon();
+    }
+
+    /// Whether somebody else has a clone of it, or of its [`Log`].
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1 || Arc::strong_count(&self.0.log.0) > 1
+    }
+
+    pub(super) fn maintenance_lock(&self) -> &MaintenanceLock {
+        &self.0.maintenance_lock
     }
 
     /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
@@ -371,22 +430,12 @@ impl Log {
         &self,
         work: impl FnOnce(&mut PartitionWriter) -> Result<T>,
     ) -> Result<T> {
-        let mut writer = self.writer()?;
+        let mut writer = self.writer();
         work(&mut writer).inspect_err(|error| writer.note_failure(error))
     }
 
-    fn writer(&self) -> Result<MutexGuard<'_, PartitionWriter>> {
-        self.0.writer.as_ref().map(lock).ok_or_else(|| {
-            Error::argument(
-                "mode",
-                "the log was opened for reading; open it with mode \"a\" to write",
-            )
-            .at_path(self.path())
-        })
+    /// A panic of another thread is no reason to panic here: the writer's own state says whether it can go on.
+    fn writer(&self) -> MutexGuard<'_, PartitionWriter> {
+        self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A panic of another thread is no reason to panic here: the writer's own state says whether it can go on.
-fn lock(writer: &std::sync::Mutex<PartitionWriter>) -> MutexGuard<'_, PartitionWriter> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
