@@ -280,7 +280,7 @@ def cat(*arguments: str) -> subprocess.Popen[str]:
 def test_the_command_prints_what_comes(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a") as first, Log.open(tmp_path / "t-1", "a") as second:
         first.append(b"before")
-        program = cat(str(tmp_path), "-F", "-c", "3")
+        program = cat(str(tmp_path), "--follow", "-c", "3")
         assert program.stdout is not None
         assert program.stdout.readline() == "t/0 0 before\n"
         second.append(b"one")
@@ -293,7 +293,7 @@ def test_the_command_prints_what_comes(tmp_path: Path) -> None:
 def test_the_command_begins_at_the_end_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a") as log:
         log.append(b"before")
-        program = cat(str(tmp_path / "t-0"), "-F", "-o", "end")
+        program = cat(str(tmp_path / "t-0"), "--follow", "-o", "end")
         assert program.stdout is not None
         # Where the end is, it looks up when it has started: what comes before that is not printed.
         told = threading.Event()
@@ -316,10 +316,10 @@ def test_the_command_says_that_a_log_was_cut(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a") as log:
         log.append_records([b"%d" % number for number in range(3)])
         log.append(b"3")
-        program = cat(str(tmp_path / "t-0"), "-F")
+        program = cat(str(tmp_path / "t-0"), "--follow")
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(4)][-1] == "t/0 3 3\n"
         log.truncate_to(3)
         _, words = program.communicate(timeout=30)
         assert "offset 4 is out of range" in words
-        assert program.returncode == 1
+        assert program.returncode == 2

@@ -15,15 +15,16 @@ pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 use crate::json::Encoding;
 use crate::template::{Template, unescape};
 use crate::when::When;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover and convert them.
+/// Read, write and repair Apache Kafka log directories without a broker.
 ///
-/// ls, cat, grep, dump, groups, transactions, metadata, time and explain only read, as does settings that is not told to change any. They change, lock and make no file, so a running broker's directories, a copy and a
-/// read-only mount are all fine.
+/// The verbs that read and inspect change, lock and make no file, and neither does settings that is told to change none: a running
+/// broker's directories, a copy and a read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
     name = "offsetlog",
@@ -40,8 +41,8 @@ use std::path::PathBuf;
   printf 'order-7:paid\\n' | offsetlog append data/orders-0 -K :
   offsetlog recover --dry-run /var/lib/kafka/data
 
-Exit codes: 0 fine; 1 nothing found, damage that dump found, a line that append refused, or changes that recover --dry-run would make; 2 usage or input error; \
-130 interrupted."
+Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump or recover --dry-run found damage; \
+4 append refused a line; 130 interrupted."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -82,7 +83,7 @@ pub(crate) enum Verb {
     Groups(Groups),
     /// List transactional ids: producers, states, partitions, times
     Transactions(Transactions),
-    /// Show a cluster's metadata: topics and their ids, partitions, settings, brokers, features
+    /// Show a cluster's metadata: topics, ids, partitions, settings, brokers, features
     Metadata(Metadata),
     /// Find the first offset at or after a time, in each partition
     Time(Time),
@@ -90,19 +91,19 @@ pub(crate) enum Verb {
     Explain(Explain),
     /// Append records from standard input to a partition directory
     Append(Box<Append>),
-    /// Make partitions sound that were not closed cleanly or are damaged, or say what that would change
+    /// Repair partitions after a crash or corruption (--dry-run shows what would change)
     Recover(Recover),
-    /// Check partitions without changing anything: batches, records, indexes, snapshots, checkpoints, names
+    /// Check batches, records, indexes, snapshots, checkpoints and names, without changing anything
     Verify(Verify),
-    /// Make a topic in log dirs
+    /// Create a topic in log dirs
     Create(Create),
     /// Delete a topic from log dirs
     Delete(Delete),
     /// Remove old segments, compact, and remove what waits for its deletion, as a broker does
     Maintain(Maintain),
-    /// Show topic settings: all there are, or those of topics; or change them
+    /// Show all topic settings, or those of topics, or change them
     Settings(Settings),
-    /// Make a current directory of a partition directory of any Kafka since 0.7, or one in another codec
+    /// Convert a partition directory of any Kafka since 0.7 to the current format, or to another codec
     Convert(Convert),
     /// List what Spark jobs and streams have noted as published, or forget it
     Commits(Commits),
@@ -141,16 +142,13 @@ pub(crate) struct Selection {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    disable_help_flag = true,
-    after_help = "Examples:
-  offsetlog ls -h /var/lib/kafka/data
+#[command(after_help = "Examples:
+  offsetlog ls --human /var/lib/kafka/data
   offsetlog ls /disk1/kafka /disk2/kafka --by-topic
   offsetlog ls --json /var/lib/kafka/data | jq -r 'select(.size_bytes > 1e9) | .topic'
   offsetlog ls --json /disk1/kafka /mnt/metadata | jq 'select(.stray)'
 
-Where the cluster's metadata is among the paths, partition directories that it does not have are told."
-)]
+Where the cluster's metadata is among the paths, partition directories that it does not have are told.")]
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -160,7 +158,7 @@ pub(crate) struct Ls {
     pub(crate) by_topic: bool,
 
     /// Sizes for people: 1.2M, 3.4G (1024-based)
-    #[arg(short = 'h', long = "human", overrides_with = "bytes")]
+    #[arg(long = "human", overrides_with = "bytes")]
     pub(crate) human: bool,
 
     /// Exact sizes in bytes (the default)
@@ -170,10 +168,6 @@ pub(crate) struct Ls {
     /// JSON lines instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
 }
 
 #[derive(Debug, Args)]
@@ -187,7 +181,7 @@ Examples:
   offsetlog cat data -t orders -f '%p/%o %T %k: %s\\n'
   offsetlog cat data -t orders -o s@2026-01-31T12:00:00Z -o e@2026-01-31T13:00:00Z -J
   offsetlog cat data/orders-0 -o -10 -K :
-  offsetlog cat data -t orders -F -o end"
+  offsetlog cat data -t orders --follow -o end"
 )]
 pub(crate) struct Cat {
     #[command(flatten)]
@@ -216,11 +210,11 @@ pub(crate) struct Cat {
 
     /// Go on as logs grow, until Ctrl-C; -o end begins with what comes next
     ///
-    /// Not -f, which is the format here as in kcat. Ends with an error where a log is cut, or retention overtakes.
-    #[arg(short = 'F', long, conflicts_with = "exit_at_end")]
+    /// Ends with an error where a log is cut, or retention overtakes.
+    #[arg(long, conflicts_with = "exit_at_end")]
     pub(crate) follow: bool,
 
-    /// Stop at the end of the log; always so without -F, accepted because kcat needs it
+    /// Stop at the end of the log; always so without --follow, accepted because kcat needs it
     #[arg(short = 'e', long = "exit")]
     exit_at_end: bool,
 
@@ -349,7 +343,7 @@ pub(crate) enum Raw {
 
 Takes no lock and changes nothing; a broker may run. What a running or killed broker leaves, such as preallocated ends and files that wait for their deletion, are notes and not wrong.
 
-Exit codes: 0 nothing is wrong, 1 there are warnings or errors, 2 usage or input error, 130 interrupted.")]
+Exit codes: 0 done, nothing is wrong; 2 usage or input error; 3 there are warnings or errors; 130 interrupted.")]
 pub(crate) struct Verify {
     /// Log dirs, or partition directories such as orders-0
     #[arg(required = true, value_name = "PATH")]
@@ -439,15 +433,110 @@ impl std::str::FromStr for OffsetWord {
 
 const WORDS: &str = "there are beginning, end, 123, -10, s@TIME and e@TIME";
 
+/// The verbs in the groups of the help.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Read records and state",
+        &[
+            "ls",
+            "cat",
+            "grep",
+            "time",
+            "groups",
+            "transactions",
+            "metadata",
+        ],
+    ),
+    ("Inspect files", &["dump", "explain", "verify"]),
+    (
+        "Write",
+        &["append", "create", "delete", "settings", "convert"],
+    ),
+    ("Maintain", &["recover", "maintain", "commits"]),
+    ("Other", &["completions", "help"]),
+];
+
+/// The command, with its verbs in groups: clap itself has one list of them.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    let header = *command.get_styles().get_header();
+    let literal = *command.get_styles().get_literal();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        let _ = writeln!(groups, "{header}{heading}:{header:#}");
+        for name in names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(groups, "  {literal}{name:<12}{literal:#}  {about}");
+        }
+        groups.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Options:{header:#}\n{{options}}{{after-help}}"
+    );
+    Cli::command().help_template(template)
+}
+
 /// Reads the arguments, the program's name first.
 pub(crate) fn parse<I: IntoIterator<Item = OsString>>(args: I) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(args)
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn every_verb_is_in_one_group() {
+        let mut command = Cli::command();
+        command.build();
+        let verbs: Vec<&str> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        grouped.sort_unstable();
+        let mut sorted = verbs.clone();
+        sorted.sort_unstable();
+        assert_eq!(grouped, sorted);
+        let help = super::command().render_long_help().to_string();
+        for (heading, names) in GROUPS {
+            assert!(
+                help.contains(&format!("\n{heading}:\n  {}", names[0])),
+                "{help}"
+            );
+        }
+    }
+
+    /// The same letter is the same option in every verb, under the names that kcat and Kafka have for it.
+    #[test]
+    fn one_letter_has_one_meaning() {
+        let mut command = Cli::command();
+        command.build();
+        let mut names: BTreeMap<char, BTreeSet<String>> = BTreeMap::new();
+        for verb in command.get_subcommands() {
+            for option in verb.get_arguments() {
+                if let Some(letter) = option.get_short() {
+                    let name = option.get_long().unwrap_or(option.get_id().as_str());
+                    names.entry(letter).or_default().insert(name.to_owned());
+                }
+            }
+        }
+        names.retain(|_, names| names.len() > 1);
+        // What stands between key and value is printed by one verb and read by the other.
+        let same = BTreeSet::from(["key-delimiter".to_owned(), "key-separator".to_owned()]);
+        assert_eq!(names, BTreeMap::from([('K', same)]));
+    }
 
     #[test]
     fn the_definition_holds_together() {

@@ -2,13 +2,13 @@
 
 use crate::args::{Cat, OffsetWord, Raw};
 use crate::console::Console;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_advice};
 use crate::print::{Fields, Printer, Style};
 use crate::progress::Progress;
 use crate::select::Source;
 use crate::template::Template;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
+use offsetlog::{ErrorKind, Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
 use std::io::Write;
 use std::time::Duration;
 
@@ -78,6 +78,16 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
     })
 }
 
+/// Records that were cut or removed before they were printed end a follow: it failed, which is more than that nothing is there.
+fn overtaken(failure: Failure) -> Failure {
+    match failure {
+        Failure::Engine(error) if matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }) => {
+            Failure::Stopped(with_advice(&error))
+        }
+        other => other,
+    }
+}
+
 /// What is there and what comes, until somebody stops it, or `-c` or a stop says that it is enough; how many records.
 fn follow(
     args: &Cat,
@@ -107,10 +117,12 @@ fn follow(
     let mut total = 0;
     let mut holes = 0;
     while total < wanted
-        && let Some(mut scan) = follow.next_scan(None)?
+        && let Some(mut scan) = follow
+            .next_scan(None)
+            .map_err(|error| overtaken(error.into()))?
     {
         let limits = (wanted, &mut total);
-        print(&mut scan, limits, args.unbuffered, printer, console, |_| ())?;
+        print(&mut scan, limits, args.unbuffered, printer, console, |_| ()).map_err(overtaken)?;
         for hole in follow.report().holes().iter().skip(holes) {
             console.warn(&hole.to_string());
             holes += 1;

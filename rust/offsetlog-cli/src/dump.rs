@@ -5,9 +5,11 @@ mod kafka;
 mod kafka_batch;
 mod kafka_decode;
 mod kafka_index;
+mod kafka_run;
 mod kafka_state;
 mod lines;
 mod lines_log;
+mod lines_run;
 mod lines_state;
 mod log_file;
 

@@ -56,18 +56,17 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
 
-/// Exit code: what was asked for was done, and something was found.
+/// Exit code: done.
 pub const EXIT_FINE: i32 = 0;
-/// Exit code: nothing was found.
+/// Exit code: nothing was found, or there is nothing to do.
 pub const EXIT_NOTHING: i32 = 1;
-/// Exit code of `append`: a line of the input was refused; those before it are appended.
-pub const EXIT_REFUSED: i32 = 1;
-/// Exit code of `recover --dry-run`: recovering would change something.
-pub const EXIT_CHANGES: i32 = 1;
-/// Exit code of `dump`, damage was found and what stands before it is printed, and of `verify`, something is wrong.
-pub const EXIT_DAMAGED: i32 = 1;
-/// Exit code: the arguments make no sense, or a file could not be read or holds damage.
+/// Exit code: the command failed, or a part of it: wrong arguments, a file that cannot be read or written, damage that hides what was
+/// asked for.
 pub const EXIT_ERROR: i32 = 2;
+/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`): they found some.
+pub const EXIT_DAMAGED: i32 = 3;
+/// Exit code of `append`: a line of the input was refused; those before it are appended.
+pub const EXIT_REFUSED: i32 = 4;
 /// Exit code: the user pressed Ctrl-C.
 pub const EXIT_INTERRUPTED: i32 = 130;
 

@@ -7,7 +7,7 @@ use crate::failure::{Failure, with_advice_to_writers};
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::select::{Chosen, choose};
-use crate::{EXIT_CHANGES, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{Cut, ErrorKind, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
 use serde::Serialize;
 use std::io::Write;
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Fail
     Ok(if failed {
         EXIT_ERROR
     } else if changed && args.dry_run {
-        EXIT_CHANGES
+        EXIT_DAMAGED
     } else {
         EXIT_FINE
     })

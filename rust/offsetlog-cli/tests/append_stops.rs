@@ -54,7 +54,7 @@ fn a_bad_line_is_named_and_those_before_it_are_appended() {
     ] {
         let place = Place::new();
         let outcome = place.append(input, options);
-        assert_eq!(outcome.code, 1, "{options}: {}", outcome.err);
+        assert_eq!(outcome.code, 4, "{options}: {}", outcome.err);
         if options.contains("-D") {
             assert!(outcome.err.contains("record 1: "), "{}", outcome.err);
             assert!(outcome.err.ends_with("; before it nothing appended\n"));
@@ -105,7 +105,7 @@ fn a_record_that_the_log_refuses_is_named_too() {
                 let outcome =
                     place.append(input, &format!("-J {options} --batch-bytes {batch_bytes}"));
                 let case = format!("{reason}, {before}, {batch_bytes}");
-                assert_eq!(outcome.code, 1, "{case}");
+                assert_eq!(outcome.code, 4, "{case}");
                 let line = format!("offsetlog: line {}: {reason}", before + 1);
                 assert!(outcome.err.starts_with(&line), "{case}: {}", outcome.err);
                 assert_eq!(outcome.lines()[0]["appended"], before, "{case}");
@@ -362,7 +362,7 @@ fn messages_hold_no_control_characters_of_the_input() {
         ("{\x1b[31m", "--value-format json"),
     ] {
         let outcome = place.append(input, options);
-        assert_eq!(outcome.code, 1, "{options}");
+        assert_eq!(outcome.code, 4, "{options}");
         let shown = outcome.err.trim_end();
         assert!(
             !shown.chars().any(|c| c.is_control() || c == '\u{202e}'),

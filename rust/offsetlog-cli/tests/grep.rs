@@ -152,7 +152,7 @@ fn ranges_counts_and_limits_hold() {
     assert_eq!(shown(&format!("-o e@{time}")), within(0, first_at));
     let others = all.len() - offsets.len();
     assert_eq!(
-        text(&format!("grep -v -c alpha {PLAIN}")),
+        text(&format!("grep -v --count alpha {PLAIN}")),
         format!("g-plain-0:{others}\n")
     );
     assert_eq!(

@@ -435,8 +435,8 @@ fn ls_adds_up_topics_and_shows_sizes_as_asked() {
         .find(|line| line["topic"] == "g-plain")
         .unwrap();
     assert_eq!(line["partitions"], serde_json::json!([0, 2]));
-    let exact = run(&format!("ls -h --bytes -t g-codec-gzip {CLEAN}"));
-    let people = run(&format!("ls --bytes -h -t g-codec-gzip {CLEAN}"));
+    let exact = run(&format!("ls --human --bytes -t g-codec-gzip {CLEAN}"));
+    let people = run(&format!("ls --bytes --human -t g-codec-gzip {CLEAN}"));
     let column = |outcome: &Outcome| {
         outcome
             .text()
@@ -491,7 +491,7 @@ fn help_version_and_completions_go_to_stdout() {
     for (line, expected) in [
         (
             "--help",
-            ["  append  ", "  recover  ", "Exit codes: 0 fine; 1 "],
+            ["  append  ", "  recover  ", "Exit codes: 0 done; 1 "],
         ),
         (
             "append --help",

@@ -86,7 +86,7 @@ fn the_program_prints_data_to_stdout_and_talk_to_stderr() {
 #[test]
 fn a_closed_pipe_does_not_stop_an_append() {
     let place = Place::new();
-    for (input, code) in [("a:1\n", 0), ("b:2\nbad\n", 1)] {
+    for (input, code) in [("a:1\n", 0), ("b:2\nbad\n", 4)] {
         let mut child = program(&format!(
             "append {} -K : --json --format lines",
             place.path()

@@ -57,7 +57,7 @@ fn a_dry_run_says_what_the_run_does_and_every_cut_byte_is_kept() {
     let (_root, log_dir) = torn(&[]);
     let before = files(&log_dir);
     let dry = offsetlog(&["recover", "--dry-run", "--json", text(&log_dir)]);
-    assert_eq!((dry.code, dry.err.as_str()), (1, ""));
+    assert_eq!((dry.code, dry.err.as_str()), (3, ""));
     assert_eq!(files(&log_dir), before, "a dry run changes nothing");
     let said = dry.lines();
     assert!(said.len() >= 8);
@@ -113,7 +113,7 @@ fn a_dry_run_says_what_the_run_does_and_every_cut_byte_is_kept() {
 fn the_text_says_it_in_words() {
     let (_root, log_dir) = torn(&["g-torn-flip-old-0", "g-torn-zeros-0"]);
     let dry = offsetlog(&["recover", "--dry-run", text(&log_dir)]);
-    assert_eq!(dry.code, 1);
+    assert_eq!(dry.code, 3);
     let lines: Vec<&str> = dry.text().lines().collect();
     assert_eq!(
         lines[0],

@@ -29,7 +29,7 @@ fn a_topic_is_made_told_and_deleted() {
         "orders",
         dirs[0],
         dirs[1],
-        "-n",
+        "--partitions",
         "3",
         "--config",
         "retention.ms=5",
@@ -81,7 +81,7 @@ fn names_and_settings_that_cannot_be_are_refused() {
     let dir = folder.path().join("d");
     for (arguments, told) in [
         (&["create", "a/b", text(&dir)][..], "a/b"),
-        (&["create", "t", text(&dir), "-n", "0"][..], "'0'"),
+        (&["create", "t", text(&dir), "--partitions", "0"][..], "'0'"),
         (
             &["create", "t", text(&dir), "--config", "retention.ms=soon"][..],
             "retention.ms",
@@ -127,7 +127,7 @@ fn settings_are_shown_and_changed() {
         "create",
         "a",
         text(&dir),
-        "-n",
+        "--partitions",
         "2",
         "--config",
         "segment.ms=7",
@@ -226,7 +226,7 @@ fn aged(dir: &Path) {
         "create",
         "aged",
         text(dir),
-        "-n",
+        "--partitions",
         "2",
         "--config",
         "internal.segment.bytes=100",

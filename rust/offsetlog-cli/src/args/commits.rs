@@ -11,7 +11,7 @@ use std::path::PathBuf;
 What Spark jobs and streams have published is noted in the log dir, so that each publishes once. A job whose note is removed
 writes again when it runs again.
 
-Exit codes: 0 fine, 1 nothing is noted here, 2 usage or input error.")]
+Exit codes: 0 done; 1 nothing is noted here; 2 usage or input error.")]
 pub(crate) struct Commits {
     /// A log dir; of several that are written to as one, the first
     #[arg(required = true, value_name = "PATH")]

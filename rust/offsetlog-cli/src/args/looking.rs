@@ -14,7 +14,7 @@ use std::path::PathBuf;
   offsetlog dump /var/lib/kafka/data/__consumer_offsets-7 | jq -c 'select(.decoded.type == \"OffsetCommit\").decoded'
   offsetlog dump --kafka --print-data-log 00000000000000000000.log 00000000000000000000.index
 
-Exit codes: 0 fine; 1 damage was found, or with --kafka Kafka's tool would have ended with an exception; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 2 usage or input error; 3 damage was found, or with --kafka Kafka's tool would have ended with an exception; 130 interrupted.")]
 pub(crate) struct Dump {
     /// Files of a partition or log dir, or directories: of a partition all files in order, of a log dir its own files
     #[arg(required_unless_present = "files", value_name = "PATH")]
@@ -183,7 +183,7 @@ impl Dump {
 Regular expressions are those of Rust's crate regex: no look-around, no back-references, time linear in the bytes; they see bytes, so \
 (?-u:\\xff) finds one that is no text.
 
-Exit codes: 0 found; 1 nothing found; 2 usage or input error, damage included; 130 interrupted.")]
+Exit codes: 0 done; 1 nothing found; 2 usage or input error, damage included; 130 interrupted.")]
 pub(crate) struct Grep {
     /// A regular expression; with -F text, with --hex bytes
     #[arg(allow_hyphen_values = true)]
@@ -226,7 +226,7 @@ pub(crate) struct Grep {
     pub(crate) max_count: Option<u64>,
 
     /// Print how many records there are in each partition, not the records
-    #[arg(short = 'c', long, conflicts_with = "format")]
+    #[arg(long, conflicts_with = "format")]
     pub(crate) count: bool,
 
     /// How to print a record; letters as for cat [default: %t-%p:%o:%k:%s\n]
@@ -286,7 +286,7 @@ pub(crate) enum Place {
 
 Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end.
 
-Exit codes: 0 fine; 1 no group is here; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 1 no group is here; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Groups {
     /// Log dirs of a broker, all of them: each holds a part of the groups and of the topics
     #[arg(required = true, value_name = "LOG_DIR")]
@@ -316,7 +316,7 @@ pub(crate) struct Groups {
 
 Out of __transaction_state, whether a broker runs or not: the last record of each transactional id.
 
-Exit codes: 0 fine; 1 no transactional id is here; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 1 no transactional id is here; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Transactions {
     /// Log dirs of a broker, all of them: each holds a part of the transactional ids
     #[arg(required = true, value_name = "LOG_DIR")]
@@ -344,7 +344,7 @@ pub(crate) struct Transactions {
 Out of __cluster_metadata-0, whether a controller or broker runs or not: its newest snapshot, then the log behind it. What a quorum \
 has not committed yet is not told apart.
 
-Exit codes: 0 fine; 1 no metadata log is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 1 no metadata log is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Metadata {
     /// A controller's or broker's metadata.log.dir, or the directory __cluster_metadata-0 in it; log dirs may stand beside it
     #[arg(required = true, value_name = "PATH")]

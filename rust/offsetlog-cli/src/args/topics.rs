@@ -9,11 +9,11 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   offsetlog create orders data --partitions 6
-  offsetlog create sessions /disk1/kafka /disk2/kafka -n 12 --config cleanup.policy=compact
+  offsetlog create sessions /disk1/kafka /disk2/kafka --partitions 12 --config cleanup.policy=compact
 
 Each partition goes to the folder that has the fewest. Files of segments are made at the first append.
 
-Exit codes: 0 it is there now, 2 usage or input error, or there is such a topic already.")]
+Exit codes: 0 done; 2 usage or input error, or there is such a topic already.")]
 pub(crate) struct Create {
     /// The topic's name: letters, digits, '.', '_' and '-'
     pub(crate) topic: String,
@@ -23,7 +23,7 @@ pub(crate) struct Create {
     pub(crate) paths: Vec<PathBuf>,
 
     /// How many partitions
-    #[arg(short = 'n', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: i32,
 
     /// A topic setting by Kafka's name, such as retention.ms=-1; stored with each partition; may be given several times
@@ -47,7 +47,7 @@ pub(crate) struct Create {
 The directories are renamed, as a broker does, so that nobody reads them any more; 'offsetlog maintain' removes them when a minute
 has passed. Until then 'mv' takes a deletion back.
 
-Exit codes: 0 it is gone, 2 usage or input error, or somebody writes to it.")]
+Exit codes: 0 done; 2 usage or input error, or somebody writes to it.")]
 pub(crate) struct Delete {
     /// The topic's name
     pub(crate) topic: String,
@@ -57,7 +57,7 @@ pub(crate) struct Delete {
     pub(crate) paths: Vec<PathBuf>,
 
     /// Change nothing; list what would be deleted
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 
     /// A topic of brokers' own, such as `__consumer_offsets`, that may be deleted; may be given several times
@@ -80,7 +80,7 @@ Without PATH: every topic setting, its type, default and bounds; or what a broke
 there were given, and what holds. In a broker's log dir that is what the cluster says, and FROM names the layer: topic, dynamic broker,
 dynamic default broker, broker (its server.properties), default; unknown is what a layer may set that was not given.
 
-Exit codes: 0 fine, 1 no topic found, 2 usage or input error.")]
+Exit codes: 0 done; 1 no topic found; 2 usage or input error.")]
 pub(crate) struct Settings {
     /// Log dirs, or partition directories such as orders-0
     #[arg(value_name = "PATH")]
@@ -127,14 +127,14 @@ removed. Stop the broker first: it does the same.
 In a broker's log dir the cluster's settings hold. They are in __cluster_metadata-0, in one of PATH or in --metadata, or in
 ZooKeeper's data (--metadata), and in the broker's server.properties (--broker). A partition for which a setting is not known is refused, and topics of brokers' own are left alone.
 
-Exit codes: 0 done, 1 --dry-run found nothing to do, 2 usage or input error, or a partition failed, 130 interrupted.")]
+Exit codes: 0 done; 1 --dry-run found nothing to do; 2 usage or input error, or a partition failed; 130 interrupted.")]
 pub(crate) struct Maintain {
     /// Log dirs
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Remove and compact nothing; say what would go, and why
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 
     /// Do it again and again, so much time apart: 30s, 5m, 1h

@@ -14,7 +14,7 @@ use std::path::PathBuf;
   tail -F app.log | offsetlog append logs/app-0 -z zstd -H host=web1
   offsetlog append data/orders-0 --config cleanup.policy=compact -K '\\t' --null-value NULL < orders.tsv
 
-Exit codes: 0 all of the input is appended, 1 a line was refused (those before it are appended), 2 usage or input error, \
+Exit codes: 0 done; 2 usage or input error; 4 a line was refused (those before it are appended); \
 130 interrupted (what was read is appended).")]
 pub(crate) struct Append {
     /// The partition directory, such as data/orders-0; made if it is not there
@@ -144,7 +144,7 @@ pub(crate) struct Append {
 
 Nothing may write the partitions meanwhile: stop the broker first. What is cut is kept in the folder offsetlog-cut of the partition directory.
 
-Exit codes: 0 every partition is sound now, 1 --dry-run found something to change, 2 usage or input error, 130 interrupted.")]
+Exit codes: 0 done, every partition is sound; 2 usage or input error; 3 --dry-run found something to mend; 130 interrupted.")]
 pub(crate) struct Recover {
     #[command(flatten)]
     pub(crate) selection: Selection,

@@ -1,8 +1,8 @@
 //! Batches and records of a segment, as Kafka's tool prints them.
 
 use super::java;
-use super::kafka::{Ended, Run, cannot_read, exception};
 use super::kafka_decode;
+use super::kafka_run::{Ended, Run, cannot_read, exception};
 use super::log_file::LogFile;
 use offsetlog::Limits;
 use offsetlog::format::batch::{

@@ -1,7 +1,7 @@
 //! Keys and values of records in Kafka's words: as text, or through one of its decoders.
 
 use super::java;
-use super::kafka::{Ended, exception};
+use super::kafka_run::{Ended, exception};
 use crate::args::Decoder;
 use offsetlog::format::internal_topic::{
     CoordinatorRecord, CoordinatorTopic, KnownRecord, MetadataRecord, decode_assignment,

@@ -1,8 +1,8 @@
 //! Offset and time indexes, as Kafka's tool prints and checks them against the segment.
 
 use super::java;
-use super::kafka::{Ended, Run, base_offset, cannot_read, exception, sibling};
 use super::kafka_batch;
+use super::kafka_run::{Ended, Run, base_offset, cannot_read, exception, sibling};
 use super::log_file::{LogFile, whole, whole_limit};
 use offsetlog::Limits;
 use offsetlog::format::index_entry::{OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES};

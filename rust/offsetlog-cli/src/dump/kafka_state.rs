@@ -1,7 +1,7 @@
 //! Producer snapshots and transaction indexes, as Kafka's tool prints them.
 
 use super::java;
-use super::kafka::{Ended, Run, cannot_read, exception};
+use super::kafka_run::{Ended, Run, cannot_read, exception};
 use super::log_file::{whole, whole_limit};
 use offsetlog::format::index_entry::{ABORTED_TRANSACTION_BYTES, AbortedTransaction};
 use offsetlog::format::snapshot::read_producer_snapshot;

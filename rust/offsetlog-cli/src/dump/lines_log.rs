@@ -4,7 +4,7 @@
 //! that is damaged within, and ends where the next one cannot be found.
 
 use super::kafka_decode::unfold_members;
-use super::lines::{Kind, Run, unreadable};
+use super::lines_run::{Kind, Run, unreadable};
 use super::log_file::LogFile;
 use crate::args::Decoder;
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
 //! Indexes, snapshots and text files as JSON lines.
 
 use super::kafka_state::first_sequence;
-use super::lines::{Kind, Run, unreadable};
+use super::lines_run::{Kind, Run, unreadable};
 use super::log_file::{LogFile, whole, whole_limit};
 use crate::failure::Failure;
 use offsetlog::format::clean_shutdown::read_broker_epoch;
