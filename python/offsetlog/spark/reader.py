@@ -27,11 +27,11 @@ from offsetlog.spark.options import Settings, settings_from
 from offsetlog.spark.planning import check_paths, plan
 from offsetlog.spark.refusal import refuse
 from offsetlog.spark.schema import checked_schema, spark_schema
-from offsetlog.spark.sink import OffsetLogWriter, prepare, stream_writer
+from offsetlog.spark.sink import OffsetLogWriter, prepare
 from offsetlog.spark.sink_options import SinkSettings, sink_columns, sink_settings_from
-from offsetlog.spark.stream import stream_reader
 from offsetlog.spark.stream_options import stream_settings_from
 from offsetlog.spark.tasks import input_partitions, read_task
+from offsetlog.spark.versions import stream_reader, stream_writer
 
 if TYPE_CHECKING:
     import pyarrow

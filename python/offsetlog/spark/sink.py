@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow
 import pyarrow.compute
-import pyspark.sql.datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
 from offsetlog._commit.moving import metadata_among
@@ -45,9 +43,8 @@ from offsetlog.spark.stream_identity import forget_old, inherit, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
-    from pyspark.sql.types import StructType
 
-__all__ = ["OffsetLogWriter", "RowStreamWriter", "StreamWriter", "TaskMessage", "prepare", "stream_writer"]
+__all__ = ["OffsetLogWriter", "RowStreamWriter", "StreamWriter", "TaskMessage", "prepare"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -257,16 +254,6 @@ def _name_of(messages: Iterable[TaskMessage]) -> str | None:
         message = f"tasks of one micro-batch are of several streams: {', '.join(names)}"
         raise LogDirError(message)
     return names[0] if names else None
-
-
-def stream_writer(settings: SinkSettings, columns: Sequence[str], schema: StructType) -> DataSourceStreamWriter:
-    """Return the writer that this PySpark knows: of Arrow batches, or of rows before 4.1."""
-    if hasattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter"):
-        from offsetlog.spark.sink_arrow import ArrowStreamWriter  # noqa: PLC0415  # not in 4.0
-
-        return ArrowStreamWriter(settings, columns)
-    # Only here: newer ones want a time zone for it.
-    return RowStreamWriter(settings, columns, to_arrow_schema(schema))
 
 
 def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatch) -> None:

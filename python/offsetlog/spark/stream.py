@@ -11,7 +11,6 @@ Before, there is only a question without arguments: the reader here remembers wh
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,20 +30,9 @@ from offsetlog.spark.tasks import input_partitions, read_task
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["StreamReader", "stream_reader"]
+__all__ = ["StreamReader"]
 
 logger = logging.getLogger("offsetlog")
-
-HAS_ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
-
-
-def stream_reader(settings: StreamSettings, not_null: Sequence[str] = ()) -> DataSourceStreamReader:
-    """Return the reader that the installed PySpark can use best."""
-    if not HAS_ADMISSION_CONTROL:
-        return StreamReader(settings, not_null)
-    from offsetlog.spark.admission import AdmissionStreamReader  # noqa: PLC0415  # what it stands on begins with PySpark 4.2
-
-    return AdmissionStreamReader(settings, not_null)
 
 
 class StreamReader(DataSourceStreamReader):
