@@ -27,7 +27,7 @@ python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.
 
 .PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel clean lock
 .PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
-.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python spark-and-brokers brokers
+.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -45,15 +45,13 @@ check: begin-check ## format, clippy, Rust tests, fast Python tests on a develop
 
 test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part of Spark's, promises in small: 12 minutes (+ Java, Maven)
 	@$(MAKE) -j2 --output-sync=target ready-test
-	@$(MAKE) test-python test-oracle test-reliability test-spark MARKS="not proof" OFFSETLOG_SCALE=0.1
+	@$(MAKE) -j3 --output-sync=target test-spark test-python test-reliability test-oracle MARKS="not proof" OFFSETLOG_SCALE=0.1
 	@OFFSETLOG_SCALE=0.1 .ci/rows --tier test
 	@.ci/summary test
 
 proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
 	@$(MAKE) -j2 --output-sync=target ready-proof
-	@$(MAKE) test-rust
-	@$(MAKE) test-python test-oracle MARKS=proof
-	@$(MAKE) test-reliability spark-and-brokers
+	@$(MAKE) -j3 --output-sync=target part-spark part-spark40 part-rest part-broker
 	@.ci/rows
 	@.ci/summary proof
 
@@ -138,9 +136,12 @@ checked-python: .venv-check/ready
 ready-test: .venv/installed build/oracle/oracle.jar build/drivers.stamp
 ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers build/drivers.stamp
 
-# They wait more than they compute: two at a time, each one's words when it is done.
-spark-and-brokers:
-	@$(MAKE) -j2 --output-sync=target part-spark part-spark40 part-broker
+# Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
+# done.
+part-rest:
+	@$(MAKE) test-rust
+	@$(MAKE) test-python test-oracle MARKS=proof
+	@$(MAKE) test-reliability MARKS=
 part-spark:
 	@$(MAKE) test-spark MARKS=proof
 part-spark40:

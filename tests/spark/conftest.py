@@ -22,7 +22,10 @@ pytest.importorskip("pyspark")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+# For the daemon of workers, see `preloaded_daemon`.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import pyspark
 from programs import session  # the environment comes first
 from pyspark.sql import SparkSession
 
@@ -59,7 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session; ``offsetlog`` is not registered with it, so it has to be found by name."""
-    made = session("tests", tmp_path_factory.mktemp("warehouse"), {"spark.sql.shuffle.partitions": "2"})
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    if not pyspark.__version__.startswith("4.0."):
+        settings["spark.python.daemon.module"] = "preloaded_daemon"
+    made = session("tests", tmp_path_factory.mktemp("warehouse"), settings)
     yield made
     made.stop()
 

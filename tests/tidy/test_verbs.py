@@ -66,7 +66,7 @@ def of_module(module: object, prefix: str) -> Iterator[str]:
 def of_command() -> list[str]:
     """The subcommands that the command lists itself."""
     told = subprocess.run([sys.executable, "-m", "offsetlog", "--help"], capture_output=True, text=True, check=True).stdout
-    listed = told.partition("Commands:\n")[2].partition("\n\n")[0]
+    listed = told.partition("\nRead records and state:\n")[2].partition("\nOptions:")[0]
     return [f"offsetlog {name}" for name in re.findall(r"^  (\w[\w-]*)", listed, re.MULTILINE) if name != "help"]
 
 
