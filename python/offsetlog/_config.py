@@ -48,7 +48,7 @@ class Setting(NamedTuple):
         return self.name.replace(".", "_")
 
 
-SETTINGS: Mapping[str, Setting] = {row[0]: Setting(*row) for row in settings()}
+SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in settings()}
 _NAMES = {setting.attribute: name for name, setting in SETTINGS.items()}
 _READ: Mapping[str, Callable[[str], Value]] = {
     "boolean": lambda text: text == "true",

@@ -103,7 +103,7 @@ def convert(  # one parameter an option
     """
     options = open_options(**limits)
     _check_progress(progress)
-    row = _offsetlog.convert(
+    return _offsetlog.convert(
         path_text(old),
         path_text(new),
         compression=checked_compression(compression),
@@ -111,7 +111,6 @@ def convert(  # one parameter an option
         progress=progress,
         **options,
     )
-    return ConvertReport._make(row)
 
 
 def _check_progress(progress: object) -> None:

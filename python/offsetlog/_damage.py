@@ -71,10 +71,7 @@ class ScanReport(NamedTuple):
 
 def scan_report(native: _offsetlog.Scan | None) -> ScanReport:
     """Return the report of the compiled module's scan as the public value."""
-    if native is None:
-        return ScanReport()
-    holes, count, size, torn, done = native.report()
-    return ScanReport(tuple(map(Hole._make, holes)), count, size, tuple(map(Hole._make, torn)), *done)
+    return ScanReport() if native is None else native.report()
 
 
 def raise_damage(report: ScanReport, result: object) -> None:
@@ -181,9 +178,8 @@ def verify(
     >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
     [('error', 'CorruptBatchError', 36)]
     """
-    findings, counts, read = _offsetlog.verify(
+    return _offsetlog.verify(
         [path_text(path) for path in paths],
         progress=progress,
         limits=open_options(**limits)["limits"],
     )
-    return DamageReport(tuple(map(Finding._make, findings)), *counts, *read)

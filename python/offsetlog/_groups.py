@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
-from offsetlog._values import TopicPartition
 
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
@@ -91,12 +90,4 @@ def groups_of(native: _offsetlog.LogDir) -> list[Group]:
     found, warnings, unread = native.groups()
     for warning in warnings:
         logger.warning("%s", warning)
-    groups = [
-        Group(*group[:6], tuple(map(_member, group[6])), tuple(map(GroupOffset._make, group[7])))  # plain values come first
-        for group in found
-    ]
-    return all_or_raise(groups, {TopicPartition(topic, number): error for topic, number, error in unread})
-
-
-def _member(found: tuple[str, str | None, str, str, list[tuple[str, list[int]]]]) -> GroupMember:
-    return GroupMember(*found[:4], tuple((topic, tuple(numbers)) for topic, numbers in found[4]))
+    return all_or_raise(found, unread)

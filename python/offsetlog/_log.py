@@ -35,10 +35,8 @@ from offsetlog._options import (
 from offsetlog._scan import Scan
 from offsetlog._times import to_millis
 from offsetlog._values import (
-    AbortedTransaction,
     BatchInfo,
     FetchResult,
-    IndexEntry,
     Location,
     OffsetAndTimestamp,
     Segment,
@@ -368,16 +366,9 @@ class Log:
         (0, 1000)
         """
         try:
-            place, entry, counts, batch, text = self._engine().locate(offset)
+            return self._engine().locate(offset)
         except OverflowError:
             beyond("offset", offset)
-        return Location(
-            *place,
-            None if entry is None else IndexEntry._make(entry),
-            *counts,
-            None if batch is None else BatchInfo._make(batch),
-            text,
-        )
 
     def scan(  # noqa: PLR0913  # one parameter an option
         self,
@@ -492,7 +483,7 @@ class Log:
         ...     sorted({batch.codec for batch in log.batches()})
         ['gzip', 'lz4', 'none', 'snappy', 'zstd']
         """
-        return map(BatchInfo._make, self._engine().batches(optional_offset("start", start), optional_offset("stop", stop)))
+        return self._engine().batches(optional_offset("start", start), optional_offset("stop", stop))
 
     def verify(self, *, progress: Callable[[int], object] | None = None) -> DamageReport:
         """Check this partition without changing a byte: :func:`offsetlog.verify` of its directory, with the limits of this log.
@@ -537,14 +528,11 @@ class Log:
         >>> int.from_bytes(result.records[:8], "big")  # the base offset of the first batch
         0
         """
-        native = self._engine().fetch(
+        return self._engine().fetch(
             integer("offset", offset, minimum=0),
             integer("max_bytes", max_bytes, minimum=1),
             checked_isolation(isolation_level),
         )
-        records, high_watermark, last_stable_offset, log_start_offset, aborted = native
-        transactions = tuple(map(AbortedTransaction._make, aborted))
-        return FetchResult(records, high_watermark, last_stable_offset, log_start_offset, transactions)
 
     def offset_for_timestamp(self, when: When, *, isolation_level: IsolationLevel = "read_uncommitted") -> OffsetAndTimestamp | None:
         """Return the first record in offset order whose timestamp is at or after `when`.
@@ -569,8 +557,7 @@ class Log:
         ...     log.offset_for_timestamp(0).offset
         0
         """
-        found = self._engine().offset_for_timestamp(to_millis(when, "when"), checked_isolation(isolation_level))
-        return None if found is None else OffsetAndTimestamp._make(found)
+        return self._engine().offset_for_timestamp(to_millis(when, "when"), checked_isolation(isolation_level))
 
     def splits(
         self,
@@ -614,11 +601,12 @@ class Log:
         start, stop = optional_offset("start", start), optional_offset("stop", stop)
         if count is not None:
             whole = engine.splits(start, stop, (1 << 63) - 1)
-            max_bytes = max(1, -(-sum(size for _, _, size in whole) // integer("count", count, minimum=1)))
+            max_bytes = max(1, -(-sum(split.size_bytes for split in whole) // integer("count", count, minimum=1)))
         elif max_bytes is None:
             max_bytes = SPLIT_BYTES
         cut = engine.splits(start, stop, integer("max_bytes", max_bytes, minimum=1))
-        return [Split(self._absolute, self._topic, self._partition, *piece) for piece in cut]
+        # The engine knows the path as it was given.
+        return [split._replace(path=self._absolute) for split in cut]
 
     def refresh(self) -> None:
         """Look at the directory now, so that every later question sees what other processes have done so far.
@@ -702,7 +690,7 @@ class Log:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """All segments in order of their base offsets."""
-        return tuple(map(Segment._make, self._engine().segments()))
+        return tuple(self._engine().segments())
 
     @property
     def size_bytes(self) -> int:

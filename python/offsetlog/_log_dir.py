@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
-from offsetlog._cluster import EffectiveSetting, TopicSettings, cluster_terms
+from offsetlog._cluster import TopicSettings, cluster_terms
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
@@ -321,7 +321,7 @@ class LogDir:
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions, ordered by topic and number."""
-        return list(map(TopicPartition._make, self._engine().partitions()))
+        return self._engine().partitions()
 
     def log(self, topic: str, partition: int) -> Log:
         """Open one partition.
@@ -615,12 +615,11 @@ class LogDir:
         >>> found["cleanup.policy"][:2], found["retention.ms"][:2]
         (('compact', 'topic'), (None, 'unknown'))
         """
-        rows, mark, timestamp = self._engine().topic_settings(
+        return self._engine().topic_settings(
             name,
             None if broker is None else path_text(broker),
             None if metadata is None else path_text(metadata),
         )
-        return TopicSettings({row[0]: EffectiveSetting(*row[1:]) for row in rows}, mark, timestamp)
 
     def topic_config(self, name: str) -> LogConfig:
         """Return the settings that are stored with a topic; defaults are not among them.

@@ -1,13 +1,12 @@
-"""What upkeep is asked for and reports: retention, compaction, and the removal of files whose time has come."""
+"""What upkeep is asked for: retention, compaction, and the removal of files whose time has come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from offsetlog._config import LogConfig, SettingValue, to_log_config
 from offsetlog._options import refuse
-from offsetlog._values import Compaction, MaintainReport, RemovedSegment
 
 Upkeep: TypeAlias = Literal["retention", "compaction", "deletes"]
 
@@ -17,18 +16,6 @@ UPKEEP: tuple[Upkeep, ...] = ("retention", "compaction", "deletes")
 def pairs_of(config: LogConfig | Mapping[str, SettingValue]) -> list[tuple[str, str]]:
     """Return settings as the engine takes them."""
     return [(name, text) for name, text in to_log_config(config)._given]  # noqa: SLF001  # same package; a list of pairs
-
-
-def report_of(native: dict[str, Any]) -> MaintainReport:
-    """Return what the engine says was done to one partition."""
-    return MaintainReport(
-        removed=tuple(map(RemovedSegment._make, native["removed"])),
-        compactions=tuple(Compaction(**compaction) for compaction in native["compactions"]),
-        deleted=tuple(native["deleted"]),
-        log_start_offset=native["log_start_offset"],
-        log_end_offset=native["log_end_offset"],
-        dry_run=native["dry_run"],
-    )
 
 
 def checked_upkeep(only: Iterable[str]) -> list[str]:

@@ -111,18 +111,10 @@ def metadata_of(native: _offsetlog.LogDir) -> MetadataImage | None:
     found = native.metadata()
     if found is None:
         return None
-    end, snapshot, features, brokers, topics, configs, removed, warnings = found
+    image, warnings = found
     for warning in warnings:
         logger.warning("%s", warning)
-    return MetadataImage(
-        end,
-        snapshot,
-        features,
-        tuple(BrokerRegistration(*broker[:5], tuple(broker[5]), tuple(broker[6])) for broker in brokers),
-        tuple(TopicImage(name, topic_id, tuple(map(_partition, partitions))) for name, topic_id, partitions in topics),
-        configs,
-        tuple(removed),
-    )
+    return image
 
 
 def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
@@ -130,24 +122,7 @@ def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
     found = native.strays()
     if found is None:
         return None
-    for warning in found[1]:
+    strays, warnings = found
+    for warning in warnings:
         logger.warning("%s", warning)
-    return None if found[0] is None else list(map(Stray._make, found[0]))
-
-
-def _partition(row: _offsetlog._Partition) -> PartitionRegistration:
-    number, replicas, isr, leader, leader_epoch, partition_epoch, *lists, directories = row
-    adding, removing, elr, last_known = map(tuple, lists)
-    return PartitionRegistration(
-        number,
-        tuple(replicas),
-        tuple(isr),
-        leader,
-        leader_epoch,
-        partition_epoch,
-        adding,
-        removing,
-        elr,
-        last_known,
-        tuple(directories),
-    )
+    return strays

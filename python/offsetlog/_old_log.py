@@ -153,7 +153,7 @@ class OldLog:
         Every entry's checksum is checked, which covers its payload only, as in 0.7. Memory holds an entry, or half a MiB.
         """
         found = self._native.scan(None if start is None else integer("start", start, minimum=0))
-        return (OldRecord._make(row) for rows in found for row in rows)
+        return (record for records in found for record in records)
 
     def read(self, offset: int) -> tuple[OldRecord, ...]:
         """Return the messages of the entry at `offset`: one, or those of a compressed set; none at the end of the log.
@@ -165,7 +165,7 @@ class OldLog:
         """
         found = self._native.scan(integer("offset", offset, minimum=0))
         first = next(found, [])
-        return tuple(OldRecord._make(row) for row in first if row[0] == offset)
+        return tuple(record for record in first if record.offset == offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopened, (self._absolute, self._options))

@@ -1,8 +1,8 @@
-"""``recover``, and the report that opening for appending makes too."""
+"""``recover``: a log that was not closed cleanly, or is damaged, made one that can be appended to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
@@ -10,7 +10,7 @@ from offsetlog._options import (
     open_options,
     path_text,
 )
-from offsetlog._values import Cut, RecoveryReport
+from offsetlog._values import RecoveryReport
 
 if TYPE_CHECKING:
     from offsetlog._options import PathLike
@@ -48,21 +48,4 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
     """
     options = open_options()
     start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
-    return report_of(_offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options))
-
-
-def report_of(native: dict[str, Any]) -> RecoveryReport:
-    """Return the native report as the public value."""
-    return RecoveryReport(
-        cut=tuple(map(Cut._make, native["cut"])),
-        kept=tuple(native["kept"]),
-        rebuilt=tuple(native["rebuilt"]),
-        log_end_offset=native["log_end_offset"],
-        log_start_offset=native["log_start_offset"],
-        clean=native["clean"],
-        dry_run=native["dry_run"],
-        tidied=tuple(native["tidied"]),
-        warnings=tuple(native["warnings"]),
-        segments_read=native["segments_read"],
-        bytes_read=native["bytes_read"],
-    )
+    return _offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options)

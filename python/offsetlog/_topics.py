@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import checked_bytes, checked_epoch, checked_headers, config_pairs
 from offsetlog._config import LogConfig
-from offsetlog._maintain import checked_upkeep, report_of
+from offsetlog._maintain import checked_upkeep
 from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse, utf8
 from offsetlog._times import optional_millis
-from offsetlog._values import LogDirMaintainReport, RecordMetadata, TopicPartition
+from offsetlog._values import LogDirMaintainReport, RecordMetadata
 
 if TYPE_CHECKING:
     from offsetlog._append_arguments import Buffer, Headers
@@ -289,7 +289,7 @@ class Topics:
             appended = appender.append(name, checked_value, checked_key, *rest, chosen, among, named, *options)
             # Else another process has made the topic anew, with another number of partitions.
             if appended is not None:
-                return RecordMetadata(name, *appended)
+                return appended
 
     def maintain(
         self: _Appends,
@@ -327,22 +327,12 @@ class Topics:
         named = [] if topics is None else [topics] if isinstance(topics, str) else list(map(topic_name, topics))
         if topics is not None and not named:
             refuse("topics", topics, "names no topic")
-        kept, failed, busy, removed, looked_at, internal, metadata_timestamp = self._appending().maintain(
+        return self._appending().maintain(
             now=optional_millis(now, "now"),
             dry_run=bool(dry_run),
             only=checked_upkeep(only),
             config=None if config is None else config_pairs(config),
             topics=named,
-        )
-        return LogDirMaintainReport(
-            partitions={TopicPartition(*key): report_of(report) for key, report in kept},
-            failed={TopicPartition(*key): reason for key, reason in failed},
-            busy=tuple(TopicPartition(*key) for key in busy),
-            removed=tuple(removed),
-            looked_at=looked_at,
-            dry_run=bool(dry_run),
-            internal=tuple(TopicPartition(*key) for key in internal),
-            metadata_timestamp=metadata_timestamp,
         )
 
     def flush(self: _Appends) -> None:

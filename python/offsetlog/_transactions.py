@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
-from offsetlog._values import TopicPartition
 
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
@@ -67,11 +66,4 @@ def transactions_of(native: _offsetlog.LogDir) -> list[Transaction]:
     found, warnings, unread = native.transactions()
     for warning in warnings:
         logger.warning("%s", warning)
-    transactions = list(map(_transaction, found))
-    return all_or_raise(transactions, {TopicPartition(topic, number): error for topic, number, error in unread})
-
-
-def _transaction(row: _offsetlog._Transaction) -> Transaction:
-    version, partition, offset = row[11]
-    partitions = tuple((topic, tuple(numbers)) for topic, numbers in row[8])
-    return Transaction(*row[:8], partitions, row[9], row[10], version, partition, offset)
+    return all_or_raise(found, unread)

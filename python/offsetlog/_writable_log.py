@@ -25,9 +25,8 @@ from offsetlog._append_arguments import (
 )
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
-from offsetlog._maintain import UPKEEP, Upkeep, checked_upkeep, pairs_of, report_of
+from offsetlog._maintain import UPKEEP, Upkeep, checked_upkeep, pairs_of
 from offsetlog._options import OpenOptions, bounded, integer, refuse
-from offsetlog._recover import report_of as recovery_report_of
 from offsetlog._scan import Scan
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, Compaction, MaintainReport, RecoveryReport
@@ -36,7 +35,6 @@ from offsetlog.errors import ForkedLogError
 
 if TYPE_CHECKING:
     from offsetlog._config import SettingValue
-    from offsetlog._offsetlog import _Info
     from offsetlog._options import When
 
 __all__ = ["WritableLog"]
@@ -134,7 +132,7 @@ class WritableLog(Log):
     @property
     def recovery_report(self) -> RecoveryReport:
         """What opening found and changed."""
-        return recovery_report_of(self._writing().recovery_report())
+        return self._writing().recovery_report()
 
     def append(  # noqa: PLR0913  # one parameter a field
         self,
@@ -237,17 +235,15 @@ class WritableLog(Log):
         ...     log.append_records([b"new", (b"order-7", b"paid")]).last_offset
         1
         """
-        return AppendInfo._make(
-            self._writing().append_records(
-                records,
-                compression=checked_compression(compression),
-                leader_epoch=checked_epoch(leader_epoch),
-                flush=bool(flush),
-                producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
-                producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
-                base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
-                transactional=bool(transactional),
-            )
+        return self._writing().append_records(
+            records,
+            compression=checked_compression(compression),
+            leader_epoch=checked_epoch(leader_epoch),
+            flush=bool(flush),
+            producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
+            producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
+            base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
+            transactional=bool(transactional),
         )
 
     def append_batches(
@@ -273,8 +269,7 @@ class WritableLog(Log):
         """
         if origin not in {"client", "coordinator"}:
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
-        native = self._writing().append_batches(encoded(data), checked_epoch(leader_epoch), origin, bool(flush))
-        return self._told(native)
+        return self._told(self._writing().append_batches(encoded(data), checked_epoch(leader_epoch), origin, bool(flush)))
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
@@ -305,8 +300,7 @@ class WritableLog(Log):
         epoch = _NEWEST_EPOCH if leader_epoch is None else bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
         return self._told(self._writing().append_as_follower(encoded(data), epoch, bool(flush)))
 
-    def _told(self, native: _Info) -> AppendInfo:
-        info = AppendInfo._make(native)
+    def _told(self, info: AppendInfo) -> AppendInfo:
         if info.left_out_bytes:
             words = "%d of the bytes to append were left out: an unfinished batch at the end, or a newer leader's; %s"
             logger.warning(words, info.left_out_bytes, self.path)
@@ -331,17 +325,15 @@ class WritableLog(Log):
         ProducerFencedError, TransactionCoordinatorFencedError
             The epoch of the producer or the coordinator is behind.
         """
-        return AppendInfo._make(
-            self._writing().append_marker(
-                bounded("producer_id", producer_id, minimum=0, bits=64),
-                bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
-                commit=bool(commit),
-                coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
-                leader_epoch=checked_epoch(leader_epoch),
-                timestamp=optional_millis(timestamp, "timestamp"),
-                transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
-                flush=bool(flush),
-            )
+        return self._writing().append_marker(
+            bounded("producer_id", producer_id, minimum=0, bits=64),
+            bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
+            commit=bool(commit),
+            coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
+            leader_epoch=checked_epoch(leader_epoch),
+            timestamp=optional_millis(timestamp, "timestamp"),
+            transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
+            flush=bool(flush),
         )
 
     def writer(
@@ -520,17 +512,15 @@ class WritableLog(Log):
         1
         """
         appender = self._writing()
-        return AppendInfo._make(
-            _offsetlog.append_arrow(
-                appender,
-                # Read by ourselves a scan's errors keep their classes.
-                data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
-                compression=checked_compression(compression),
-                leader_epoch=checked_epoch(leader_epoch),
-                flush=bool(flush),
-                batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
-                keep_offsets=bool(preserve_offsets),
-            )
+        return _offsetlog.append_arrow(
+            appender,
+            # Read by ourselves a scan's errors keep their classes.
+            data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
+            compression=checked_compression(compression),
+            leader_epoch=checked_epoch(leader_epoch),
+            flush=bool(flush),
+            batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
+            keep_offsets=bool(preserve_offsets),
         )
 
     def append_log(
@@ -593,14 +583,12 @@ class WritableLog(Log):
         if not isinstance(native, _offsetlog.Log):
             message = f"source must be a Log, found {type(source).__name__}"
             raise TypeError(message)
-        return AppendInfo._make(
-            self._writing().append_log(
-                native,
-                start=None if start is None else integer("start", start, minimum=0),
-                keep_offsets=bool(preserve_offsets),
-                leader_epoch=checked_epoch(leader_epoch),
-                flush=bool(flush),
-            )
+        return self._writing().append_log(
+            native,
+            start=None if start is None else integer("start", start, minimum=0),
+            keep_offsets=bool(preserve_offsets),
+            leader_epoch=checked_epoch(leader_epoch),
+            flush=bool(flush),
         )
 
     def maintain(
@@ -639,13 +627,12 @@ class WritableLog(Log):
         -----
         Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
         """
-        done = self._writing().maintain(
+        return self._writing().maintain(
             now=optional_millis(now, "now"),
             dry_run=bool(dry_run),
             only=checked_upkeep(only),
             config=None if config is None else pairs_of(config),
         )
-        return report_of(done)
 
     def compact(self, first_dirty: int | None = None, map_bytes: int | None = None) -> Compaction:
         """Run one pass of the cleaner, whatever the policy and however clean the log is.
@@ -669,8 +656,7 @@ class WritableLog(Log):
         OSError
             The disk refused.
         """
-        native = self._writing().compact(
+        return self._writing().compact(
             first_dirty=None if first_dirty is None else integer("first_dirty", first_dirty, minimum=0),
             map_bytes=None if map_bytes is None else integer("map_bytes", map_bytes, minimum=0),
         )
-        return Compaction(**native)

@@ -52,8 +52,7 @@ class Writer:
 
     def flush(self) -> AppendInfo | None:
         """Append what waits, and return what the last append did; ``None`` before the first."""
-        last = self._open().flush()
-        return None if last is None else AppendInfo._make(last)
+        return self._open().flush()
 
     def close(self) -> None:
         """Append what waits and end the writer. Closing twice is fine."""

@@ -2,38 +2,24 @@
 
 use crate::clock::LogClock;
 use crate::config::{self, ClusterTerms, Pairs, broker_of};
-use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::OrRaise;
 use crate::record::Record;
+use crate::rows;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
     AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, CompactOptions,
     Compaction, Cut, MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions,
-    RecoveryReport, WriteOptions,
+    RecoveryReport, RemovedSegment, WriteOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Base offset, last offset, greatest timestamp, append time, whether a duplicate.
-pub(crate) type InfoRow = (i64, i64, i64, i64, bool, u64);
-/// Path, position, bytes, reason, whether batches were among them, where it is kept.
-type CutRow = (
-    Py<PyString>,
-    u64,
-    u64,
-    String,
-    bool,
-    Option<Py<PyString>>,
-    u64,
-    Option<(i64, i64)>,
-);
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Appender {
@@ -43,15 +29,15 @@ pub(crate) struct Appender {
     batch: Mutex<BatchBuilder>,
 }
 
-pub(crate) fn info_row(info: &AppendInfo) -> InfoRow {
-    (
-        info.base_offset,
-        info.last_offset,
-        info.max_timestamp,
-        info.log_append_time,
-        info.duplicate,
-        info.left_out_bytes,
-    )
+pub(crate) fn info_row(info: &AppendInfo) -> rows::AppendInfo {
+    rows::AppendInfo {
+        base_offset: info.base_offset,
+        last_offset: info.last_offset,
+        max_timestamp: info.max_timestamp,
+        log_append_time: info.log_append_time,
+        duplicate: info.duplicate,
+        left_out_bytes: info.left_out_bytes,
+    }
 }
 
 pub(crate) fn codec(name: Option<&str>) -> PyResult<Codec> {
@@ -214,7 +200,7 @@ impl Appender {
         producer_epoch: i16,
         base_sequence: i32,
         transactional: bool,
-    ) -> PyResult<InfoRow> {
+    ) -> PyResult<rows::AppendInfo> {
         let producer = Producer {
             producer_id,
             producer_epoch,
@@ -248,7 +234,7 @@ impl Appender {
         leader_epoch: Option<i32>,
         origin: &str,
         flush: bool,
-    ) -> PyResult<InfoRow> {
+    ) -> PyResult<rows::AppendInfo> {
         let origin = match origin {
             "client" => AppendOrigin::Client,
             "coordinator" => AppendOrigin::Coordinator,
@@ -273,7 +259,7 @@ impl Appender {
         data: PyBackedBytes,
         leader_epoch: i32,
         flush: bool,
-    ) -> PyResult<InfoRow> {
+    ) -> PyResult<rows::AppendInfo> {
         let append = || self.log.append_as_follower(&data, leader_epoch, flush);
         let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
@@ -288,7 +274,7 @@ impl Appender {
         keep_offsets: bool,
         leader_epoch: Option<i32>,
         flush: bool,
-    ) -> PyResult<InfoRow> {
+    ) -> PyResult<rows::AppendInfo> {
         let options = AppendLogOptions {
             start,
             keep_offsets,
@@ -316,7 +302,7 @@ impl Appender {
         timestamp: Option<i64>,
         transaction_version: i16,
         flush: bool,
-    ) -> PyResult<InfoRow> {
+    ) -> PyResult<rows::AppendInfo> {
         let marker = MarkerOptions {
             producer_id,
             producer_epoch,
@@ -364,35 +350,35 @@ impl Appender {
     }
 
     #[pyo3(signature = (*, now, dry_run, only, config))]
-    fn maintain<'py>(
+    fn maintain(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         now: Option<i64>,
         dry_run: bool,
         only: Vec<String>,
         config: Option<Pairs>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<rows::MaintainReport> {
         let mut options = maintain_options(now, dry_run, &only);
         options.config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
         let maintain = || self.log.maintain(&options);
         let report = self.clock.timed(py, maintain)?.or_raise(py)?;
-        maintain_dict(py, &report)
+        Ok(maintain_row(report))
     }
 
     #[pyo3(signature = (*, first_dirty, map_bytes))]
-    fn compact<'py>(
+    fn compact(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         first_dirty: Option<i64>,
         map_bytes: Option<usize>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<rows::Compaction> {
         let options = CompactOptions {
             first_dirty,
             map_bytes,
         };
         let compact = || self.log.compact(&options);
         let compaction = self.clock.timed(py, compact)?.or_raise(py)?;
-        compaction_dict(py, &compaction)
+        Ok(compaction_row(compaction))
     }
 
     fn end_offset_for_epoch(&self, py: Python<'_>, epoch: i32) -> Option<(i32, i64)> {
@@ -404,7 +390,7 @@ impl Appender {
     }
 
     fn config(&self, py: Python<'_>) -> Pairs {
-        config::rows(&detached(py, || self.log.config()))
+        config::pairs(&detached(py, || self.log.config()))
     }
 
     fn set_config(&self, py: Python<'_>, pairs: Pairs) -> PyResult<()> {
@@ -412,9 +398,8 @@ impl Appender {
         detached(py, || self.log.set_config(&config)).or_raise(py)
     }
 
-    fn recovery_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = detached(py, || self.log.recovery_report());
-        report_dict(py, &report)
+    fn recovery_report(&self, py: Python<'_>) -> rows::RecoveryReport {
+        recovery_row(detached(py, || self.log.recovery_report()))
     }
 
     fn is_closed(&self) -> bool {
@@ -449,38 +434,40 @@ impl Appender {
     }
 }
 
-/// The fields of `offsetlog.RecoveryReport` by name.
-fn report_dict<'py>(py: Python<'py>, report: &RecoveryReport) -> PyResult<Bound<'py, PyDict>> {
-    let cut: Vec<CutRow> = report
-        .cut
-        .iter()
-        .map(|cut| cut_row(py, cut))
-        .collect::<PyResult<_>>()?;
-    let rebuilt: Vec<(Bound<'py, PyString>, &str)> = report
-        .rebuilt
-        .iter()
-        .map(|(path, reason)| Ok((path_text(py, path)?, reason.as_str())))
-        .collect::<PyResult<_>>()?;
-    let kept: Vec<Bound<'py, PyString>> = report
-        .kept()
-        .map(|path| path_text(py, path))
-        .collect::<PyResult<_>>()?;
-    let fields = PyDict::new(py);
-    fields.set_item("clean", report.clean)?;
-    fields.set_item("dry_run", report.dry_run)?;
-    fields.set_item("cut", cut)?;
-    fields.set_item("kept", kept)?;
-    fields.set_item("rebuilt", rebuilt)?;
-    fields.set_item("tidied", report.tidied.clone())?;
-    fields.set_item("warnings", report.warnings.clone())?;
-    fields.set_item("segments_read", report.segments_read)?;
-    fields.set_item("bytes_read", report.bytes_read)?;
-    fields.set_item("log_start_offset", report.log_start_offset)?;
-    fields.set_item("log_end_offset", report.log_end_offset)?;
-    Ok(fields)
+fn recovery_row(report: RecoveryReport) -> rows::RecoveryReport {
+    let kept = report.kept().map(|path| path.as_os_str().to_owned());
+    let kept: rows::Tuple<_> = kept.collect();
+    let rebuilt = report.rebuilt.into_iter();
+    rows::RecoveryReport {
+        cut: report.cut.into_iter().map(cut_row).collect(),
+        kept,
+        rebuilt: rebuilt
+            .map(|(path, reason)| (path.into_os_string(), reason))
+            .collect(),
+        log_end_offset: report.log_end_offset,
+        log_start_offset: report.log_start_offset,
+        clean: report.clean,
+        dry_run: report.dry_run,
+        tidied: report.tidied.into(),
+        warnings: report.warnings.into(),
+        segments_read: report.segments_read,
+        bytes_read: report.bytes_read,
+    }
 }
 
-/// The fields of `offsetlog.MaintainReport` by name.
+fn cut_row(cut: Cut) -> rows::Cut {
+    rows::Cut {
+        path: cut.path.into_os_string(),
+        position: cut.position,
+        bytes: cut.bytes,
+        reason: cut.reason,
+        had_batches: cut.had_batches,
+        kept: cut.kept.map(PathBuf::into_os_string),
+        records: cut.records,
+        offsets: cut.offsets,
+    }
+}
+
 pub(crate) fn maintain_options(
     now: Option<i64>,
     dry_run: bool,
@@ -497,73 +484,42 @@ pub(crate) fn maintain_options(
     }
 }
 
-pub(crate) fn maintain_dict<'py>(
-    py: Python<'py>,
-    report: &MaintainReport,
-) -> PyResult<Bound<'py, PyDict>> {
-    let removed: Vec<(i64, i64, u64, &str)> = report
-        .removed
-        .iter()
-        .map(|segment| {
-            let reason = segment.reason.name();
-            (
-                segment.base_offset,
-                segment.end_offset,
-                segment.size_bytes,
-                reason,
-            )
-        })
-        .collect();
-    let compactions: Vec<Bound<'py, PyDict>> = report
-        .compactions
-        .iter()
-        .map(|compaction| compaction_dict(py, compaction))
-        .collect::<PyResult<_>>()?;
-    let deleted: Vec<Bound<'py, PyString>> = report
-        .deleted
-        .iter()
-        .map(|path| path_text(py, path))
-        .collect::<PyResult<_>>()?;
-    let fields = PyDict::new(py);
-    fields.set_item("dry_run", report.dry_run)?;
-    fields.set_item("removed", removed)?;
-    fields.set_item("compactions", compactions)?;
-    fields.set_item("deleted", deleted)?;
-    fields.set_item("log_start_offset", report.log_start_offset)?;
-    fields.set_item("log_end_offset", report.log_end_offset)?;
-    Ok(fields)
+pub(crate) fn maintain_row(report: MaintainReport) -> rows::MaintainReport {
+    let compactions = report.compactions.into_iter();
+    let deleted = report.deleted.into_iter();
+    rows::MaintainReport {
+        removed: report.removed.into_iter().map(removed_row).collect(),
+        compactions: compactions.map(compaction_row).collect(),
+        deleted: deleted.map(PathBuf::into_os_string).collect(),
+        log_start_offset: report.log_start_offset,
+        log_end_offset: report.log_end_offset,
+        dry_run: report.dry_run,
+    }
 }
 
-/// The fields of `offsetlog.Compaction` by name.
-fn compaction_dict<'py>(py: Python<'py>, compaction: &Compaction) -> PyResult<Bound<'py, PyDict>> {
-    let fields = PyDict::new(py);
-    fields.set_item("first_dirty_offset", compaction.first_dirty_offset)?;
-    fields.set_item("end_offset", compaction.end_offset)?;
-    let uncleanable = compaction.first_uncleanable_offset;
-    fields.set_item("first_uncleanable_offset", uncleanable)?;
-    fields.set_item("dirty_ratio", compaction.dirty_ratio)?;
-    fields.set_item("keys", compaction.keys)?;
-    fields.set_item("segments_before", compaction.segments_before)?;
-    fields.set_item("segments_after", compaction.segments_after)?;
-    fields.set_item("bytes_before", compaction.bytes_before)?;
-    fields.set_item("bytes_after", compaction.bytes_after)?;
-    fields.set_item("records_before", compaction.records_before)?;
-    fields.set_item("records_after", compaction.records_after)?;
-    Ok(fields)
+fn removed_row(segment: RemovedSegment) -> rows::RemovedSegment {
+    rows::RemovedSegment {
+        base_offset: segment.base_offset,
+        end_offset: segment.end_offset,
+        size_bytes: segment.size_bytes,
+        reason: segment.reason.name(),
+    }
 }
 
-fn cut_row(py: Python<'_>, cut: &Cut) -> PyResult<CutRow> {
-    let kept = cut.kept.as_ref().map(|path| path_text(py, path));
-    Ok((
-        path_text(py, &cut.path)?.unbind(),
-        cut.position,
-        cut.bytes,
-        cut.reason.clone(),
-        cut.had_batches,
-        kept.transpose()?.map(Bound::unbind),
-        cut.records,
-        cut.offsets,
-    ))
+fn compaction_row(compaction: Compaction) -> rows::Compaction {
+    rows::Compaction {
+        first_dirty_offset: compaction.first_dirty_offset,
+        end_offset: compaction.end_offset,
+        first_uncleanable_offset: compaction.first_uncleanable_offset,
+        dirty_ratio: compaction.dirty_ratio,
+        keys: compaction.keys,
+        segments_before: compaction.segments_before,
+        segments_after: compaction.segments_after,
+        bytes_before: compaction.bytes_before,
+        bytes_after: compaction.bytes_after,
+        records_before: compaction.records_before,
+        records_after: compaction.records_after,
+    }
 }
 
 /// In a process that was just forked: closes its copies of the parent's locks, so that these end with the parent.
@@ -583,7 +539,7 @@ pub(crate) fn recover(
     dry_run: bool,
     mapped: bool,
     limits: LimitValues,
-) -> PyResult<Bound<'_, PyDict>> {
+) -> PyResult<rows::RecoveryReport> {
     let options = open_options(mapped, limits);
     let recover = RecoverOptions {
         from_offset,
@@ -591,5 +547,5 @@ pub(crate) fn recover(
         progress: None,
     };
     let report = detached(py, || offsetlog::recover(&path, &options, &recover)).or_raise(py)?;
-    report_dict(py, &report)
+    Ok(recovery_row(report))
 }

@@ -1,10 +1,11 @@
 //! `append_arrow`: takes Arrow data from whoever has some, hands it to the engine, says what stands after an error.
 
-use crate::appender::{Appender, InfoRow, codec, info_row};
+use crate::appender::{Appender, codec, info_row};
 use crate::arrow::Batches;
 use crate::capsule::{self, Unusable};
 use crate::interrupt::{self, detached};
 use crate::raise::{OrRaise, raise};
+use crate::rows;
 use arrow_array::RecordBatch;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -88,7 +89,7 @@ pub(crate) fn append_arrow(
     flush: bool,
     batch_bytes: usize,
     keep_offsets: bool,
-) -> PyResult<InfoRow> {
+) -> PyResult<rows::AppendInfo> {
     let options = ArrowAppendOptions {
         codec: codec(compression)?,
         batch_bytes,

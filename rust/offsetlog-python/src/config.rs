@@ -2,20 +2,10 @@
 
 use crate::interrupt::detached;
 use crate::raise::OrRaise;
+use crate::rows;
 use offsetlog::{BrokerSettings, LogConfig};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
-
-/// Name, type, default's text, bounds, broker synonyms, whether it has an effect, what it means.
-type Row = (
-    &'static str,
-    &'static str,
-    &'static str,
-    String,
-    Vec<&'static str>,
-    bool,
-    &'static str,
-);
 
 /// Names and texts of settings.
 pub(crate) type Pairs = Vec<(String, String)>;
@@ -34,7 +24,7 @@ pub(crate) fn parse(py: Python<'_>, pairs: &Pairs) -> PyResult<LogConfig> {
     LogConfig::parse(pairs.iter().map(|(name, value)| (&**name, &**value))).or_raise(py)
 }
 
-pub(crate) fn rows(config: &LogConfig) -> Pairs {
+pub(crate) fn pairs(config: &LogConfig) -> Pairs {
     let given = config.given();
     given
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -44,24 +34,22 @@ pub(crate) fn rows(config: &LogConfig) -> Pairs {
 /// What was given, in canonical text and sorted by name.
 #[pyfunction]
 pub(crate) fn config_check(py: Python<'_>, pairs: Pairs) -> PyResult<Pairs> {
-    Ok(rows(&parse(py, &pairs)?))
+    Ok(self::pairs(&parse(py, &pairs)?))
 }
 
 /// The table of topic settings, sorted by name.
 #[pyfunction]
-pub(crate) fn settings() -> Vec<Row> {
-    offsetlog::settings()
-        .iter()
-        .map(|setting| {
-            (
-                setting.name,
-                setting.kind.type_name(),
-                setting.default,
-                setting.kind.bounds(),
-                setting.broker_synonyms.to_vec(),
-                setting.effective,
-                setting.documentation,
-            )
+pub(crate) fn settings() -> Vec<rows::Setting> {
+    let settings = offsetlog::settings().iter();
+    settings
+        .map(|setting| rows::Setting {
+            name: setting.name,
+            r#type: setting.kind.type_name(),
+            default: setting.default,
+            bounds: setting.kind.bounds(),
+            broker_synonyms: setting.broker_synonyms.to_vec(),
+            effective: setting.effective,
+            documentation: setting.documentation,
         })
         .collect()
 }

@@ -1,12 +1,12 @@
 //! Plain conversions between the engine's values and Python's.
 
 use crate::raise::OrRaise;
+use crate::rows::{self, Interned};
 use offsetlog::format::TimestampType;
 use offsetlog::{BatchInfo, Isolation};
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString};
 use std::path::Path;
 
 /// Bytes of a key or value that a repr shows.
@@ -67,35 +67,24 @@ pub(crate) fn shared_iterator() -> PyErr {
     PyValueError::new_err("this iterator is in use by another thread; give each thread its own")
 }
 
-/// The fields of `offsetlog.BatchInfo`, in its order.
-pub(crate) struct BatchRow<'a>(pub(crate) &'a BatchInfo);
-
-impl<'py> IntoPyObject<'py> for BatchRow<'_> {
-    type Target = PyTuple;
-    type Output = Bound<'py, PyTuple>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let batch = self.0;
-        let fields = [
-            batch.base_offset.into_bound_py_any(py)?,
-            batch.last_offset.into_bound_py_any(py)?,
-            batch.position.into_bound_py_any(py)?,
-            batch.size_bytes.into_bound_py_any(py)?,
-            batch.magic.into_bound_py_any(py)?,
-            PyString::intern(py, batch.codec.name()).into_any(),
-            timestamp_type(batch.timestamp_type).into_bound_py_any(py)?,
-            batch.base_timestamp.into_bound_py_any(py)?,
-            batch.max_timestamp.into_bound_py_any(py)?,
-            batch.leader_epoch.into_bound_py_any(py)?,
-            batch.producer_id.into_bound_py_any(py)?,
-            batch.producer_epoch.into_bound_py_any(py)?,
-            batch.base_sequence.into_bound_py_any(py)?,
-            batch.record_count.into_bound_py_any(py)?,
-            batch.is_transactional.into_bound_py_any(py)?,
-            batch.is_control.into_bound_py_any(py)?,
-            batch.segment.into_bound_py_any(py)?,
-        ];
-        PyTuple::new(py, fields)
+pub(crate) fn batch_row(batch: &BatchInfo) -> rows::BatchInfo {
+    rows::BatchInfo {
+        base_offset: batch.base_offset,
+        last_offset: batch.last_offset,
+        position: batch.position,
+        size_bytes: batch.size_bytes,
+        magic: batch.magic,
+        codec: Interned(batch.codec.name()),
+        timestamp_type: timestamp_type(batch.timestamp_type),
+        base_timestamp: batch.base_timestamp,
+        max_timestamp: batch.max_timestamp,
+        leader_epoch: batch.leader_epoch,
+        producer_id: batch.producer_id,
+        producer_epoch: batch.producer_epoch,
+        base_sequence: batch.base_sequence,
+        record_count: batch.record_count,
+        is_transactional: batch.is_transactional,
+        is_control: batch.is_control,
+        segment: batch.segment,
     }
 }

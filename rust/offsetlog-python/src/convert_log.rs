@@ -2,29 +2,14 @@
 
 use crate::appender::codec;
 use crate::config::{self, Pairs};
-use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
 use crate::raise::OrRaise;
+use crate::rows;
 use offsetlog::{ConvertOptions, ConvertProgress, ConvertReport, Interrupt};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Path, records, batches, batches kept, bytes read and written, bytes dropped and why, log start and end offset.
-type Row<'py> = (
-    Bound<'py, PyString>,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    Option<String>,
-    i64,
-    i64,
-);
 
 /// What Python's progress raised: it ends the work and is raised again.
 type Raised = Arc<Mutex<Option<PyErr>>>;
@@ -53,8 +38,8 @@ fn stopped(interrupt: Option<Interrupt>, raised: &Raised) -> Interrupt {
 #[pyfunction]
 #[pyo3(signature = (old, new, *, compression, config, progress, mapped, limits))]
 #[allow(clippy::too_many_arguments, reason = "one argument an option")]
-pub(crate) fn convert<'py>(
-    py: Python<'py>,
+pub(crate) fn convert(
+    py: Python<'_>,
     old: PathBuf,
     new: PathBuf,
     compression: Option<&str>,
@@ -62,7 +47,7 @@ pub(crate) fn convert<'py>(
     progress: Option<Py<PyAny>>,
     mapped: bool,
     limits: LimitValues,
-) -> PyResult<Row<'py>> {
+) -> PyResult<rows::ConvertReport> {
     let mut options = open_options(mapped, limits);
     let raised = Raised::default();
     options.interrupt = Some(stopped(options.interrupt.take(), &raised));
@@ -75,22 +60,22 @@ pub(crate) fn convert<'py>(
     let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match raised {
         Some(error) => Err(error),
-        None => row(py, &report.or_raise(py)?),
+        None => report.or_raise(py).map(report_row),
     }
 }
 
-fn row<'py>(py: Python<'py>, report: &ConvertReport) -> PyResult<Row<'py>> {
-    let torn = report.torn_tail.as_ref();
-    Ok((
-        path_text(py, &report.path)?,
-        report.records,
-        report.batches,
-        report.batches_kept,
-        report.bytes_read,
-        report.bytes_written,
-        torn.map_or(0, |torn| torn.bytes),
-        torn.map(|torn| torn.reason.clone()),
-        report.log_start_offset,
-        report.log_end_offset,
-    ))
+fn report_row(report: ConvertReport) -> rows::ConvertReport {
+    let torn = report.torn_tail;
+    rows::ConvertReport {
+        path: report.path.into_os_string(),
+        records: report.records,
+        batches: report.batches,
+        batches_kept: report.batches_kept,
+        bytes_read: report.bytes_read,
+        bytes_written: report.bytes_written,
+        dropped_bytes: torn.as_ref().map_or(0, |torn| torn.bytes),
+        dropped_reason: torn.map(|torn| torn.reason),
+        log_start_offset: report.log_start_offset,
+        log_end_offset: report.log_end_offset,
+    }
 }

@@ -23,6 +23,7 @@ mod raise;
 mod record;
 mod records;
 mod requested;
+mod rows;
 mod scan;
 mod topics;
 mod verify;
@@ -34,6 +35,7 @@ use pyo3::prelude::*;
 fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("COLUMNS", scan::column_names(module.py())?)?;
+    module.add("ROWS", rows::fields(module.py())?)?;
     module.add_class::<appender::Appender>()?;
     module.add_class::<arrow::Batches>()?;
     module.add_class::<log::BatchIterator>()?;

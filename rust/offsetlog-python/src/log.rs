@@ -1,12 +1,13 @@
 //! `Log`: a partition. Converts, detaches, calls, converts back.
 
-use crate::convert::{self, BatchRow, isolation, path_text};
+use crate::convert::{self, batch_row, isolation, path_text};
 use crate::interrupt::{detached, interrupt};
 use crate::raise::OrRaise;
 use crate::record::Record;
+use crate::rows;
 use offsetlog::{FetchOptions, Limits, OpenOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 
@@ -42,26 +43,6 @@ pub(crate) fn open_options(mapped: bool, limits: LimitValues) -> OpenOptions {
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Log(pub(crate) offsetlog::Log);
-
-type SegmentRow = (i64, Py<PyString>, u64, usize, bool);
-type EntryRow = (usize, i64, u64);
-type LocationRow<'py> = (
-    (
-        String,
-        i32,
-        i64,
-        i64,
-        Bound<'py, PyString>,
-        usize,
-        usize,
-        &'static str,
-    ),
-    Option<EntryRow>,
-    (usize, u64, u64),
-    Option<Bound<'py, PyTuple>>,
-    String,
-);
-type FetchRow<'py> = (Bound<'py, PyBytes>, i64, i64, i64, Vec<(i64, i64)>);
 
 #[pymethods]
 impl Log {
@@ -126,21 +107,16 @@ impl Log {
         detached(py, || self.0.size_bytes()).or_raise(py)
     }
 
-    fn segments(&self, py: Python<'_>) -> PyResult<Vec<SegmentRow>> {
+    fn segments(&self, py: Python<'_>) -> PyResult<Vec<rows::Segment>> {
         let segments = detached(py, || self.0.segments()).or_raise(py)?;
-        segments
-            .into_iter()
-            .map(|segment| {
-                let path = path_text(py, &segment.path)?.unbind();
-                Ok((
-                    segment.base_offset,
-                    path,
-                    segment.size_bytes,
-                    segment.index_entries,
-                    segment.is_active,
-                ))
-            })
-            .collect()
+        let row = |segment: offsetlog::SegmentInfo| rows::Segment {
+            base_offset: segment.base_offset,
+            path: segment.path.into_os_string(),
+            size_bytes: segment.size_bytes,
+            index_entries: segment.index_entries,
+            is_active: segment.is_active,
+        };
+        Ok(segments.into_iter().map(row).collect())
     }
 
     fn get(&self, py: Python<'_>, offset: i64) -> PyResult<Option<Record>> {
@@ -153,34 +129,28 @@ impl Log {
             .transpose()
     }
 
-    fn locate<'py>(&self, py: Python<'py>, offset: i64) -> PyResult<LocationRow<'py>> {
+    fn locate(&self, py: Python<'_>, offset: i64) -> PyResult<rows::Location> {
         let location = detached(py, || self.0.locate(offset)).or_raise(py)?;
-        let text = location.to_string();
-        let state = location.index_state_name();
-        let batch = location.batch.as_ref().map(BatchRow);
-        let batch = batch.map(|batch| batch.into_pyobject(py)).transpose()?;
-        Ok((
-            (
-                location.topic,
-                location.partition,
-                location.offset,
-                location.segment,
-                path_text(py, &location.segment_path)?,
-                location.segment_slot,
-                location.segment_count,
-                state,
-            ),
-            location
-                .entry
-                .map(|entry| (entry.slot, entry.offset, entry.position)),
-            (
-                location.index_entries,
-                location.scanned_batches,
-                location.scanned_bytes,
-            ),
-            batch,
-            text,
-        ))
+        Ok(rows::Location {
+            index_state: location.index_state_name(),
+            text: location.to_string(),
+            topic: location.topic,
+            partition: location.partition,
+            offset: location.offset,
+            segment: location.segment,
+            segment_path: location.segment_path.into_os_string(),
+            segment_slot: location.segment_slot,
+            segment_count: location.segment_count,
+            entry: location.entry.map(|entry| rows::IndexEntry {
+                slot: entry.slot,
+                offset: entry.offset,
+                position: entry.position,
+            }),
+            index_entries: location.index_entries,
+            scanned_batches: location.scanned_batches,
+            scanned_bytes: location.scanned_bytes,
+            batch: location.batch.as_ref().map(batch_row),
+        })
     }
 
     #[pyo3(signature = (start, stop))]
@@ -194,29 +164,31 @@ impl Log {
         Ok(BatchIterator(Mutex::new(Some(batches))))
     }
 
-    fn fetch<'py>(
+    fn fetch(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         offset: i64,
         max_bytes: u64,
         isolation_level: &str,
-    ) -> PyResult<FetchRow<'py>> {
+    ) -> PyResult<rows::FetchResult> {
         let options = FetchOptions {
             max_bytes,
             isolation: isolation(py, isolation_level)?,
         };
         let result = detached(py, || self.0.fetch(offset, &options)).or_raise(py)?;
-        let aborted = result
-            .aborted
-            .iter()
-            .map(|aborted| (aborted.producer_id, aborted.first_offset));
-        Ok((
-            convert::bytes(py, &result.records)?,
-            result.high_watermark,
-            result.last_stable_offset,
-            result.log_start_offset,
-            aborted.collect(),
-        ))
+        let aborted = result.aborted.iter();
+        Ok(rows::FetchResult {
+            records: convert::bytes(py, &result.records)?.unbind(),
+            high_watermark: result.high_watermark,
+            last_stable_offset: result.last_stable_offset,
+            log_start_offset: result.log_start_offset,
+            aborted: aborted
+                .map(|aborted| rows::AbortedTransaction {
+                    producer_id: aborted.producer_id,
+                    first_offset: aborted.first_offset,
+                })
+                .collect(),
+        })
     }
 
     fn offset_for_timestamp(
@@ -224,11 +196,15 @@ impl Log {
         py: Python<'_>,
         timestamp: i64,
         isolation_level: &str,
-    ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
+    ) -> PyResult<Option<rows::OffsetAndTimestamp>> {
         let isolation = isolation(py, isolation_level)?;
         let found =
             detached(py, || self.0.offset_for_timestamp(timestamp, isolation)).or_raise(py)?;
-        Ok(found.map(|found| (found.offset, found.timestamp, found.leader_epoch)))
+        Ok(found.map(|found| rows::OffsetAndTimestamp {
+            offset: found.offset,
+            timestamp: found.timestamp,
+            leader_epoch: found.leader_epoch,
+        }))
     }
 
     #[pyo3(signature = (start, stop, max_bytes))]
@@ -238,12 +214,17 @@ impl Log {
         start: Option<i64>,
         stop: Option<i64>,
         max_bytes: u64,
-    ) -> PyResult<Vec<(i64, i64, u64)>> {
+    ) -> PyResult<Vec<rows::Split>> {
         let splits = detached(py, || self.0.splits(start, stop, max_bytes)).or_raise(py)?;
-        Ok(splits
-            .into_iter()
-            .map(|split| (split.start, split.stop, split.size_bytes))
-            .collect())
+        let row = |split: offsetlog::Split| rows::Split {
+            path: self.0.path().as_os_str().to_owned(),
+            topic: self.0.topic().to_owned(),
+            partition: self.0.partition(),
+            start: split.start,
+            stop: split.stop,
+            size_bytes: split.size_bytes,
+        };
+        Ok(splits.into_iter().map(row).collect())
     }
 }
 
@@ -257,7 +238,7 @@ impl BatchIterator {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<rows::BatchInfo>> {
         let mut guard = match self.0.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -267,7 +248,7 @@ impl BatchIterator {
             return Ok(None);
         };
         match detached(py, || batches.next()) {
-            Some(Ok(batch)) => BatchRow(&batch).into_pyobject(py).map(Some),
+            Some(Ok(batch)) => Ok(Some(batch_row(&batch))),
             ended => {
                 // After its end or an error it stays at its end, as generators do.
                 *guard = None;

@@ -1,217 +1,164 @@
 //! `LogDir`: one or several log dirs as one.
 
-use crate::config::{Pairs, broker_of, rows};
-use crate::convert::path_text;
+use crate::config::{Pairs, broker_of, pairs};
 use crate::interrupt::detached;
 use crate::log::{LimitValues, Log, open_options};
 use crate::raise::{OrRaise, raise};
+use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
 use offsetlog::{
-    BrokerRegistration, Group, MetadataImage, PartitionRegistration, Stray, Transaction, Unread,
+    BrokerRegistration, Group, GroupMember, GroupOffset, MetadataImage, PartitionRegistration,
+    Stray, TopicImage, TopicPartition, Transaction, Unread,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-type MemberRow = (
-    String,
-    Option<String>,
-    String,
-    String,
-    Vec<(String, Vec<i32>)>,
-);
-type OffsetRow = (
-    String,
-    i32,
-    i64,
-    Option<i32>,
-    String,
-    i64,
-    Option<i64>,
-    Option<i64>,
-);
-type GroupRow = (
-    String,
-    &'static str,
-    Option<String>,
-    Option<String>,
-    Option<i32>,
-    Option<String>,
-    Vec<MemberRow>,
-    Vec<OffsetRow>,
-);
+/// Answers, warnings of what was left out, and the errors of partitions that could not be read.
+type Partial<T> = (Vec<T>, Vec<String>, Dict<rows::TopicPartition, Py<PyAny>>);
+type StrayRows = (Option<Vec<rows::Stray>>, Vec<String>);
 
-fn group_row(group: Group) -> GroupRow {
-    let members = group.members.into_iter().map(|member| {
-        (
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            member.assignment,
-        )
-    });
-    let offsets = group.offsets.into_iter().map(|committed| {
-        let lag = committed.lag();
-        (
-            committed.topic,
-            committed.partition,
-            committed.offset,
-            committed.leader_epoch,
-            committed.metadata,
-            committed.commit_timestamp,
-            committed.log_end_offset,
-            lag,
-        )
-    });
-    (
-        group.group_id,
-        group.kind,
-        group.protocol_type,
-        group.protocol,
-        group.epoch,
-        group.leader,
-        members.collect(),
-        offsets.collect(),
-    )
+pub(crate) fn partition_key(partition: TopicPartition) -> rows::TopicPartition {
+    rows::TopicPartition {
+        topic: partition.topic,
+        partition: partition.partition,
+    }
 }
 
-type TransactionRow = (
-    String,
-    i64,
-    Option<i64>,
-    Option<i64>,
-    i32,
-    Option<i32>,
-    String,
-    i32,
-    Vec<(String, Vec<i32>)>,
-    Option<i64>,
-    i64,
-    (Option<i32>, i32, i64),
-);
-
-fn transaction_row(transaction: Transaction) -> TransactionRow {
-    (
-        transaction.transactional_id,
-        transaction.producer_id,
-        transaction.previous_producer_id,
-        transaction.next_producer_id,
-        transaction.producer_epoch,
-        transaction.next_producer_epoch,
-        transaction.state.to_string(),
-        transaction.timeout_ms,
-        transaction.partitions,
-        transaction.start_timestamp,
-        transaction.last_update_timestamp,
-        // A tuple has at most twelve elements here.
-        (
-            transaction.client_transaction_version,
-            transaction.partition,
-            transaction.offset,
-        ),
-    )
-}
-
-type UnreadRow = (String, i32, Py<PyAny>);
-
-/// Partitions that could not be read, each with its exception.
-fn unread_rows(py: Python<'_>, unread: Vec<Unread>) -> Vec<UnreadRow> {
+fn unread_errors(py: Python<'_>, unread: Vec<Unread>) -> Dict<rows::TopicPartition, Py<PyAny>> {
     let row = |unread: Unread| {
         let error = raise(py, &unread.error).into_value(py).into_any();
-        (unread.partition.topic, unread.partition.partition, error)
+        (partition_key(unread.partition), error)
     };
     unread.into_iter().map(row).collect()
 }
 
-type StrayRow<'py> = (String, i32, Bound<'py, PyString>, Option<String>, String);
-type StrayRows<'py> = (Option<Vec<StrayRow<'py>>>, Vec<String>);
-type PartitionRow = (
-    i32,
-    Vec<i32>,
-    Vec<i32>,
-    Option<i32>,
-    i32,
-    i32,
-    Vec<i32>,
-    Vec<i32>,
-    Vec<i32>,
-    Vec<i32>,
-    Vec<String>,
-);
-type TopicRow = (String, String, Vec<PartitionRow>);
-type BrokerRow = (
-    i32,
-    i64,
-    Option<String>,
-    bool,
-    bool,
-    Vec<(String, String, i32)>,
-    Vec<String>,
-);
-type ImageRow = (
-    i64,
-    Option<i64>,
-    BTreeMap<String, i32>,
-    Vec<BrokerRow>,
-    Vec<TopicRow>,
-    BTreeMap<(String, String), BTreeMap<String, String>>,
-    Vec<(String, String)>,
-    Vec<String>,
-);
+fn by_topic(partitions: Vec<(String, Vec<i32>)>) -> Tuple<(String, Tuple<i32>)> {
+    let partitions = partitions.into_iter();
+    partitions
+        .map(|(topic, numbers)| (topic, numbers.into()))
+        .collect()
+}
 
-type SettingRow = (&'static str, Option<String>, &'static str, Option<String>);
-type SettingsRow = (Vec<SettingRow>, Option<String>, Option<i64>);
+fn group_row(group: Group) -> rows::Group {
+    rows::Group {
+        group_id: group.group_id,
+        kind: group.kind,
+        protocol_type: group.protocol_type,
+        protocol: group.protocol,
+        epoch: group.epoch,
+        leader: group.leader,
+        members: group.members.into_iter().map(member_row).collect(),
+        offsets: group.offsets.into_iter().map(offset_row).collect(),
+    }
+}
 
-fn ids(ids: &[Uuid]) -> Vec<String> {
+fn member_row(member: GroupMember) -> rows::GroupMember {
+    rows::GroupMember {
+        member_id: member.member_id,
+        instance_id: member.instance_id,
+        client_id: member.client_id,
+        client_host: member.client_host,
+        assignment: by_topic(member.assignment),
+    }
+}
+
+fn offset_row(committed: GroupOffset) -> rows::GroupOffset {
+    rows::GroupOffset {
+        lag: committed.lag(),
+        topic: committed.topic,
+        partition: committed.partition,
+        offset: committed.offset,
+        leader_epoch: committed.leader_epoch,
+        metadata: committed.metadata,
+        commit_timestamp: committed.commit_timestamp,
+        log_end_offset: committed.log_end_offset,
+    }
+}
+
+fn transaction_row(transaction: Transaction) -> rows::Transaction {
+    rows::Transaction {
+        transactional_id: transaction.transactional_id,
+        producer_id: transaction.producer_id,
+        previous_producer_id: transaction.previous_producer_id,
+        next_producer_id: transaction.next_producer_id,
+        producer_epoch: transaction.producer_epoch,
+        next_producer_epoch: transaction.next_producer_epoch,
+        state: transaction.state.to_string(),
+        timeout_ms: transaction.timeout_ms,
+        partitions: by_topic(transaction.partitions),
+        start_timestamp: transaction.start_timestamp,
+        last_update_timestamp: transaction.last_update_timestamp,
+        client_transaction_version: transaction.client_transaction_version,
+        partition: transaction.partition,
+        offset: transaction.offset,
+    }
+}
+
+fn ids(ids: &[Uuid]) -> Tuple<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
-fn partition_row((number, partition): (i32, PartitionRegistration)) -> PartitionRow {
-    (
-        number,
-        partition.replicas,
-        partition.isr,
-        partition.leader,
-        partition.leader_epoch,
-        partition.partition_epoch,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        partition.elr,
-        partition.last_known_elr,
-        ids(&partition.directories),
-    )
+fn partition_row((number, partition): (i32, PartitionRegistration)) -> rows::PartitionRegistration {
+    rows::PartitionRegistration {
+        partition: number,
+        replicas: partition.replicas.into(),
+        isr: partition.isr.into(),
+        leader: partition.leader,
+        leader_epoch: partition.leader_epoch,
+        partition_epoch: partition.partition_epoch,
+        adding_replicas: partition.adding_replicas.into(),
+        removing_replicas: partition.removing_replicas.into(),
+        elr: partition.elr.into(),
+        last_known_elr: partition.last_known_elr.into(),
+        directories: ids(&partition.directories),
+    }
 }
 
-fn broker_row(broker: BrokerRegistration) -> BrokerRow {
-    (
-        broker.id,
-        broker.epoch,
-        broker.rack,
-        broker.fenced,
-        broker.in_controlled_shutdown,
-        broker.endpoints,
-        ids(&broker.log_dirs),
-    )
+fn topic_row(topic: TopicImage) -> rows::TopicImage {
+    rows::TopicImage {
+        name: topic.name,
+        topic_id: topic.topic_id.to_string(),
+        partitions: topic.partitions.into_iter().map(partition_row).collect(),
+    }
 }
 
-fn image_row(image: MetadataImage) -> ImageRow {
-    let topics = image.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.into_iter().map(partition_row);
-        (topic.name, topic.topic_id.to_string(), partitions.collect())
-    });
+fn broker_row(broker: BrokerRegistration) -> rows::BrokerRegistration {
+    rows::BrokerRegistration {
+        broker_id: broker.id,
+        epoch: broker.epoch,
+        rack: broker.rack,
+        fenced: broker.fenced,
+        in_controlled_shutdown: broker.in_controlled_shutdown,
+        endpoints: broker.endpoints.into(),
+        log_dirs: ids(&broker.log_dirs),
+    }
+}
+
+fn image_row(image: MetadataImage) -> (rows::MetadataImage, Vec<String>) {
+    let configs = image.configs.into_iter();
     let removed = image.removed_topics.into_iter();
-    (
-        image.end_offset,
-        image.snapshot_end_offset,
-        image.features,
-        image.brokers.into_iter().map(broker_row).collect(),
-        topics.collect(),
-        image.configs,
-        removed.map(|(name, id)| (name, id.to_string())).collect(),
-        image.warnings,
-    )
+    let row = rows::MetadataImage {
+        end_offset: image.end_offset,
+        snapshot_end_offset: image.snapshot_end_offset,
+        features: image.features.into_iter().collect(),
+        brokers: image.brokers.into_iter().map(broker_row).collect(),
+        topics: image.topics.into_iter().map(topic_row).collect(),
+        configs: configs
+            .map(|(of, settings)| (of, settings.into_iter().collect()))
+            .collect(),
+        removed_topics: removed.map(|(name, id)| (name, id.to_string())).collect(),
+    };
+    (row, image.warnings)
+}
+
+fn stray_row(stray: Stray) -> rows::Stray {
+    rows::Stray {
+        topic: stray.topic,
+        partition: stray.partition,
+        path: stray.path.into_os_string(),
+        topic_id: stray.topic_id.map(|id| id.to_string()),
+        reason: stray.reason,
+    }
 }
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
@@ -241,20 +188,16 @@ impl LogDir {
         detached(py, || self.0.refresh()).or_raise(py)
     }
 
-    fn partitions(&self, py: Python<'_>) -> Vec<(String, i32)> {
+    fn partitions(&self, py: Python<'_>) -> Vec<rows::TopicPartition> {
         let partitions = detached(py, || self.0.partitions());
-        partitions
-            .into_iter()
-            .map(|partition| (partition.topic, partition.partition))
-            .collect()
+        partitions.into_iter().map(partition_key).collect()
     }
 
     fn topic_config(&self, py: Python<'_>, topic: &str) -> PyResult<Pairs> {
         let config = detached(py, || self.0.topic_config(topic)).or_raise(py)?;
-        Ok(rows(&config))
+        Ok(pairs(&config))
     }
 
-    /// Name, value, source and reason of each setting; what says that the log dir is a broker's; the time of the newest metadata.
     #[pyo3(signature = (topic, broker, metadata))]
     fn topic_settings(
         &self,
@@ -262,7 +205,7 @@ impl LogDir {
         topic: &str,
         broker: Option<PathBuf>,
         metadata: Option<PathBuf>,
-    ) -> PyResult<SettingsRow> {
+    ) -> PyResult<rows::TopicSettings> {
         let broker = broker_of(py, broker.as_deref())?;
         let found = detached(py, || {
             self.0
@@ -270,45 +213,44 @@ impl LogDir {
         })
         .or_raise(py)?;
         let config = &found.config;
-        let rows = offsetlog::settings().iter().map(|setting| {
-            (
-                setting.name,
-                config.text(setting.name).map(ToOwned::to_owned),
-                config.source(setting.name).name(),
-                config.reason(setting.name).map(ToOwned::to_owned),
-            )
+        let settings = offsetlog::settings().iter().map(|setting| {
+            let effective = rows::EffectiveSetting {
+                value: config.text(setting.name).map(ToOwned::to_owned),
+                source: config.source(setting.name).name(),
+                reason: config.reason(setting.name).map(ToOwned::to_owned),
+            };
+            (setting.name, effective)
         });
-        Ok((rows.collect(), found.broker, found.metadata_timestamp))
+        Ok(rows::TopicSettings {
+            settings: settings.collect(),
+            broker: found.broker,
+            metadata_timestamp: found.metadata_timestamp,
+        })
     }
 
     /// Groups, warnings of what was left out, and what could not be read.
-    #[allow(clippy::type_complexity, reason = "a row of three lists")]
-    fn groups(&self, py: Python<'_>) -> PyResult<(Vec<GroupRow>, Vec<String>, Vec<UnreadRow>)> {
+    fn groups(&self, py: Python<'_>) -> PyResult<Partial<rows::Group>> {
         let (groups, warnings, unread) = detached(py, || self.0.groups()).or_raise(py)?;
-        let rows = groups.into_iter().map(group_row);
-        Ok((rows.collect(), warnings, unread_rows(py, unread)))
+        let groups = groups.into_iter().map(group_row);
+        Ok((groups.collect(), warnings, unread_errors(py, unread)))
     }
 
     /// Transactions, warnings of what was left out, and what could not be read.
-    #[allow(clippy::type_complexity, reason = "a row of three lists")]
-    fn transactions(
-        &self,
-        py: Python<'_>,
-    ) -> PyResult<(Vec<TransactionRow>, Vec<String>, Vec<UnreadRow>)> {
+    fn transactions(&self, py: Python<'_>) -> PyResult<Partial<rows::Transaction>> {
         let (transactions, warnings, unread) =
             detached(py, || self.0.transactions()).or_raise(py)?;
-        let rows = transactions.into_iter().map(transaction_row);
-        Ok((rows.collect(), warnings, unread_rows(py, unread)))
+        let transactions = transactions.into_iter().map(transaction_row);
+        Ok((transactions.collect(), warnings, unread_errors(py, unread)))
     }
 
-    /// What the metadata log says, warnings last.
-    fn metadata(&self, py: Python<'_>) -> PyResult<Option<ImageRow>> {
+    /// What the metadata log says, and warnings of what was left out of it.
+    fn metadata(&self, py: Python<'_>) -> PyResult<Option<(rows::MetadataImage, Vec<String>)>> {
         let image = detached(py, || self.0.metadata()).or_raise(py)?;
         Ok(image.map(image_row))
     }
 
     /// Strays, unless a part of the metadata is missing, and warnings of what was left out of it.
-    fn strays<'py>(&self, py: Python<'py>) -> PyResult<Option<StrayRows<'py>>> {
+    fn strays(&self, py: Python<'_>) -> PyResult<Option<StrayRows>> {
         let found = detached(py, || {
             let image = self.0.metadata()?;
             image
@@ -318,17 +260,8 @@ impl LogDir {
         let Some((strays, warnings)) = found.or_raise(py)? else {
             return Ok(None);
         };
-        let row = |stray: Stray| {
-            Ok((
-                stray.topic,
-                stray.partition,
-                path_text(py, &stray.path)?,
-                stray.topic_id.map(|id| id.to_string()),
-                stray.reason,
-            ))
-        };
-        let rows = strays.map(|strays| strays.into_iter().map(row).collect::<PyResult<_>>());
-        Ok(Some((rows.transpose()?, warnings)))
+        let strays = strays.map(|strays| strays.into_iter().map(stray_row).collect());
+        Ok(Some((strays, warnings)))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

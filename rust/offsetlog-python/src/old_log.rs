@@ -4,9 +4,10 @@ use crate::convert::{self, path_text};
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
 use crate::raise::{OrRaise, raise};
+use crate::rows;
 use offsetlog::{Error, OldScan, memory};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 
@@ -118,8 +119,6 @@ fn decode(scan: &mut OldScan, ahead: &mut Ahead, want: usize) -> Result<bool, Er
     Ok(true)
 }
 
-type MessageRow<'py> = (i64, i64, Bound<'py, PyBytes>);
-
 /// Iterates over lists of messages. One thread at a time.
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct OldMessages(Mutex<Progress>);
@@ -130,7 +129,7 @@ impl OldMessages {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<MessageRow<'py>>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<rows::OldRecord>>> {
         let mut guard = match self.0.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -140,7 +139,7 @@ impl OldMessages {
         loop {
             let ahead = detached(py, || progress.refill());
             if !ahead.messages.is_empty() {
-                return rows(py, &ahead).map(Some);
+                return message_rows(py, &ahead).map(Some);
             }
             if let Some(error) = progress.failure.take() {
                 return Err(raise(py, &error));
@@ -152,12 +151,16 @@ impl OldMessages {
     }
 }
 
-fn rows<'py>(py: Python<'py>, ahead: &Ahead) -> PyResult<Vec<MessageRow<'py>>> {
+fn message_rows(py: Python<'_>, ahead: &Ahead) -> PyResult<Vec<rows::OldRecord>> {
     let mut start = 0;
     let rows = ahead.messages.iter().map(|&(offset, next_offset, end)| {
         let value = ahead.bytes.get(start..end).unwrap_or_default();
         start = end;
-        Ok((offset, next_offset, convert::bytes(py, value)?))
+        Ok(rows::OldRecord {
+            offset,
+            next_offset,
+            value: convert::bytes(py, value)?.unbind(),
+        })
     });
     rows.collect()
 }

@@ -2,16 +2,19 @@
 
 use crate::arrow::{self, Batches};
 use crate::capsule;
-use crate::convert::{isolation, path_text, shared_iterator};
+use crate::convert::{isolation, shared_iterator};
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
 use crate::raise::{OrRaise, class_name};
 use crate::records::RecordIterator;
 use crate::requested;
+use crate::rows;
 use offsetlog::arrow::{ArrowOptions, ArrowScan, Column};
-use offsetlog::{Error, ErrorKind, Hole, LaterLog, OnCorrupt, ScanOptions, ScanRange, ScanReport};
+use offsetlog::{
+    Error, ErrorKind, Hole, LaterLog, OnCorrupt, ScanOptions, ScanRange, ScanReport, TornTail,
+};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyString, PyTuple};
+use pyo3::types::{PyCapsule, PyTuple};
 use std::iter;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
@@ -65,26 +68,6 @@ pub(crate) struct Scan {
     /// That of the reading begun last.
     report: Mutex<ScanReport>,
 }
-
-type HoleRow<'py> = (
-    String,
-    i32,
-    Bound<'py, PyString>,
-    u64,
-    u64,
-    Option<i64>,
-    Option<i64>,
-    &'static str,
-    String,
-);
-
-type ReportRow<'py> = (
-    Vec<HoleRow<'py>>,
-    u64,
-    u64,
-    Vec<HoleRow<'py>>,
-    (u64, u64, u64, u64),
-);
 
 impl Scan {
     fn begin(&self) -> Result<offsetlog::Scan, Error> {
@@ -177,36 +160,20 @@ impl Scan {
         })
     }
 
-    /// Of the reading begun last: holes, their number, their bytes, torn tails; segments, batches, batches stepped over, bytes.
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<ReportRow<'py>> {
+    /// Of the reading begun last.
+    fn report(&self) -> rows::ScanReport {
         let report = self.present_report();
         let done = report.statistics();
-        let holes = report.holes().into_iter().map(|hole| hole_row(py, hole));
-        let torn = report.torn_tails().into_iter().map(|(log, torn)| {
-            Ok((
-                log.topic().to_owned(),
-                log.partition(),
-                path_text(py, &torn.path)?,
-                torn.position,
-                torn.bytes,
-                None,
-                None,
-                "",
-                torn.reason,
-            ))
-        });
-        Ok((
-            holes.collect::<PyResult<_>>()?,
-            report.hole_count(),
-            report.hole_bytes(),
-            torn.collect::<PyResult<_>>()?,
-            (
-                done.segments,
-                done.batches,
-                done.batches_skipped,
-                done.bytes,
-            ),
-        ))
+        rows::ScanReport {
+            holes: report.holes().into_iter().map(hole_row).collect(),
+            hole_count: report.hole_count(),
+            hole_bytes: report.hole_bytes(),
+            torn_tails: report.torn_tails().into_iter().map(torn_row).collect(),
+            segments: done.segments,
+            batches: done.batches,
+            batches_skipped: done.batches_skipped,
+            bytes_read: done.bytes,
+        }
     }
 
     fn records(&self, py: Python<'_>) -> PyResult<RecordIterator> {
@@ -312,16 +279,31 @@ fn unread(report: &ScanReport) -> Option<Error> {
     Some(Error::new(ErrorKind::LogDir { reason }))
 }
 
-fn hole_row(py: Python<'_>, hole: Hole) -> PyResult<HoleRow<'_>> {
-    Ok((
-        hole.topic,
-        hole.partition,
-        path_text(py, &hole.path)?,
-        hole.position,
-        hole.bytes,
-        Some(hole.start),
-        hole.stop,
-        class_name(hole.kind),
-        hole.reason,
-    ))
+fn hole_row(hole: Hole) -> rows::Hole {
+    rows::Hole {
+        topic: hole.topic,
+        partition: hole.partition,
+        path: hole.path.into_os_string(),
+        position: hole.position,
+        size_bytes: hole.bytes,
+        start: Some(hole.start),
+        stop: hole.stop,
+        error: class_name(hole.kind),
+        reason: hole.reason,
+    }
+}
+
+/// An unfinished end, of which no offset is known.
+fn torn_row((log, torn): (offsetlog::Log, TornTail)) -> rows::Hole {
+    rows::Hole {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+        path: torn.path.into_os_string(),
+        position: torn.position,
+        size_bytes: torn.bytes,
+        start: None,
+        stop: None,
+        error: "",
+        reason: torn.reason,
+    }
 }

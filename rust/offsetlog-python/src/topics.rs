@@ -1,13 +1,14 @@
 //! `LogDirAppender`: log dirs that are open for appending. Converts, detaches, calls, converts back.
 
-use crate::appender::{Appender, HeaderRow, header_views, maintain_dict, maintain_options};
+use crate::appender::{Appender, HeaderRow, header_views, maintain_options, maintain_row};
 use crate::clock::LogClock;
-use crate::config::{ClusterTerms, Pairs, broker_of, parse, rows};
+use crate::config::{ClusterTerms, Pairs, broker_of, pairs, parse};
 use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
-use crate::log_dir::LogDir;
+use crate::log_dir::{LogDir, partition_key};
 use crate::raise::OrRaise;
+use crate::rows;
 use crate::scan::Later;
 use offsetlog::format::Uuid;
 use offsetlog::{
@@ -17,7 +18,7 @@ use offsetlog::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -28,17 +29,6 @@ pub(crate) struct LogDirAppender {
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
-
-type Key = (String, i32);
-type MaintainRow<'py> = (
-    Vec<(Key, Bound<'py, PyDict>)>,
-    Vec<(Key, String)>,
-    Vec<Key>,
-    Vec<Bound<'py, PyString>>,
-    usize,
-    Vec<Key>,
-    Option<i64>,
-);
 
 fn partitioner(name: &str) -> PyResult<Partitioner> {
     match name {
@@ -159,13 +149,13 @@ impl LogDirAppender {
         detached(py, || self.log_dir.partition_count(topic)).or_raise(py)
     }
 
-    /// Gives the partition and the record's offset; none where `partition` was chosen `among` another number of them than there are.
+    /// Gives the place of the record; none where `partition` was chosen `among` another number of them than there are.
     #[pyo3(signature = (topic, value, key, headers, timestamp, partition, among, partitioner, leader_epoch, flush))]
     #[allow(clippy::too_many_arguments, reason = "one argument a field")]
     fn append(
         &self,
         py: Python<'_>,
-        topic: &str,
+        topic: Bound<'_, PyString>,
         value: Option<PyBackedBytes>,
         key: Option<PyBackedBytes>,
         headers: Vec<HeaderRow>,
@@ -175,7 +165,8 @@ impl LogDirAppender {
         partitioner: &str,
         leader_epoch: Option<i32>,
         flush: bool,
-    ) -> PyResult<Option<(i32, i64)>> {
+    ) -> PyResult<Option<rows::RecordMetadata>> {
+        let name = topic.to_str()?;
         let by = self::partitioner(partitioner)?;
         let options = AppendOptions {
             leader_epoch,
@@ -184,7 +175,7 @@ impl LogDirAppender {
         let append = || {
             let held = match (partition, among) {
                 (Some(partition), Some(count)) => {
-                    let held = self.log_dir.writable_of(topic, partition, count)?;
+                    let held = self.log_dir.writable_of(name, partition, count)?;
                     let Some(held) = held else { return Ok(None) };
                     Some(held)
                 }
@@ -196,54 +187,50 @@ impl LogDirAppender {
             batch.clear();
             batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
             let route = partition.map_or(Route::By(by, key.as_deref()), Route::Partition);
-            let appended = self.log_dir.append(topic, route, &mut batch, &options);
+            let appended = self.log_dir.append(name, route, &mut batch, &options);
             drop(held);
             appended.map(Some)
         };
         let appended = self.clock.timed(py, append)?.or_raise(py)?;
-        Ok(appended.map(|(partition, info)| (partition, info.base_offset)))
+        Ok(appended.map(|(partition, info)| rows::RecordMetadata {
+            topic: topic.clone().unbind(),
+            partition,
+            offset: info.base_offset,
+        }))
     }
 
-    /// Partitions with what was done to each, partitions that failed with the reason, those that others write, directories that are
-    /// gone, how many partitions were looked at, those of internal topics, the time of the newest metadata.
     #[pyo3(signature = (*, now, dry_run, only, config, topics))]
-    fn maintain<'py>(
+    fn maintain(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         now: Option<i64>,
         dry_run: bool,
         only: Vec<String>,
         config: Option<Pairs>,
         topics: Vec<String>,
-    ) -> PyResult<MaintainRow<'py>> {
+    ) -> PyResult<rows::LogDirMaintainReport> {
         let mut options = maintain_options(now, dry_run, &only);
         options.config = config.map(|pairs| parse(py, &pairs)).transpose()?;
         options.topics = topics;
         let maintain = || self.log_dir.maintain(&options);
         let report = self.clock.timed(py, maintain)?.or_raise(py)?;
-        let key = |partition: TopicPartition| (partition.topic, partition.partition);
-        let kept: PyResult<Vec<_>> = report
-            .partitions
-            .into_iter()
-            .map(|(partition, kept)| Ok((key(partition), maintain_dict(py, &kept)?)))
-            .collect();
+        let maintained = report.partitions.into_iter();
         let failed = report.failed.into_iter();
-        let removed: PyResult<Vec<_>> = report
-            .removed
-            .iter()
-            .map(|path| path_text(py, path))
-            .collect();
-        Ok((
-            kept?,
-            failed
-                .map(|(partition, error)| (key(partition), error.to_string()))
+        let removed = report.removed.into_iter();
+        Ok(rows::LogDirMaintainReport {
+            partitions: maintained
+                .map(|(partition, report)| (partition_key(partition), maintain_row(report)))
                 .collect(),
-            report.busy.into_iter().map(key).collect(),
-            removed?,
-            report.looked_at,
-            report.internal.into_iter().map(key).collect(),
-            report.metadata_timestamp,
-        ))
+            failed: failed
+                .map(|(partition, error)| (partition_key(partition), error.to_string()))
+                .collect(),
+            busy: report.busy.into_iter().map(partition_key).collect(),
+            removed: removed.map(PathBuf::into_os_string).collect(),
+            looked_at: report.looked_at,
+            dry_run: report.dry_run,
+            internal: report.internal.into_iter().map(partition_key).collect(),
+            metadata_timestamp: report.metadata_timestamp,
+        })
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
@@ -292,5 +279,5 @@ pub(crate) fn broker_settings(
         .iter()
         .map(|dir| path_text(py, dir))
         .collect();
-    Ok((rows(&settings.topic_defaults), dirs?))
+    Ok((pairs(&settings.topic_defaults), dirs?))
 }

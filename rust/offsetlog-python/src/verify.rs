@@ -1,34 +1,13 @@
 //! `verify`: what is wrong with partitions and log dirs.
 
-use crate::convert::path_text;
 use crate::interrupt::detached;
 use crate::log::{LimitValues, open_options};
 use crate::raise::{OrRaise, class_name};
+use crate::rows;
 use offsetlog::{Finding, VerifyOptions};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-
-type FindingRow<'py> = (
-    &'static str,
-    &'static str,
-    Bound<'py, PyString>,
-    Option<u64>,
-    Option<i64>,
-    String,
-    Option<String>,
-    Option<String>,
-    &'static str,
-    &'static str,
-    &'static str,
-);
-
-type ReportRow<'py> = (
-    Vec<FindingRow<'py>>,
-    (u64, u64, u64),
-    (u64, u64, u64, u64, u64),
-);
 
 /// Checks partitions and log dirs. `progress` is called with the bytes read since it was called last.
 #[pyfunction]
@@ -38,7 +17,7 @@ pub(crate) fn verify(
     paths: Vec<PathBuf>,
     progress: Option<Py<PyAny>>,
     limits: LimitValues,
-) -> PyResult<ReportRow<'_>> {
+) -> PyResult<rows::DamageReport> {
     let mut options = open_options(false, limits);
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let failed = Arc::clone(&raised);
@@ -73,32 +52,32 @@ pub(crate) fn verify(
         return Err(error);
     }
     let report = report.or_raise(py)?;
-    let findings = report.findings.iter().map(|finding| row(py, finding));
-    Ok((
-        findings.collect::<PyResult<_>>()?,
-        report.counts.into(),
-        (
-            report.partitions,
-            report.segments,
-            report.batches,
-            report.records,
-            report.bytes,
-        ),
-    ))
+    let [notes, warnings, errors] = report.counts;
+    Ok(rows::DamageReport {
+        findings: report.findings.into_iter().map(finding_row).collect(),
+        notes,
+        warnings,
+        errors,
+        partitions: report.partitions,
+        segments: report.segments,
+        batches: report.batches,
+        records: report.records,
+        bytes_read: report.bytes,
+    })
 }
 
-fn row<'py>(py: Python<'py>, finding: &Finding) -> PyResult<FindingRow<'py>> {
-    Ok((
-        finding.severity.name(),
-        class_name(finding.kind),
-        path_text(py, &finding.path)?,
-        finding.position,
-        finding.offset,
-        finding.reason.clone(),
-        finding.found.clone(),
-        finding.expected.clone(),
-        finding.clean,
-        finding.unclean,
-        finding.recover,
-    ))
+fn finding_row(finding: Finding) -> rows::Finding {
+    rows::Finding {
+        severity: finding.severity.name(),
+        kind: class_name(finding.kind),
+        path: finding.path.into_os_string(),
+        position: finding.position,
+        offset: finding.offset,
+        reason: finding.reason,
+        found: finding.found,
+        expected: finding.expected,
+        clean: finding.clean,
+        unclean: finding.unclean,
+        recover: finding.recover,
+    }
 }

@@ -1,9 +1,10 @@
 //! `Writer`: many small appends gathered into batches by size and by time.
 
-use crate::appender::{Appender, HeaderRow, InfoRow, codec, header_views, info_row};
+use crate::appender::{Appender, HeaderRow, codec, header_views, info_row};
 use crate::clock::LogClock;
 use crate::interrupt::detached;
 use crate::raise::{OrRaise, raise};
+use crate::rows;
 use offsetlog::{AppendInfo, AppendOptions, BatchBuilder, Error, Producer};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -155,7 +156,7 @@ impl Writer {
     }
 
     /// Appends what waits; gives what the last append did.
-    fn flush(&self, py: Python<'_>) -> PyResult<Option<InfoRow>> {
+    fn flush(&self, py: Python<'_>) -> PyResult<Option<rows::AppendInfo>> {
         let shared = &self.0;
         let append = || {
             let mut state = shared.state();

@@ -1,0 +1,504 @@
+//! Rows: values of several fields, which Python has as named tuples. Their fields cross by name.
+//!
+//! A row is declared twice, here and in the class, which documents it. The first row of a class compares the names of both. From
+//! then on a row costs what a tuple costs, so that even batch headers, of which a log has millions, cross as rows.
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use std::ffi::OsString;
+
+/// The named tuple that a row becomes.
+struct RowClass {
+    module: &'static str,
+    name: &'static str,
+    fields: &'static [&'static str],
+    class: PyOnceLock<Py<PyAny>>,
+}
+
+impl RowClass {
+    const fn new(
+        module: &'static str,
+        name: &'static str,
+        fields: &'static [&'static str],
+    ) -> Self {
+        Self {
+            module,
+            name,
+            fields,
+            class: PyOnceLock::new(),
+        }
+    }
+
+    /// `values` are those of the fields, in their order.
+    fn row<'py, const N: usize>(
+        &self,
+        py: Python<'py>,
+        values: [Bound<'py, PyAny>; N],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        // What `_make` calls; that also counts the values.
+        let new = NEW.get_or_try_init(py, || {
+            py.get_type::<PyTuple>()
+                .getattr("__new__")
+                .map(Bound::unbind)
+        })?;
+        let class = self.class.get_or_try_init(py, || self.checked(py))?;
+        new.bind(py)
+            .call1((class.bind(py), PyTuple::new(py, values)?))
+    }
+
+    fn checked(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let class = PyModule::import(py, self.module)?.getattr(self.name)?;
+        let fields: Vec<String> = class.getattr("_fields")?.extract()?;
+        if fields.iter().map(String::as_str).eq(names(self.fields)) {
+            return Ok(class.unbind());
+        }
+        Err(PyTypeError::new_err(format!(
+            "{}.{} has the fields {}, its row in the compiled module {}",
+            self.module,
+            self.name,
+            fields.join(", "),
+            names(self.fields).collect::<Vec<_>>().join(", ")
+        )))
+    }
+}
+
+/// Field names as Python has them: some are words of Rust.
+fn names(fields: &'static [&'static str]) -> impl ExactSizeIterator<Item = &'static str> {
+    let plain = |field: &&'static str| field.strip_prefix("r#").unwrap_or(field);
+    fields.iter().map(plain)
+}
+
+/// Declares rows, below the module that has their classes.
+macro_rules! named_rows {
+    ($($module:literal { $($name:ident { $($field:ident: $type:ty),+ $(,)? })+ })+) => {
+        $($(
+            #[allow(clippy::struct_field_names, reason = "the names that Python has")]
+            pub(crate) struct $name {
+                $(pub(crate) $field: $type),+
+            }
+
+            impl<'py> IntoPyObject<'py> for $name {
+                type Target = PyAny;
+                type Output = Bound<'py, PyAny>;
+                type Error = PyErr;
+
+                fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                    static CLASS: RowClass = RowClass::new($module, stringify!($name), &[$(stringify!($field)),+]);
+                    CLASS.row(py, [$(self.$field.into_bound_py_any(py)?),+])
+                }
+            }
+        )+)+
+
+        /// Module and name of the class, and the fields, of every row.
+        const ROWS: &[(&str, &str, &[&str])] = &[
+            $($(($module, stringify!($name), &[$(stringify!($field)),+])),+),+
+        ];
+    };
+}
+
+named_rows! {
+    "offsetlog._values" {
+        TopicPartition {
+            topic: String,
+            partition: i32,
+        }
+        RecordMetadata {
+            topic: Py<PyString>,
+            partition: i32,
+            offset: i64,
+        }
+        OffsetAndTimestamp {
+            offset: i64,
+            timestamp: i64,
+            leader_epoch: Option<i32>,
+        }
+        Segment {
+            base_offset: i64,
+            path: OsString,
+            size_bytes: u64,
+            index_entries: usize,
+            is_active: bool,
+        }
+        OldRecord {
+            offset: i64,
+            next_offset: i64,
+            value: Py<PyBytes>,
+        }
+        Split {
+            path: OsString,
+            topic: String,
+            partition: i32,
+            start: i64,
+            stop: i64,
+            size_bytes: u64,
+        }
+        AbortedTransaction {
+            producer_id: i64,
+            first_offset: i64,
+        }
+        FetchResult {
+            records: Py<PyBytes>,
+            high_watermark: i64,
+            last_stable_offset: i64,
+            log_start_offset: i64,
+            aborted: Tuple<AbortedTransaction>,
+        }
+        BatchInfo {
+            base_offset: i64,
+            last_offset: i64,
+            position: u64,
+            size_bytes: u64,
+            magic: i8,
+            codec: Interned,
+            timestamp_type: i8,
+            base_timestamp: i64,
+            max_timestamp: i64,
+            leader_epoch: i32,
+            producer_id: i64,
+            producer_epoch: i16,
+            base_sequence: i32,
+            record_count: Option<i32>,
+            is_transactional: bool,
+            is_control: bool,
+            segment: i64,
+        }
+        IndexEntry {
+            slot: usize,
+            offset: i64,
+            position: u64,
+        }
+        Location {
+            topic: String,
+            partition: i32,
+            offset: i64,
+            segment: i64,
+            segment_path: OsString,
+            segment_slot: usize,
+            segment_count: usize,
+            index_state: &'static str,
+            entry: Option<IndexEntry>,
+            index_entries: usize,
+            scanned_batches: u64,
+            scanned_bytes: u64,
+            batch: Option<BatchInfo>,
+            text: String,
+        }
+        AppendInfo {
+            base_offset: i64,
+            last_offset: i64,
+            max_timestamp: i64,
+            log_append_time: i64,
+            duplicate: bool,
+            left_out_bytes: u64,
+        }
+        Cut {
+            path: OsString,
+            position: u64,
+            bytes: u64,
+            reason: String,
+            had_batches: bool,
+            kept: Option<OsString>,
+            records: u64,
+            offsets: Option<(i64, i64)>,
+        }
+        RecoveryReport {
+            cut: Tuple<Cut>,
+            kept: Tuple<OsString>,
+            rebuilt: Tuple<(OsString, String)>,
+            log_end_offset: i64,
+            log_start_offset: i64,
+            clean: bool,
+            dry_run: bool,
+            tidied: Tuple<String>,
+            warnings: Tuple<String>,
+            segments_read: usize,
+            bytes_read: u64,
+        }
+        RemovedSegment {
+            base_offset: i64,
+            end_offset: i64,
+            size_bytes: u64,
+            reason: &'static str,
+        }
+        Compaction {
+            first_dirty_offset: i64,
+            end_offset: i64,
+            first_uncleanable_offset: i64,
+            dirty_ratio: f64,
+            keys: usize,
+            segments_before: usize,
+            segments_after: usize,
+            bytes_before: u64,
+            bytes_after: u64,
+            records_before: u64,
+            records_after: u64,
+        }
+        LogDirMaintainReport {
+            partitions: Dict<TopicPartition, MaintainReport>,
+            failed: Dict<TopicPartition, String>,
+            busy: Tuple<TopicPartition>,
+            removed: Tuple<OsString>,
+            looked_at: usize,
+            dry_run: bool,
+            internal: Tuple<TopicPartition>,
+            metadata_timestamp: Option<i64>,
+        }
+        MaintainReport {
+            removed: Tuple<RemovedSegment>,
+            compactions: Tuple<Compaction>,
+            deleted: Tuple<OsString>,
+            log_start_offset: i64,
+            log_end_offset: i64,
+            dry_run: bool,
+        }
+        ConvertReport {
+            path: OsString,
+            records: u64,
+            batches: u64,
+            batches_kept: u64,
+            bytes_read: u64,
+            bytes_written: u64,
+            dropped_bytes: u64,
+            dropped_reason: Option<String>,
+            log_start_offset: i64,
+            log_end_offset: i64,
+        }
+    }
+    "offsetlog._damage" {
+        Hole {
+            topic: String,
+            partition: i32,
+            path: OsString,
+            position: u64,
+            size_bytes: u64,
+            start: Option<i64>,
+            stop: Option<i64>,
+            error: &'static str,
+            reason: String,
+        }
+        ScanReport {
+            holes: Tuple<Hole>,
+            hole_count: u64,
+            hole_bytes: u64,
+            torn_tails: Tuple<Hole>,
+            segments: u64,
+            batches: u64,
+            batches_skipped: u64,
+            bytes_read: u64,
+        }
+        Finding {
+            severity: &'static str,
+            kind: &'static str,
+            path: OsString,
+            position: Option<u64>,
+            offset: Option<i64>,
+            reason: String,
+            found: Option<String>,
+            expected: Option<String>,
+            clean: &'static str,
+            unclean: &'static str,
+            recover: &'static str,
+        }
+        DamageReport {
+            findings: Tuple<Finding>,
+            notes: u64,
+            warnings: u64,
+            errors: u64,
+            partitions: u64,
+            segments: u64,
+            batches: u64,
+            records: u64,
+            bytes_read: u64,
+        }
+    }
+    "offsetlog._groups" {
+        GroupMember {
+            member_id: String,
+            instance_id: Option<String>,
+            client_id: String,
+            client_host: String,
+            assignment: Tuple<(String, Tuple<i32>)>,
+        }
+        GroupOffset {
+            topic: String,
+            partition: i32,
+            offset: i64,
+            leader_epoch: Option<i32>,
+            metadata: String,
+            commit_timestamp: i64,
+            log_end_offset: Option<i64>,
+            lag: Option<i64>,
+        }
+        Group {
+            group_id: String,
+            kind: &'static str,
+            protocol_type: Option<String>,
+            protocol: Option<String>,
+            epoch: Option<i32>,
+            leader: Option<String>,
+            members: Tuple<GroupMember>,
+            offsets: Tuple<GroupOffset>,
+        }
+    }
+    "offsetlog._transactions" {
+        Transaction {
+            transactional_id: String,
+            producer_id: i64,
+            previous_producer_id: Option<i64>,
+            next_producer_id: Option<i64>,
+            producer_epoch: i32,
+            next_producer_epoch: Option<i32>,
+            state: String,
+            timeout_ms: i32,
+            partitions: Tuple<(String, Tuple<i32>)>,
+            start_timestamp: Option<i64>,
+            last_update_timestamp: i64,
+            client_transaction_version: Option<i32>,
+            partition: i32,
+            offset: i64,
+        }
+    }
+    "offsetlog._metadata" {
+        PartitionRegistration {
+            partition: i32,
+            replicas: Tuple<i32>,
+            isr: Tuple<i32>,
+            leader: Option<i32>,
+            leader_epoch: i32,
+            partition_epoch: i32,
+            adding_replicas: Tuple<i32>,
+            removing_replicas: Tuple<i32>,
+            elr: Tuple<i32>,
+            last_known_elr: Tuple<i32>,
+            directories: Tuple<String>,
+        }
+        TopicImage {
+            name: String,
+            topic_id: String,
+            partitions: Tuple<PartitionRegistration>,
+        }
+        BrokerRegistration {
+            broker_id: i32,
+            epoch: i64,
+            rack: Option<String>,
+            fenced: bool,
+            in_controlled_shutdown: bool,
+            endpoints: Tuple<(String, String, i32)>,
+            log_dirs: Tuple<String>,
+        }
+        MetadataImage {
+            end_offset: i64,
+            snapshot_end_offset: Option<i64>,
+            features: Dict<String, i32>,
+            brokers: Tuple<BrokerRegistration>,
+            topics: Tuple<TopicImage>,
+            configs: Dict<(String, String), Dict<String, String>>,
+            removed_topics: Tuple<(String, String)>,
+        }
+        Stray {
+            topic: String,
+            partition: i32,
+            path: OsString,
+            topic_id: Option<String>,
+            reason: String,
+        }
+    }
+    "offsetlog._cluster" {
+        EffectiveSetting {
+            value: Option<String>,
+            source: &'static str,
+            reason: Option<String>,
+        }
+        TopicSettings {
+            settings: Dict<&'static str, EffectiveSetting>,
+            broker: Option<String>,
+            metadata_timestamp: Option<i64>,
+        }
+    }
+    "offsetlog._config" {
+        Setting {
+            name: &'static str,
+            r#type: &'static str,
+            default: &'static str,
+            bounds: String,
+            broker_synonyms: Vec<&'static str>,
+            effective: bool,
+            documentation: &'static str,
+        }
+    }
+}
+
+/// The fields of every row, by module and name of its class.
+pub(crate) fn fields(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let classes = PyDict::new(py);
+    for (module, name, fields) in ROWS {
+        classes.set_item(format!("{module}.{name}"), PyTuple::new(py, names(fields))?)?;
+    }
+    Ok(classes)
+}
+
+/// A tuple of any length in Python, where a `Vec` becomes a list.
+pub(crate) struct Tuple<T>(Vec<T>);
+
+impl<T> FromIterator<T> for Tuple<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self(items.into_iter().collect())
+    }
+}
+
+impl<T> From<Vec<T>> for Tuple<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self(items)
+    }
+}
+
+impl<'py, T: IntoPyObject<'py>> IntoPyObject<'py> for Tuple<T> {
+    type Target = PyTuple;
+    type Output = Bound<'py, PyTuple>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let items = self.0.into_iter().map(|item| item.into_bound_py_any(py));
+        PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
+    }
+}
+
+/// A dict in Python, in the order given.
+pub(crate) struct Dict<K, V>(Vec<(K, V)>);
+
+impl<K, V> FromIterator<(K, V)> for Dict<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
+        Self(items.into_iter().collect())
+    }
+}
+
+impl<'py, K: IntoPyObject<'py>, V: IntoPyObject<'py>> IntoPyObject<'py> for Dict<K, V> {
+    type Target = PyDict;
+    type Output = Bound<'py, PyDict>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (key, value) in self.0 {
+            dict.set_item(key, value)?;
+        }
+        Ok(dict)
+    }
+}
+
+/// One of a few words, which Python then has once.
+pub(crate) struct Interned(pub(crate) &'static str);
+
+impl<'py> IntoPyObject<'py> for Interned {
+    type Target = PyString;
+    type Output = Bound<'py, PyString>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        Ok(PyString::intern(py, self.0))
+    }
+}
