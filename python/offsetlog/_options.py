@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, Unpack, cast
+from functools import partial
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, Unpack, cast, get_type_hints
 
 from offsetlog._offsetlog import COLUMNS
-from offsetlog._times import optional_millis
+from offsetlog._times import to_millis
 from offsetlog.errors import ConfigError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -55,20 +57,38 @@ class OpenOptions(TypedDict):
     limits: Limits
 
 
-class ScanOptions(TypedDict, total=False):
-    """Keyword arguments that every scan takes; :meth:`offsetlog.Log.scan` says what they mean."""
+class Option(NamedTuple):
+    """The default of an option, and its check."""
 
-    start_timestamp: When | None
-    stop_timestamp: When | None
-    columns: Iterable[str] | None
-    keys: Iterable[bytes] | bytes | None
-    isolation_level: IsolationLevel
-    limit: int | None
-    batch_rows: int | None
-    batch_bytes: int | None
-    verify_checksums: bool
-    threads: int
-    on_corrupt: OnCorrupt
+    default: object
+    check: Callable[[str, Any], object]
+    """Takes name and value, returns what the compiled module takes. The default is not checked."""
+
+
+class ScanOptions(TypedDict, total=False):
+    """Keyword arguments that every scan takes, each with its default and its check; :meth:`offsetlog.Log.scan` says what they mean."""
+
+    start_timestamp: Annotated[When | None, Option(None, _time)]
+    stop_timestamp: Annotated[When | None, Option(None, _time)]
+    columns: Annotated[Iterable[str] | None, Option(None, _by_value(column_names))]
+    keys: Annotated[Iterable[bytes] | bytes | None, Option(None, _by_value(key_set))]
+    isolation_level: Annotated[IsolationLevel, Option("read_uncommitted", _by_value(isolation_level))]
+    limit: Annotated[int | None, Option(None, partial(integer, minimum=0))]
+    batch_rows: Annotated[int | None, Option(None, partial(integer, minimum=1))]
+    batch_bytes: Annotated[int | None, Option(None, partial(integer, minimum=1))]
+    verify_checksums: Annotated[bool, Option(True, _by_value(bool))]
+    threads: Annotated[int, Option(1, partial(integer, minimum=1))]
+    on_corrupt: Annotated[OnCorrupt, Option("raise", _by_value(on_corrupt))]
+
+
+class TakeOptions(ScanOptions, total=False):
+    """Those of a scan that may take single offsets."""
+
+    offsets: Annotated[Iterable[int] | None, Option(None, _offsets)]
+
+
+class CheckedScan(SimpleNamespace):
+    """Every option of :class:`TakeOptions`, checked: plain values that pickle and that the compiled module takes by name."""
 
 
 class OverOptions(ScanOptions, Limits, total=False):
@@ -80,23 +100,6 @@ def apart(options: OverOptions) -> tuple[Limits, ScanOptions]:
     given = dict(options)
     limits = {name: given.pop(name) for name in LIMITS if name in given}
     return cast("Limits", limits), cast("ScanOptions", given)
-
-
-class CheckedScan(NamedTuple):
-    """Scan options after their checks: plain values that pickle and that the compiled module takes by name."""
-
-    start_timestamp: int | None = None
-    stop_timestamp: int | None = None
-    columns: tuple[str, ...] | None = None
-    keys: tuple[bytes, ...] | None = None
-    isolation_level: IsolationLevel = "read_uncommitted"
-    limit: int | None = None
-    batch_rows: int | None = None
-    batch_bytes: int | None = None
-    verify_checksums: bool = True
-    threads: int = 1
-    on_corrupt: OnCorrupt = "raise"
-    offsets: tuple[int, ...] | None = None
 
 
 def refuse(key: str, value: object, reason: str) -> NoReturn:
@@ -257,38 +260,34 @@ def key_set(keys: object) -> tuple[bytes, ...] | None:
     return tuple(chosen)
 
 
-def checked_scan(  # noqa: PLR0913  # one parameter an option: this is the list of them
-    *,
-    start_timestamp: When | None = None,
-    stop_timestamp: When | None = None,
-    columns: Iterable[str] | None = None,
-    keys: Iterable[bytes] | bytes | None = None,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    limit: int | None = None,
-    batch_rows: int | None = None,
-    batch_bytes: int | None = None,
-    verify_checksums: bool = True,
-    threads: int = 1,
-    on_corrupt: OnCorrupt = "raise",
-    offsets: Iterable[int] | None = None,
-) -> CheckedScan:
+def _by_value(check: Callable[[Any], object]) -> Callable[[str, Any], object]:
+    """Return a check that has no use for the option's name."""
+    return lambda _, value: check(value)
+
+
+def _time(name: str, value: When) -> int:
+    return to_millis(value, name)
+
+
+def _offsets(name: str, value: Iterable[int]) -> tuple[int, ...]:
+    return tuple(integer(name, offset, minimum=0) for offset in value)
+
+
+# Behind all checks: the annotations name them, and are text until here.
+SCAN_OPTIONS: Mapping[str, Option] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(TakeOptions, include_extras=True).items()
+}
+"""The options of a scan by their names."""
+
+
+def checked_scan(**options: Unpack[TakeOptions]) -> CheckedScan:
     """Check the options of a scan when it is made, so that a wrong one fails there and not at the first record."""
-    return CheckedScan(
-        start_timestamp=optional_millis(start_timestamp, "start_timestamp"),
-        stop_timestamp=optional_millis(stop_timestamp, "stop_timestamp"),
-        columns=column_names(columns),
-        keys=key_set(keys),
-        isolation_level=_isolation_level(isolation_level),
-        limit=None if limit is None else integer("limit", limit, minimum=0),
-        batch_rows=None if batch_rows is None else integer("batch_rows", batch_rows, minimum=1),
-        batch_bytes=None if batch_bytes is None else integer("batch_bytes", batch_bytes, minimum=1),
-        verify_checksums=bool(verify_checksums),
-        threads=integer("threads", threads, minimum=1),
-        on_corrupt=_on_corrupt(on_corrupt),
-        offsets=None if offsets is None else tuple(integer("offsets", offset, minimum=0) for offset in offsets),
-    )
-
-
-# `checked_scan` has parameters of the same names.
-_isolation_level = isolation_level
-_on_corrupt = on_corrupt
+    given: dict[str, Any] = dict(options)
+    checked = {}
+    for name, option in SCAN_OPTIONS.items():
+        value = given.pop(name, option.default)
+        checked[name] = value if value is option.default else option.check(name, value)
+    if given:
+        message = f"checked_scan() got an unexpected keyword argument {next(iter(given))!r}"
+        raise TypeError(message)
+    return CheckedScan(**checked)

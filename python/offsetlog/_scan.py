@@ -11,6 +11,7 @@ from offsetlog import _offsetlog
 from offsetlog._damage import ScanReport, raise_damage, scan_report
 from offsetlog._explain import explained
 from offsetlog._options import (
+    SCAN_OPTIONS,
     CheckedScan,
     OverOptions,
     apart,
@@ -145,7 +146,7 @@ class Scan:
 
     def _native(self, *, raises_last: bool = True) -> _offsetlog.Scan:
         ranges = [(log._engine(), start, self._stop(log, start, stop)) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
-        self._last = _offsetlog.Scan(ranges, **self._options._asdict(), raises_last=raises_last and self._raises_last)
+        self._last = _offsetlog.Scan(ranges, **vars(self._options), raises_last=raises_last and self._raises_last)
         return self._last
 
     def _whole(self, read: Callable[[_offsetlog.Scan], T]) -> T:
@@ -339,9 +340,8 @@ class Scan:
         shown = [_range_text(*entry) for entry in self._ranges[:3]]
         if len(self._ranges) > len(shown):
             shown.append(f"and {len(self._ranges) - len(shown)} more")
-        defaults = CheckedScan()._asdict()
-        for name, value in self._options._asdict().items():
-            if value == defaults[name]:
+        for name, value in vars(self._options).items():
+            if value == SCAN_OPTIONS[name].default:
                 continue
             if name in {"keys", "offsets"}:
                 shown.append(f"{name}: {len(value)}")
