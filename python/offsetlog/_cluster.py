@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from offsetlog._options import PathLike, path_text, refuse
-
-Terms: TypeAlias = tuple[str | None, str | None, list[str], bool]
-
-NO_TERMS: Terms = (None, None, [], False)
+from offsetlog._options import ClusterOptions, PathLike, path_text, refuse
 
 
 class EffectiveSetting(NamedTuple):
@@ -35,9 +31,9 @@ class TopicSettings(NamedTuple):
     """When the newest record of the cluster's metadata was written, in ms since 1970; ``None`` without metadata."""
 
 
-def cluster_terms(
+def cluster_options(
     metadata: PathLike | None, broker: PathLike | None, internal_topics: str | Iterable[str], *, single_replica: bool
-) -> Terms:
+) -> ClusterOptions:
     """Return what was given as the engine takes it."""
     named = [internal_topics] if isinstance(internal_topics, str) else list(internal_topics)
     given: list[object] = [*named]
@@ -47,9 +43,9 @@ def cluster_terms(
             raise TypeError(message)
     if not isinstance(single_replica, bool):
         refuse("single_replica", single_replica, f"must be True or False, found {single_replica!r}")
-    return (
-        None if metadata is None else path_text(metadata),
-        None if broker is None else path_text(broker),
-        named,
-        single_replica,
+    return ClusterOptions(
+        metadata=None if metadata is None else path_text(metadata),
+        broker=None if broker is None else path_text(broker),
+        internal_topics=named,
+        single_replica=single_replica,
     )

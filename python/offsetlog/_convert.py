@@ -106,10 +106,10 @@ def convert(  # one parameter an option
     return _offsetlog.convert(
         path_text(old),
         path_text(new),
+        options,
         compression=checked_compression(compression),
         config=None if config is None else config_pairs(config),
         progress=progress,
-        **options,
     )
 
 

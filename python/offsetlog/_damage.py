@@ -178,8 +178,4 @@ def verify(
     >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
     [('error', 'CorruptBatchError', 36)]
     """
-    return _offsetlog.verify(
-        [path_text(path) for path in paths],
-        progress=progress,
-        limits=open_options(**limits)["limits"],
-    )
+    return _offsetlog.verify([path_text(path) for path in paths], open_options(**limits), progress=progress)

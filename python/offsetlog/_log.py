@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
-from offsetlog._cluster import cluster_terms
+from offsetlog._cluster import cluster_options
 from offsetlog._damage import DamageReport, verify
 from offsetlog._options import (
     CheckedScan,
@@ -21,6 +21,7 @@ from offsetlog._options import (
     OpenOptions,
     PathLike,
     When,
+    WriteOptions,
     beyond,
     checked_mode,
     checked_scan,
@@ -213,17 +214,16 @@ class Log:
         options = open_options(mapped=mapped, **limits)
         text = path_text(path)
         if mode == "r":
-            return cls._of(_warned(_offsetlog.Log.open(text, **options)), text, options)
-        appender = _offsetlog.Appender.open(
-            text,
+            return cls._of(_warned(_offsetlog.Log.open(text, options)), text, options)
+        write = WriteOptions(
             config=None if config is None else config_pairs(config),
             clock=clock,
             topic_id=checked_topic_id(topic_id),
             clean=_clean(clean),
             recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
-            cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
-            **options,
+            cluster=cluster_options(metadata, broker, internal_topics, single_replica=single_replica),
         )
+        appender = _offsetlog.Appender.open(text, options, write)
         from offsetlog._writable_log import WritableLog  # noqa: PLC0415  # it is a Log itself
 
         return WritableLog._writing_to(_warned(appender.log()), text, options, appender)  # noqa: SLF001  # same package
@@ -250,7 +250,7 @@ class Log:
 
     def _after_fork(self) -> _offsetlog.Log:
         # The parent's caches may be locked by a thread that does not exist here: leave them alone, open again.
-        native = _offsetlog.Log.open(self._absolute, **self._options)
+        native = _offsetlog.Log.open(self._absolute, self._options)
         self._native = native
         self._pid = os.getpid()
         return native
@@ -530,8 +530,8 @@ class Log:
         """
         return self._engine().fetch(
             integer("offset", offset, minimum=0),
-            integer("max_bytes", max_bytes, minimum=1),
-            checked_isolation(isolation_level),
+            max_bytes=integer("max_bytes", max_bytes, minimum=1),
+            isolation_level=checked_isolation(isolation_level),
         )
 
     def offset_for_timestamp(self, when: When, *, isolation_level: IsolationLevel = "read_uncommitted") -> OffsetAndTimestamp | None:
@@ -600,11 +600,11 @@ class Log:
         engine = self._engine()
         start, stop = optional_offset("start", start), optional_offset("stop", stop)
         if count is not None:
-            whole = engine.splits(start, stop, (1 << 63) - 1)
+            whole = engine.splits(start, stop, max_bytes=(1 << 63) - 1)
             max_bytes = max(1, -(-sum(split.size_bytes for split in whole) // integer("count", count, minimum=1)))
         elif max_bytes is None:
             max_bytes = SPLIT_BYTES
-        cut = engine.splits(start, stop, integer("max_bytes", max_bytes, minimum=1))
+        cut = engine.splits(start, stop, max_bytes=integer("max_bytes", max_bytes, minimum=1))
         # The engine knows the path as it was given.
         return [split._replace(path=self._absolute) for split in cut]
 

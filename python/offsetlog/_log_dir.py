@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
-from offsetlog._cluster import TopicSettings, cluster_terms
+from offsetlog._cluster import TopicSettings, cluster_options
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of
 from offsetlog._log import Log
@@ -24,6 +24,7 @@ from offsetlog._options import (
     Clock,
     IsolationLevel,
     Limits,
+    LogDirOptions,
     OpenOptions,
     PathLike,
     ScanOptions,
@@ -233,16 +234,15 @@ class LogDir:
         appender = None
         if mode == "a":
             many = MAX_OPEN_PARTITIONS if max_open_partitions is None else max_open_partitions
-            appender = _offsetlog.LogDirAppender.open(
-                list(texts),
+            write = LogDirOptions(
                 defaults=[] if defaults is None else config_pairs(defaults),
                 clock=clock,
                 max_open_partitions=integer("max_open_partitions", many, minimum=1),
                 seed=None if seed is None else integer("seed", seed, minimum=0),
-                cluster=cluster_terms(metadata, broker, internal_topics, single_replica=single_replica),
-                **options,
+                cluster=cluster_options(metadata, broker, internal_topics, single_replica=single_replica),
             )
-        native = _offsetlog.LogDir.open(list(texts), **options) if appender is None else appender.log_dir()
+            appender = _offsetlog.LogDirAppender.open(texts, options, write)
+        native = _offsetlog.LogDir.open(texts, options) if appender is None else appender.log_dir()
         for warning in native.warnings():
             logger.warning("%s", warning)
         log_dir = object.__new__(cls if appender is None else WritableLogDir)
@@ -270,7 +270,7 @@ class LogDir:
                     "its parent's log dir: open it there with mode 'r'"
                 )
                 raise ForkedLogError(message, path=self._paths[0])
-            native = _offsetlog.LogDir.open(list(self._absolute), **self._options)
+            native = _offsetlog.LogDir.open(self._absolute, self._options)
             self._native = native
             self._pid = os.getpid()
         return native
@@ -617,8 +617,8 @@ class LogDir:
         """
         return self._engine().topic_settings(
             name,
-            None if broker is None else path_text(broker),
-            None if metadata is None else path_text(metadata),
+            broker=None if broker is None else path_text(broker),
+            metadata=None if metadata is None else path_text(metadata),
         )
 
     def topic_config(self, name: str) -> LogConfig:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from offsetlog._config import LogConfig, SettingValue, to_log_config
-from offsetlog._options import refuse
+from offsetlog._options import MaintainOptions, When, refuse
+from offsetlog._times import optional_millis
 
 Upkeep: TypeAlias = Literal["retention", "compaction", "deletes"]
 
@@ -25,3 +26,10 @@ def checked_upkeep(only: Iterable[str]) -> list[str]:
     if unknown:
         refuse("only", unknown[0], f"must be some of {', '.join(UPKEEP)}, found {unknown[0]!r}")
     return sorted(names)
+
+
+def maintain_options(
+    now: When | None, only: Iterable[str], config: Sequence[tuple[str, str]] | None, *, dry_run: bool
+) -> MaintainOptions:
+    """Return what upkeep is to do, after its checks."""
+    return MaintainOptions(now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only), config=config)

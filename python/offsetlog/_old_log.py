@@ -93,7 +93,7 @@ class OldLog:
     @classmethod
     def _of(cls, path: str, options: OpenOptions) -> Self:
         log = object.__new__(cls)
-        log._native = _offsetlog.OldLog.open(path, **options)
+        log._native = _offsetlog.OldLog.open(path, options)
         log._options = options
         log._absolute = os.path.abspath(path)
         return log

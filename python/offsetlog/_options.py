@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import SimpleNamespace
@@ -55,6 +55,63 @@ class OpenOptions(TypedDict):
 
     mapped: bool
     limits: Limits
+
+
+class ClusterOptions(TypedDict):
+    """What a caller says of the cluster that a log dir belongs to."""
+
+    metadata: str | None
+    broker: str | None
+    internal_topics: Sequence[str]
+    single_replica: bool
+
+
+class WriteOptions(TypedDict):
+    """What opening a log for appending takes; settings as pairs of name and text."""
+
+    config: Sequence[tuple[str, str]] | None
+    clock: Clock | None
+    topic_id: str | None
+    clean: bool | None
+    recovery_point: int | None
+    cluster: ClusterOptions
+
+
+class LogDirOptions(TypedDict):
+    """What opening log dirs for appending takes; settings as pairs of name and text."""
+
+    defaults: Sequence[tuple[str, str]]
+    clock: Clock | None
+    max_open_partitions: int
+    seed: int | None
+    cluster: ClusterOptions
+
+
+class AppendOptions(TypedDict):
+    """What appends of whatever source take."""
+
+    leader_epoch: int | None
+    flush: bool
+
+
+class MarkerOptions(TypedDict):
+    """The end of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    timestamp: int | None
+    transaction_version: int
+
+
+class MaintainOptions(TypedDict):
+    """What upkeep is to do; settings as pairs of name and text."""
+
+    now: int | None
+    dry_run: bool
+    only: Sequence[str]
+    config: Sequence[tuple[str, str]] | None
 
 
 class Option(NamedTuple):

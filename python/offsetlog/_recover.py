@@ -48,4 +48,4 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
     """
     options = open_options()
     start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
-    return _offsetlog.recover(path_text(path), from_offset=start, dry_run=bool(dry_run), **options)
+    return _offsetlog.recover(path_text(path), options, from_offset=start, dry_run=bool(dry_run))

@@ -146,7 +146,7 @@ class Scan:
 
     def _native(self, *, raises_last: bool = True) -> _offsetlog.Scan:
         ranges = [(log._engine(), start, self._stop(log, start, stop)) for log, start, stop in self._ranges]  # noqa: SLF001  # same package
-        self._last = _offsetlog.Scan(ranges, **vars(self._options), raises_last=raises_last and self._raises_last)
+        self._last = _offsetlog.Scan(ranges, vars(self._options), raises_last=raises_last and self._raises_last)
         return self._last
 
     def _whole(self, read: Callable[[_offsetlog.Scan], T]) -> T:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import checked_bytes, checked_epoch, checked_headers, config_pairs
 from offsetlog._config import LogConfig
-from offsetlog._maintain import checked_upkeep
+from offsetlog._maintain import maintain_options
 from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse, utf8
 from offsetlog._times import optional_millis
 from offsetlog._values import LogDirMaintainReport, RecordMetadata
@@ -327,13 +327,9 @@ class Topics:
         named = [] if topics is None else [topics] if isinstance(topics, str) else list(map(topic_name, topics))
         if topics is not None and not named:
             refuse("topics", topics, "names no topic")
-        return self._appending().maintain(
-            now=optional_millis(now, "now"),
-            dry_run=bool(dry_run),
-            only=checked_upkeep(only),
-            config=None if config is None else config_pairs(config),
-            topics=named,
-        )
+        appender = self._appending()
+        settings = None if config is None else config_pairs(config)
+        return appender.maintain(maintain_options(now, only, settings, dry_run=dry_run), topics=named)
 
     def flush(self: _Appends) -> None:
         """Make everything durable that was appended to any partition.

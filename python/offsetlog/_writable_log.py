@@ -16,6 +16,7 @@ from offsetlog._append_arguments import (
     Headers,
     NewRecord,
     Origin,
+    append_options,
     checked_bytes,
     checked_compression,
     checked_epoch,
@@ -25,8 +26,8 @@ from offsetlog._append_arguments import (
 )
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
-from offsetlog._maintain import UPKEEP, Upkeep, checked_upkeep, pairs_of
-from offsetlog._options import OpenOptions, bounded, integer, refuse
+from offsetlog._maintain import UPKEEP, Upkeep, maintain_options, pairs_of
+from offsetlog._options import MarkerOptions, OpenOptions, bounded, integer, refuse
 from offsetlog._scan import Scan
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, Compaction, MaintainReport, RecoveryReport
@@ -269,7 +270,9 @@ class WritableLog(Log):
         """
         if origin not in {"client", "coordinator"}:
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
-        return self._told(self._writing().append_batches(encoded(data), checked_epoch(leader_epoch), origin, bool(flush)))
+        appender = self._writing()
+        epoch = checked_epoch(leader_epoch)
+        return self._told(appender.append_batches(encoded(data), leader_epoch=epoch, origin=origin, flush=bool(flush)))
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
@@ -298,7 +301,7 @@ class WritableLog(Log):
             A batch of more than ``max_batch_bytes``.
         """
         epoch = _NEWEST_EPOCH if leader_epoch is None else bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
-        return self._told(self._writing().append_as_follower(encoded(data), epoch, bool(flush)))
+        return self._told(self._writing().append_as_follower(encoded(data), leader_epoch=epoch, flush=bool(flush)))
 
     def _told(self, info: AppendInfo) -> AppendInfo:
         if info.left_out_bytes:
@@ -326,14 +329,15 @@ class WritableLog(Log):
             The epoch of the producer or the coordinator is behind.
         """
         return self._writing().append_marker(
-            bounded("producer_id", producer_id, minimum=0, bits=64),
-            bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
-            commit=bool(commit),
-            coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
-            leader_epoch=checked_epoch(leader_epoch),
-            timestamp=optional_millis(timestamp, "timestamp"),
-            transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
-            flush=bool(flush),
+            MarkerOptions(
+                producer_id=bounded("producer_id", producer_id, minimum=0, bits=64),
+                producer_epoch=bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
+                commit=bool(commit),
+                coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
+                timestamp=optional_millis(timestamp, "timestamp"),
+                transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
+            ),
+            append_options(leader_epoch, flush=flush),
         )
 
     def writer(
@@ -516,9 +520,8 @@ class WritableLog(Log):
             appender,
             # Read by ourselves a scan's errors keep their classes.
             data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
+            append_options(leader_epoch, flush=flush),
             compression=checked_compression(compression),
-            leader_epoch=checked_epoch(leader_epoch),
-            flush=bool(flush),
             batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
             keep_offsets=bool(preserve_offsets),
         )
@@ -585,10 +588,9 @@ class WritableLog(Log):
             raise TypeError(message)
         return self._writing().append_log(
             native,
+            append_options(leader_epoch, flush=flush),
             start=None if start is None else integer("start", start, minimum=0),
             keep_offsets=bool(preserve_offsets),
-            leader_epoch=checked_epoch(leader_epoch),
-            flush=bool(flush),
         )
 
     def maintain(
@@ -627,12 +629,9 @@ class WritableLog(Log):
         -----
         Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
         """
-        return self._writing().maintain(
-            now=optional_millis(now, "now"),
-            dry_run=bool(dry_run),
-            only=checked_upkeep(only),
-            config=None if config is None else pairs_of(config),
-        )
+        appender = self._writing()
+        settings = None if config is None else pairs_of(config)
+        return appender.maintain(maintain_options(now, only, settings, dry_run=dry_run))
 
     def compact(self, first_dirty: int | None = None, map_bytes: int | None = None) -> Compaction:
         """Run one pass of the cleaner, whatever the policy and however clean the log is.

@@ -6,13 +6,34 @@ import importlib
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from offsetlog import Log, _offsetlog
-from offsetlog._options import SCAN_OPTIONS, ScanOptions, checked_scan
+from offsetlog._options import (
+    SCAN_OPTIONS,
+    AppendOptions,
+    ClusterOptions,
+    LogDirOptions,
+    MaintainOptions,
+    MarkerOptions,
+    ScanOptions,
+    WriteOptions,
+    checked_scan,
+    open_options,
+)
 
 PLAIN = "tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0"
+CLUSTER = ClusterOptions(metadata=None, broker=None, internal_topics=[], single_replica=False)
+WRITE = WriteOptions(config=None, clock=None, topic_id=None, clean=None, recovery_point=None, cluster=CLUSTER)
+LOG_DIR = LogDirOptions(defaults=[], clock=None, max_open_partitions=1, seed=None, cluster=CLUSTER)
+APPEND = AppendOptions(leader_epoch=None, flush=False)
+MARKER = MarkerOptions(producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp=None, transaction_version=0)
+MAINTAIN = MaintainOptions(now=None, dry_run=True, only=["deletes"], config=None)
+Border = dict[str, Callable[[Any], object]]
 
 
 @pytest.mark.parametrize("path", sorted(_offsetlog.ROWS))
@@ -31,6 +52,83 @@ Log.open({PLAIN!r}).segments
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "TypeError: offsetlog._values.Segment has the fields base_offset, path, index_entries, size_bytes" in done.stderr
+
+
+@pytest.fixture
+def border(tmp_path: Path) -> Border:
+    """Every dict of options that crosses, by its name, in a call that takes it."""
+    native = _offsetlog
+    appender = native.Appender.open(str(tmp_path / "orders-0"), open_options(), WRITE)
+    log = appender.log()
+    return {
+        "open": lambda options: native.Log.open(PLAIN, options),
+        "open log dir": lambda options: native.LogDir.open([str(tmp_path)], options),
+        "open old log": lambda options: native.OldLog.open(PLAIN, options),
+        "limits": lambda limits: native.Log.open(PLAIN, {"mapped": False, "limits": limits}),
+        "verify": lambda options: native.verify([PLAIN], options, progress=None),
+        "recover": lambda options: native.recover(PLAIN, options, from_offset=None, dry_run=True),
+        "convert": lambda options: native.convert(
+            PLAIN, str(tmp_path / "new-0"), options, compression=None, config=None, progress=None
+        ),
+        "write": lambda options: native.Appender.open(str(tmp_path / "orders-1"), open_options(), options),
+        "cluster": lambda cluster: native.Appender.open(str(tmp_path / "orders-1"), open_options(), {**WRITE, "cluster": cluster}),
+        "write log dir": lambda options: native.LogDirAppender.open([str(tmp_path)], open_options(), options),
+        "append log": lambda options: appender.append_log(log, options, start=None, keep_offsets=False),
+        "append arrow": lambda options: native.append_arrow(
+            appender, None, options, compression=None, batch_bytes=1, keep_offsets=False
+        ),
+        "marker": lambda marker: appender.append_marker(marker, APPEND),
+        "end of a transaction": lambda options: appender.append_marker(MARKER, options),
+        "maintain": appender.maintain,
+        "scan": lambda options: native.Scan([(log, None, None)], options),
+    }
+
+
+GIVEN: dict[str, Any] = {
+    "open": open_options(),
+    "open log dir": open_options(),
+    "open old log": open_options(),
+    "limits": open_options()["limits"],
+    "verify": open_options(),
+    "recover": open_options(),
+    "convert": open_options(),
+    "write": WRITE,
+    "cluster": CLUSTER,
+    "write log dir": LOG_DIR,
+    "append log": APPEND,
+    "append arrow": APPEND,
+    "marker": MARKER,
+    "end of a transaction": APPEND,
+    "maintain": MAINTAIN,
+    "scan": vars(checked_scan()),
+}
+
+
+def test_every_dict_of_options_is_tried(border: Border) -> None:
+    assert list(border) == list(GIVEN)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_an_unknown_option_is_refused(border: Border, name: str) -> None:
+    with pytest.raises(TypeError, match=r"^unknown option 'limt'"):
+        border[name]({**GIVEN[name], "limt": 1})
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_missing_option_is_refused(border: Border, name: str) -> None:
+    last = list(GIVEN[name])[-1]
+    rest = {option: value for option, value in GIVEN[name].items() if option != last}
+    with pytest.raises(TypeError, match=rf"^option '{last}' is missing"):
+        border[name](rest)
+    with pytest.raises(TypeError, match=r"^unknown option 'limt'"):
+        border[name]({**rest, "limt": 1})
+
+
+def test_options_of_another_kind_are_refused() -> None:
+    limits: Any = "all"
+    with pytest.raises(TypeError) as caught:
+        _offsetlog.Log.open(PLAIN, {"mapped": False, "limits": limits})
+    assert caught.value.__notes__ == ["while processing 'limits'", "while processing 'options'"]
 
 
 def test_scan_has_the_options_of_every_scan() -> None:

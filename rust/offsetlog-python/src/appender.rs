@@ -1,9 +1,10 @@
 //! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
 
 use crate::clock::LogClock;
-use crate::config::{self, ClusterTerms, Pairs, broker_of};
+use crate::config::{self, Pairs, broker_of};
 use crate::interrupt::detached;
-use crate::log::{LimitValues, Log, open_options};
+use crate::log::{Log, open_options};
+use crate::options::{AppendValues, MaintainValues, MarkerValues, OpenValues, WriteValues};
 use crate::raise::OrRaise;
 use crate::record::Record;
 use crate::rows;
@@ -117,35 +118,32 @@ fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes
 #[pymethods]
 impl Appender {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, limits, config, clock, topic_id, clean, recovery_point, cluster))]
-    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
         path: PathBuf,
-        mapped: bool,
-        limits: LimitValues,
-        config: Option<Pairs>,
-        clock: Option<Py<PyAny>>,
-        topic_id: Option<&str>,
-        clean: Option<bool>,
-        recovery_point: Option<i64>,
-        cluster: ClusterTerms,
+        options: OpenValues,
+        write: WriteValues,
     ) -> PyResult<Self> {
-        let mut options = open_options(mapped, limits);
-        let clock = LogClock::of(&mut options, clock);
+        let mut options = open_options(&options);
+        let clock = LogClock::of(&mut options, write.clock);
+        let cluster = write.cluster;
+        let config = write.config;
         let config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
+        let topic_id = write.topic_id;
         let topic_id = topic_id
-            .map(|text| Uuid::parse(text).map_err(|error| PyValueError::new_err(error.to_string())))
+            .map(|text| {
+                Uuid::parse(&text).map_err(|error| PyValueError::new_err(error.to_string()))
+            })
             .transpose()?;
         let write = WriteOptions {
             config,
             topic_id,
-            clean,
-            recovery_point,
-            broker: broker_of(py, cluster.1.as_deref())?,
-            metadata: cluster.0,
-            internal_topics: cluster.2.into_iter().collect(),
-            single_replica: cluster.3,
+            clean: write.clean,
+            recovery_point: write.recovery_point,
+            broker: broker_of(py, cluster.broker.as_deref())?,
+            metadata: cluster.metadata,
+            internal_topics: cluster.internal_topics.into_iter().collect(),
+            single_replica: cluster.single_replica,
             ..WriteOptions::default()
         };
         let open = || offsetlog::LogWriter::open(&path, &options, &write);
@@ -188,7 +186,10 @@ impl Appender {
     }
 
     #[pyo3(signature = (records, *, compression, leader_epoch, flush, producer_id, producer_epoch, base_sequence, transactional))]
-    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "keywords: a dict would cost a tenth of a small batch"
+    )]
     fn append_records(
         &self,
         py: Python<'_>,
@@ -227,6 +228,7 @@ impl Appender {
         Ok(info_row(&info))
     }
 
+    #[pyo3(signature = (data, *, leader_epoch, origin, flush))]
     fn append_batches(
         &self,
         py: Python<'_>,
@@ -253,6 +255,7 @@ impl Appender {
         Ok(info_row(&info))
     }
 
+    #[pyo3(signature = (data, *, leader_epoch, flush))]
     fn append_as_follower(
         &self,
         py: Python<'_>,
@@ -265,23 +268,19 @@ impl Appender {
         Ok(info_row(&info))
     }
 
-    #[pyo3(signature = (source, *, start, keep_offsets, leader_epoch, flush))]
+    #[pyo3(signature = (source, options, *, start, keep_offsets))]
     fn append_log(
         &self,
         py: Python<'_>,
         source: &Bound<'_, Log>,
+        options: AppendValues,
         start: Option<i64>,
         keep_offsets: bool,
-        leader_epoch: Option<i32>,
-        flush: bool,
     ) -> PyResult<rows::AppendInfo> {
         let options = AppendLogOptions {
             start,
             keep_offsets,
-            append: AppendOptions {
-                leader_epoch,
-                flush,
-            },
+            append: options.into(),
         };
         let source = &source.get().0;
         let append = || self.log.append_log(source, &options);
@@ -289,32 +288,21 @@ impl Appender {
         Ok(info_row(&info))
     }
 
-    #[pyo3(signature = (producer_id, producer_epoch, *, commit, coordinator_epoch, leader_epoch, timestamp, transaction_version, flush))]
-    #[allow(clippy::too_many_arguments, reason = "one argument a field")]
     fn append_marker(
         &self,
         py: Python<'_>,
-        producer_id: i64,
-        producer_epoch: i16,
-        commit: bool,
-        coordinator_epoch: i32,
-        leader_epoch: Option<i32>,
-        timestamp: Option<i64>,
-        transaction_version: i16,
-        flush: bool,
+        marker: MarkerValues,
+        options: AppendValues,
     ) -> PyResult<rows::AppendInfo> {
         let marker = MarkerOptions {
-            producer_id,
-            producer_epoch,
-            commit,
-            coordinator_epoch,
-            timestamp,
-            transaction_version,
+            producer_id: marker.producer_id,
+            producer_epoch: marker.producer_epoch,
+            commit: marker.commit,
+            coordinator_epoch: marker.coordinator_epoch,
+            timestamp: marker.timestamp,
+            transaction_version: marker.transaction_version,
         };
-        let options = AppendOptions {
-            leader_epoch,
-            flush,
-        };
+        let options = AppendOptions::from(options);
         let append = || self.log.append_marker(&marker, &options);
         let info = self.clock.timed(py, append)?.or_raise(py)?;
         Ok(info_row(&info))
@@ -349,17 +337,8 @@ impl Appender {
         detached(py, || self.log.delete_records_before(offset)).or_raise(py)
     }
 
-    #[pyo3(signature = (*, now, dry_run, only, config))]
-    fn maintain(
-        &self,
-        py: Python<'_>,
-        now: Option<i64>,
-        dry_run: bool,
-        only: Vec<String>,
-        config: Option<Pairs>,
-    ) -> PyResult<rows::MaintainReport> {
-        let mut options = maintain_options(now, dry_run, &only);
-        options.config = config.map(|pairs| config::parse(py, &pairs)).transpose()?;
+    fn maintain(&self, py: Python<'_>, options: MaintainValues) -> PyResult<rows::MaintainReport> {
+        let options = maintain_options(py, options)?;
         let maintain = || self.log.maintain(&options);
         let report = self.clock.timed(py, maintain)?.or_raise(py)?;
         Ok(maintain_row(report))
@@ -416,6 +395,15 @@ impl Appender {
     }
 }
 
+impl From<AppendValues> for AppendOptions {
+    fn from(values: AppendValues) -> Self {
+        Self {
+            leader_epoch: values.leader_epoch,
+            flush: values.flush,
+        }
+    }
+}
+
 impl Appender {
     pub(crate) fn of(log: offsetlog::LogWriter, clock: LogClock) -> Self {
         Self {
@@ -469,19 +457,20 @@ fn cut_row(cut: Cut) -> rows::Cut {
 }
 
 pub(crate) fn maintain_options(
-    now: Option<i64>,
-    dry_run: bool,
-    only: &[String],
-) -> MaintainOptions {
-    let is_wanted = |name| only.iter().any(|wanted| wanted == name);
-    MaintainOptions {
-        now,
-        dry_run,
+    py: Python<'_>,
+    values: MaintainValues,
+) -> PyResult<MaintainOptions> {
+    let is_wanted = |name| values.only.iter().any(|wanted| wanted == name);
+    let config = values.config.as_ref();
+    Ok(MaintainOptions {
+        now: values.now,
+        dry_run: values.dry_run,
         retention: is_wanted("retention"),
         compaction: is_wanted("compaction"),
         deletes: is_wanted("deletes"),
+        config: config.map(|pairs| config::parse(py, pairs)).transpose()?,
         ..MaintainOptions::default()
-    }
+    })
 }
 
 pub(crate) fn maintain_row(report: MaintainReport) -> rows::MaintainReport {
@@ -530,17 +519,15 @@ pub(crate) fn close_inherited_locks() {
 
 /// Recovers a log without opening it.
 #[pyfunction]
-#[pyo3(signature = (path, *, from_offset, dry_run, mapped, limits))]
-#[allow(clippy::too_many_arguments, reason = "one argument an option")]
+#[pyo3(signature = (path, options, *, from_offset, dry_run))]
 pub(crate) fn recover(
     py: Python<'_>,
     path: PathBuf,
+    options: OpenValues,
     from_offset: Option<i64>,
     dry_run: bool,
-    mapped: bool,
-    limits: LimitValues,
 ) -> PyResult<rows::RecoveryReport> {
-    let options = open_options(mapped, limits);
+    let options = open_options(&options);
     let recover = RecoverOptions {
         from_offset,
         dry_run,

@@ -4,13 +4,14 @@ use crate::appender::{Appender, codec, info_row};
 use crate::arrow::Batches;
 use crate::capsule::{self, Unusable};
 use crate::interrupt::{self, detached};
+use crate::options::AppendValues;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
 use arrow_array::RecordBatch;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, SchemaRef};
+use offsetlog::Error;
 use offsetlog::arrow::{ArrowAppendOptions, ArrowRows};
-use offsetlog::{AppendOptions, Error};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyModule};
@@ -78,25 +79,20 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, Refused>) -> Result<T, Refused> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (appender, data, *, compression, leader_epoch, flush, batch_bytes, keep_offsets))]
-#[allow(clippy::too_many_arguments, reason = "one argument an option")]
+#[pyo3(signature = (appender, data, options, *, compression, batch_bytes, keep_offsets))]
 pub(crate) fn append_arrow(
     py: Python<'_>,
     appender: &Bound<'_, Appender>,
     data: &Bound<'_, PyAny>,
+    options: AppendValues,
     compression: Option<&str>,
-    leader_epoch: Option<i32>,
-    flush: bool,
     batch_bytes: usize,
     keep_offsets: bool,
 ) -> PyResult<rows::AppendInfo> {
     let options = ArrowAppendOptions {
         codec: codec(compression)?,
         batch_bytes,
-        append: AppendOptions {
-            leader_epoch,
-            flush,
-        },
+        append: options.into(),
     };
     let (log, clock) = appender.get().engine();
     let source = source_of(data)?;

@@ -5,13 +5,10 @@ use crate::raise::OrRaise;
 use crate::rows;
 use offsetlog::{BrokerSettings, LogConfig};
 use pyo3::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Names and texts of settings.
 pub(crate) type Pairs = Vec<(String, String)>;
-
-/// The metadata's folder, the broker's `server.properties`, internal topics that were named, whether other replicas do not matter.
-pub(crate) type ClusterTerms = (Option<PathBuf>, Option<PathBuf>, Vec<String>, bool);
 
 /// What a `server.properties` says, where one was given.
 pub(crate) fn broker_of(py: Python<'_>, path: Option<&Path>) -> PyResult<Option<BrokerSettings>> {

@@ -3,7 +3,8 @@
 use crate::appender::codec;
 use crate::config::{self, Pairs};
 use crate::interrupt::detached;
-use crate::log::{LimitValues, open_options};
+use crate::log::open_options;
+use crate::options::OpenValues;
 use crate::raise::OrRaise;
 use crate::rows;
 use offsetlog::{ConvertOptions, ConvertProgress, ConvertReport, Interrupt};
@@ -36,19 +37,17 @@ fn stopped(interrupt: Option<Interrupt>, raised: &Raised) -> Interrupt {
 }
 
 #[pyfunction]
-#[pyo3(signature = (old, new, *, compression, config, progress, mapped, limits))]
-#[allow(clippy::too_many_arguments, reason = "one argument an option")]
+#[pyo3(signature = (old, new, options, *, compression, config, progress))]
 pub(crate) fn convert(
     py: Python<'_>,
     old: PathBuf,
     new: PathBuf,
+    options: OpenValues,
     compression: Option<&str>,
     config: Option<Pairs>,
     progress: Option<Py<PyAny>>,
-    mapped: bool,
-    limits: LimitValues,
 ) -> PyResult<rows::ConvertReport> {
-    let mut options = open_options(mapped, limits);
+    let mut options = open_options(&options);
     let raised = Raised::default();
     options.interrupt = Some(stopped(options.interrupt.take(), &raised));
     let how = ConvertOptions {

@@ -19,6 +19,7 @@ mod interrupt;
 mod log;
 mod log_dir;
 mod old_log;
+mod options;
 mod raise;
 mod record;
 mod records;

@@ -2,6 +2,7 @@
 
 use crate::convert::{self, batch_row, isolation, path_text};
 use crate::interrupt::{detached, interrupt};
+use crate::options::OpenValues;
 use crate::raise::OrRaise;
 use crate::record::Record;
 use crate::rows;
@@ -11,21 +12,9 @@ use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 
-/// `Limits` of the package: every one by its name.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-#[allow(clippy::struct_field_names, reason = "the names of the arguments")]
-pub(crate) struct LimitValues {
-    max_batch_bytes: u64,
-    max_decompressed_bytes: u64,
-    max_headers: usize,
-    max_segments: usize,
-    max_state_file_bytes: u64,
-    max_open_files: usize,
-}
-
 /// How logs are opened from Python.
-pub(crate) fn open_options(mapped: bool, limits: LimitValues) -> OpenOptions {
+pub(crate) fn open_options(values: &OpenValues) -> OpenOptions {
+    let limits = &values.limits;
     OpenOptions {
         limits: Limits {
             max_batch_bytes: limits.max_batch_bytes,
@@ -35,7 +24,7 @@ pub(crate) fn open_options(mapped: bool, limits: LimitValues) -> OpenOptions {
             max_state_file_bytes: limits.max_state_file_bytes,
             max_open_files: limits.max_open_files,
         },
-        mapped,
+        mapped: values.mapped,
         interrupt: Some(interrupt()),
         ..OpenOptions::default()
     }
@@ -47,9 +36,8 @@ pub(crate) struct Log(pub(crate) offsetlog::Log);
 #[pymethods]
 impl Log {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, limits))]
-    fn open(py: Python<'_>, path: PathBuf, mapped: bool, limits: LimitValues) -> PyResult<Self> {
-        let options = open_options(mapped, limits);
+    fn open(py: Python<'_>, path: PathBuf, options: OpenValues) -> PyResult<Self> {
+        let options = open_options(&options);
         detached(py, || offsetlog::Log::open(&path, &options))
             .or_raise(py)
             .map(Self)
@@ -164,6 +152,7 @@ impl Log {
         Ok(BatchIterator(Mutex::new(Some(batches))))
     }
 
+    #[pyo3(signature = (offset, *, max_bytes, isolation_level))]
     fn fetch(
         &self,
         py: Python<'_>,
@@ -207,7 +196,7 @@ impl Log {
         }))
     }
 
-    #[pyo3(signature = (start, stop, max_bytes))]
+    #[pyo3(signature = (start, stop, *, max_bytes))]
     fn splits(
         &self,
         py: Python<'_>,

@@ -2,7 +2,8 @@
 
 use crate::config::{Pairs, broker_of, pairs};
 use crate::interrupt::detached;
-use crate::log::{LimitValues, Log, open_options};
+use crate::log::{Log, open_options};
+use crate::options::OpenValues;
 use crate::raise::{OrRaise, raise};
 use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
@@ -167,14 +168,8 @@ pub(crate) struct LogDir(pub(crate) offsetlog::LogDir);
 #[pymethods]
 impl LogDir {
     #[staticmethod]
-    #[pyo3(signature = (paths, *, mapped, limits))]
-    fn open(
-        py: Python<'_>,
-        paths: Vec<PathBuf>,
-        mapped: bool,
-        limits: LimitValues,
-    ) -> PyResult<Self> {
-        let options = open_options(mapped, limits);
+    fn open(py: Python<'_>, paths: Vec<PathBuf>, options: OpenValues) -> PyResult<Self> {
+        let options = open_options(&options);
         detached(py, || offsetlog::LogDir::open(&paths, &options))
             .or_raise(py)
             .map(Self)
@@ -198,7 +193,7 @@ impl LogDir {
         Ok(pairs(&config))
     }
 
-    #[pyo3(signature = (topic, broker, metadata))]
+    #[pyo3(signature = (topic, *, broker, metadata))]
     fn topic_settings(
         &self,
         py: Python<'_>,

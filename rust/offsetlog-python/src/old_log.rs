@@ -2,7 +2,8 @@
 
 use crate::convert::{self, path_text};
 use crate::interrupt::detached;
-use crate::log::{LimitValues, open_options};
+use crate::log::open_options;
+use crate::options::OpenValues;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
 use offsetlog::{Error, OldScan, memory};
@@ -21,9 +22,8 @@ pub(crate) struct OldLog(offsetlog::OldLog);
 #[pymethods]
 impl OldLog {
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped, limits))]
-    fn open(py: Python<'_>, path: PathBuf, mapped: bool, limits: LimitValues) -> PyResult<Self> {
-        let options = open_options(mapped, limits);
+    fn open(py: Python<'_>, path: PathBuf, options: OpenValues) -> PyResult<Self> {
+        let options = open_options(&options);
         detached(py, || offsetlog::OldLog::open(&path, &options))
             .or_raise(py)
             .map(Self)

@@ -5,6 +5,7 @@ use crate::capsule;
 use crate::convert::{isolation, shared_iterator};
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
+use crate::options::ScanValues;
 use crate::raise::{OrRaise, class_name};
 use crate::records::RecordIterator;
 use crate::requested;
@@ -95,24 +96,11 @@ impl Scan {
 #[pymethods]
 impl Scan {
     #[new]
-    #[pyo3(signature = (ranges, *, start_timestamp, stop_timestamp, columns, keys, isolation_level, limit, batch_rows, batch_bytes,
-                        verify_checksums, threads, on_corrupt, offsets, raises_last=false))]
-    #[expect(clippy::too_many_arguments, reason = "one parameter an option")]
+    #[pyo3(signature = (ranges, options, *, raises_last=false))]
     fn new(
         py: Python<'_>,
         ranges: Vec<(Place<'_>, Option<i64>, Option<i64>)>,
-        start_timestamp: Option<i64>,
-        stop_timestamp: Option<i64>,
-        columns: Option<Vec<String>>,
-        keys: Option<Vec<Vec<u8>>>,
-        isolation_level: &str,
-        limit: Option<u64>,
-        batch_rows: Option<usize>,
-        batch_bytes: Option<usize>,
-        verify_checksums: bool,
-        threads: usize,
-        on_corrupt: &str,
-        offsets: Option<Vec<i64>>,
+        options: ScanValues,
         raises_last: bool,
     ) -> PyResult<Self> {
         let (mut open, mut later) = (Vec::new(), Vec::new());
@@ -126,15 +114,15 @@ impl Scan {
                 Place::Later(log) => later.push(log.get().0.clone()),
             }
         }
-        let on_corrupt = on_corrupt.parse::<OnCorrupt>().or_raise(py)?;
+        let on_corrupt = options.on_corrupt.parse::<OnCorrupt>().or_raise(py)?;
         let raises_last = raises_last && on_corrupt == OnCorrupt::Raise;
-        let options = ScanOptions {
-            start_timestamp,
-            stop_timestamp,
-            isolation: isolation(py, isolation_level)?,
-            keys,
-            limit,
-            verify_checksums,
+        let engine = ScanOptions {
+            start_timestamp: options.start_timestamp,
+            stop_timestamp: options.stop_timestamp,
+            isolation: isolation(py, &options.isolation_level)?,
+            keys: options.keys,
+            limit: options.limit,
+            verify_checksums: options.verify_checksums,
             on_corrupt: if raises_last {
                 OnCorrupt::Stop
             } else {
@@ -144,17 +132,17 @@ impl Scan {
         };
         let defaults = ArrowOptions::default();
         let arrow = ArrowOptions {
-            batch_rows: batch_rows.unwrap_or(defaults.batch_rows),
-            batch_bytes: batch_bytes.unwrap_or(defaults.batch_bytes),
-            threads,
+            batch_rows: options.batch_rows.unwrap_or(defaults.batch_rows),
+            batch_bytes: options.batch_bytes.unwrap_or(defaults.batch_bytes),
+            threads: options.threads,
         };
         Ok(Self {
             ranges: open,
             later,
-            options,
+            options: engine,
             raises_last,
-            offsets,
-            columns: chosen(columns.as_deref()).or_raise(py)?,
+            offsets: options.offsets,
+            columns: chosen(options.columns.as_deref()).or_raise(py)?,
             arrow,
             report: Mutex::default(),
         })

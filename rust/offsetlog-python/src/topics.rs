@@ -2,11 +2,12 @@
 
 use crate::appender::{Appender, HeaderRow, header_views, maintain_options, maintain_row};
 use crate::clock::LogClock;
-use crate::config::{ClusterTerms, Pairs, broker_of, pairs, parse};
+use crate::config::{Pairs, broker_of, pairs, parse};
 use crate::convert::path_text;
 use crate::interrupt::detached;
-use crate::log::{LimitValues, open_options};
+use crate::log::open_options;
 use crate::log_dir::{LogDir, partition_key};
+use crate::options::{LogDirValues, MaintainValues, OpenValues};
 use crate::raise::OrRaise;
 use crate::rows;
 use crate::scan::Later;
@@ -43,29 +44,23 @@ fn partitioner(name: &str) -> PyResult<Partitioner> {
 #[pymethods]
 impl LogDirAppender {
     #[staticmethod]
-    #[pyo3(signature = (paths, *, mapped, limits, defaults, clock, max_open_partitions, seed, cluster))]
-    #[allow(clippy::too_many_arguments, reason = "one argument an option")]
     fn open(
         py: Python<'_>,
         paths: Vec<PathBuf>,
-        mapped: bool,
-        limits: LimitValues,
-        defaults: Pairs,
-        clock: Option<Py<PyAny>>,
-        max_open_partitions: usize,
-        seed: Option<u64>,
-        cluster: ClusterTerms,
+        options: OpenValues,
+        write: LogDirValues,
     ) -> PyResult<Self> {
-        let mut open = open_options(mapped, limits);
-        let clock = LogClock::of(&mut open, clock);
+        let mut open = open_options(&options);
+        let clock = LogClock::of(&mut open, write.clock);
+        let cluster = write.cluster;
         let options = LogDirOptions {
-            defaults: parse(py, &defaults)?,
-            max_open_partitions,
-            seed,
-            broker: broker_of(py, cluster.1.as_deref())?,
-            metadata: cluster.0,
-            internal_topics: cluster.2.into_iter().collect(),
-            single_replica: cluster.3,
+            defaults: parse(py, &write.defaults)?,
+            max_open_partitions: write.max_open_partitions,
+            seed: write.seed,
+            broker: broker_of(py, cluster.broker.as_deref())?,
+            metadata: cluster.metadata,
+            internal_topics: cluster.internal_topics.into_iter().collect(),
+            single_replica: cluster.single_replica,
         };
         let list = || offsetlog::LogDir::open_for_append(&paths, &open, &options);
         let log_dir = clock.timed(py, list)?.or_raise(py)?;
@@ -199,18 +194,14 @@ impl LogDirAppender {
         }))
     }
 
-    #[pyo3(signature = (*, now, dry_run, only, config, topics))]
+    #[pyo3(signature = (options, *, topics))]
     fn maintain(
         &self,
         py: Python<'_>,
-        now: Option<i64>,
-        dry_run: bool,
-        only: Vec<String>,
-        config: Option<Pairs>,
+        options: MaintainValues,
         topics: Vec<String>,
     ) -> PyResult<rows::LogDirMaintainReport> {
-        let mut options = maintain_options(now, dry_run, &only);
-        options.config = config.map(|pairs| parse(py, &pairs)).transpose()?;
+        let mut options = maintain_options(py, options)?;
         options.topics = topics;
         let maintain = || self.log_dir.maintain(&options);
         let report = self.clock.timed(py, maintain)?.or_raise(py)?;

@@ -1,7 +1,8 @@
 //! `verify`: what is wrong with partitions and log dirs.
 
 use crate::interrupt::detached;
-use crate::log::{LimitValues, open_options};
+use crate::log::open_options;
+use crate::options::OpenValues;
 use crate::raise::{OrRaise, class_name};
 use crate::rows;
 use offsetlog::{Finding, VerifyOptions};
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Checks partitions and log dirs. `progress` is called with the bytes read since it was called last.
 #[pyfunction]
-#[pyo3(signature = (paths, *, progress, limits))]
+#[pyo3(signature = (paths, options, *, progress))]
 pub(crate) fn verify(
     py: Python<'_>,
     paths: Vec<PathBuf>,
+    options: OpenValues,
     progress: Option<Py<PyAny>>,
-    limits: LimitValues,
 ) -> PyResult<rows::DamageReport> {
-    let mut options = open_options(false, limits);
+    let mut options = open_options(&options);
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let failed = Arc::clone(&raised);
     let verify = VerifyOptions {
