@@ -75,40 +75,75 @@ pub struct WriteOptions {
 pub(crate) struct PartitionWriter {
     directory: Arc<Directory>,
     place: PartitionState,
-    config: LogConfig,
-    /// What the settings are made of: those that the caller gave, those that stand beside the data, and what holds where neither says
-    /// anything.
-    option: Option<LogConfig>,
-    stored: Option<LogConfig>,
-    defaults: LogConfig,
-    /// Those that the upkeep under way goes by; the others without.
-    upkeep: Option<LogConfig>,
+    config: WriterConfig,
     /// What may be done to the partition.
     guard: Guard,
     clock: ClockHolder,
     ends: Arc<Ends>,
+    segments: Segments,
+    epochs: LeaderEpochs,
+    producers: Producers,
+    durability: Durability,
+    codec_buffers: CodecBuffers,
+    report: RecoveryReport,
+    poisoned: Option<String>,
+    /// The log was found as its last writer left it at a clean end.
+    started_clean: bool,
+    /// Held until the log is closed; after all else.
+    locks: Vec<Lock>,
+    #[expect(dead_code, reason = "for its end")]
+    closing: CloseAtEnd,
+}
+
+/// The settings, and what they are made of.
+#[derive(Debug)]
+struct WriterConfig {
+    /// Those that hold.
+    effective: LogConfig,
+    /// Those that the caller gave.
+    given: Option<LogConfig>,
+    /// Those that are stored beside the data.
+    stored: Option<LogConfig>,
+    /// What holds where neither says anything.
+    defaults: LogConfig,
+    /// Those that the maintenance under way goes by; the effective ones without.
+    maintenance: Option<LogConfig>,
+}
+
+/// The segments, and where the last one's records end.
+#[derive(Debug)]
+struct Segments {
     /// Base offsets of the closed segments, ascending.
     closed: Vec<i64>,
     active: ActiveSegment,
-    /// What the segments were opened with that were there at the beginning, and what the closed ones were made with since.
+    /// What the segments were opened with that were there at the beginning.
     opened_with: Settings,
+    /// What the closed ones were made with since.
     made_with: BTreeMap<i64, Settings>,
-    epochs: LeaderEpochs,
-    producers: ProducerStates,
-    /// Offsets of the snapshot files.
-    snapshots: BTreeSet<i64>,
-    /// The newest snapshot that was loaded or written.
-    last_snapshot: i64,
-    workshop: CodecBuffers,
-    /// Files renamed `.deleted`, with the time at which they go.
-    doomed: Vec<(i64, PathBuf)>,
-    flusher: Flusher,
     /// Behind the last batch: below the log end offset after a truncation inside a batch.
     data_end: i64,
     /// After a truncation inside a batch, until the log is rolled: where its records ended and where it did.
     cut_inside: Option<(i64, i64)>,
-    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
-    gap: Option<i64>,
+    /// Files renamed `.deleted`, with the time at which they are removed.
+    pending_deletes: Vec<(i64, PathBuf)>,
+}
+
+/// The producers' states and their snapshots: Kafka's `ProducerStateManager`.
+#[derive(Debug)]
+struct Producers {
+    states: ProducerStates,
+    /// Offsets of the snapshot files.
+    snapshots: BTreeSet<i64>,
+    /// The newest snapshot that was loaded or written.
+    last_snapshot: i64,
+    /// When producers were last expired.
+    last_expiry: i64,
+}
+
+/// What is not on the disk for certain yet, and who syncs it.
+#[derive(Debug)]
+struct Durability {
+    flusher: Flusher,
     last_flush: i64,
     /// When the recovery point was last written down.
     last_checkpoint: i64,
@@ -120,15 +155,33 @@ pub(crate) struct PartitionWriter {
     unsettled: Vec<i64>,
     /// Files were made, renamed or removed since the directory was synced.
     names_changed: bool,
-    last_expiry: i64,
-    report: RecoveryReport,
-    poisoned: Option<String>,
-    /// The log was found as its last writer left it at a clean end.
-    started_clean: bool,
-    /// Held until the log is closed; after all else.
-    locks: Vec<Lock>,
-    #[expect(dead_code, reason = "for its end")]
-    closing: CloseAtEnd,
+    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
+    gap: Option<i64>,
+}
+
+impl Segments {
+    /// Base offset of the first segment.
+    fn first_base(&self) -> i64 {
+        let first = self.closed.first().copied();
+        first.unwrap_or(self.active.base_offset)
+    }
+
+    /// Base offset of the segment that holds `offset`: that of the active one also for what lies behind.
+    fn floor_base(&self, offset: i64) -> i64 {
+        if offset >= self.active.base_offset {
+            return self.active.base_offset;
+        }
+        let slot = self.closed.partition_point(|&base| base <= offset);
+        let closed = self.closed.get(slot.saturating_sub(1));
+        closed.copied().unwrap_or(self.active.base_offset)
+    }
+
+    /// Base offsets of all segments, ascending.
+    fn bases(&self) -> Vec<i64> {
+        let mut bases = self.closed.clone();
+        bases.push(self.active.base_offset);
+        bases
+    }
 }
 
 /// Tells readers that there is no writer any more, also where one was dropped without being closed.
@@ -165,12 +218,15 @@ impl PartitionWriter {
     }
 
     pub(super) const fn config(&self) -> &LogConfig {
-        &self.config
+        &self.config.effective
     }
 
     /// The settings by which upkeep decides.
     fn upkeep_config(&self) -> &LogConfig {
-        self.upkeep.as_ref().unwrap_or(&self.config)
+        self.config
+            .maintenance
+            .as_ref()
+            .unwrap_or(&self.config.effective)
     }
 
     pub(super) const fn guard(&self) -> &Guard {
@@ -180,8 +236,11 @@ impl PartitionWriter {
     /// The settings that hold, with where they come from; `option` is above all.
     pub(super) fn effective(&self, option: Option<&LogConfig>) -> Result<EffectiveConfig> {
         let membership = &self.guard.membership;
-        let effective =
-            membership.effective(self.option.as_ref(), self.stored.as_ref(), &self.defaults)?;
+        let effective = membership.effective(
+            self.config.given.as_ref(),
+            self.config.stored.as_ref(),
+            &self.config.defaults,
+        )?;
         Ok(match option {
             Some(option) => effective.with_option(option),
             None => effective,
@@ -193,14 +252,14 @@ impl PartitionWriter {
         if membership.is_brokers() {
             self.place.join(&membership);
             self.guard.membership = membership;
-            self.config = self.effective(None)?.config().clone();
+            self.config.effective = self.effective(None)?.config().clone();
         }
         Ok(())
     }
 
     /// Has upkeep go by these from now on.
     pub(super) fn set_upkeep_config(&mut self, config: LogConfig) {
-        self.upkeep = Some(config);
+        self.config.maintenance = Some(config);
     }
 
     pub(super) const fn report(&self) -> &RecoveryReport {
@@ -237,14 +296,6 @@ impl PartitionWriter {
         self.place.high_watermark(self.ends.log_end())
     }
 
-    /// Base offset of the first segment.
-    fn first_base(&self) -> i64 {
-        self.closed
-            .first()
-            .copied()
-            .unwrap_or(self.active.base_offset)
-    }
-
     /// Refuses when the log is closed or broken.
     fn check_usable(&self) -> Result<()> {
         if self.ends.is_closed() {
@@ -255,7 +306,7 @@ impl PartitionWriter {
                 first: first.clone(),
             })
             .at_path(&self.directory.path)),
-            None => self.flusher.check(&self.directory.path),
+            None => self.durability.flusher.check(&self.directory.path),
         }
     }
 
@@ -274,32 +325,39 @@ impl PartitionWriter {
     /// Tells readers what became of the offsets.
     fn publish(&mut self, log_end: i64) {
         // Who is told an end finds its bytes: they are shown before it grows, and hidden after it shrank.
-        let (base_offset, size) = (self.active.base_offset, self.active.size());
+        let (base_offset, size) = (
+            self.segments.active.base_offset,
+            self.segments.active.size(),
+        );
         if log_end < self.ends.log_end() {
             self.ends.set_log_end(log_end);
         }
         self.ends.set_active(base_offset, size);
         self.ends.set_log_end(log_end);
-        self.producers.complete_until(log_end);
-        let last_stable = self.producers.first_unstable_offset().unwrap_or(log_end);
+        self.producers.states.complete_until(log_end);
+        let last_stable = self
+            .producers
+            .states
+            .first_unstable_offset()
+            .unwrap_or(log_end);
         let last_stable = last_stable.clamp(self.ends.log_start().min(log_end), log_end);
         self.ends.set_last_stable(last_stable);
     }
 
     fn settings(&self, now: i64) -> Settings {
-        settings(&self.config, now)
+        settings(&self.config.effective, now)
     }
 
     pub(super) fn set_config(&mut self, config: &LogConfig) -> Result<()> {
         self.check_usable()?;
         let mut membership = Membership::clone(&self.guard.membership);
         membership.keep();
-        let effective = membership.effective(Some(config), None, &self.defaults)?;
+        let effective = membership.effective(Some(config), None, &self.config.defaults)?;
         write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
-        self.config = effective.config().clone();
-        self.option = Some(config.clone());
-        self.stored = Some(config.clone());
-        self.upkeep = None;
+        self.config.effective = effective.config().clone();
+        self.config.given = Some(config.clone());
+        self.config.stored = Some(config.clone());
+        self.config.maintenance = None;
         self.guard.membership = Arc::new(membership);
         Ok(())
     }

@@ -78,20 +78,20 @@ impl PartitionWriter {
             AppendOrigin::Client => Origin::Client,
             AppendOrigin::Coordinator => Origin::Coordinator,
         };
-        let incoming = validate::inspect(data, origin, leader_epoch, &self.config)?;
+        let incoming = validate::inspect(data, origin, leader_epoch, &self.config.effective)?;
         if incoming.batches.is_empty() {
             return Ok(nothing(&incoming));
         }
         check_epoch(leader_epoch)?;
         let now = self.now();
-        let mut workshop = std::mem::take(&mut self.workshop);
+        let mut workshop = std::mem::take(&mut self.codec_buffers);
         let stored = validate::validate(
             &incoming,
             origin,
             &self.terms(now, leader_epoch),
             &mut workshop,
         );
-        self.workshop = workshop;
+        self.codec_buffers = workshop;
         let stored = stored?;
         let header = *stored.header();
         let marker = marker_of(&incoming, &header)?;
@@ -116,7 +116,12 @@ impl PartitionWriter {
         leader_epoch: i32,
     ) -> Result<AppendInfo> {
         self.check_usable()?;
-        let incoming = validate::inspect(data, Origin::Replication, leader_epoch, &self.config)?;
+        let incoming = validate::inspect(
+            data,
+            Origin::Replication,
+            leader_epoch,
+            &self.config.effective,
+        )?;
         let Some((_, first)) = incoming.batches.first() else {
             return Ok(nothing(&incoming));
         };
@@ -155,7 +160,7 @@ impl PartitionWriter {
         self.check_usable()?;
         check_epoch(leader_epoch)?;
         validate::check_times(minimum, maximum, &self.terms(now, leader_epoch))?;
-        match first_null_key.filter(|_| self.config.is_compacted()) {
+        match first_null_key.filter(|_| self.config.effective.is_compacted()) {
             Some(slot) => Err(validate::null_key(slot)),
             None => Ok(()),
         }
@@ -237,16 +242,16 @@ impl PartitionWriter {
         origin: Origin,
         now: i64,
     ) -> Result<AppendInfo> {
-        let codec = self.config.codec_for(batch.codec());
+        let codec = self.config.effective.codec_for(batch.codec());
         let limits = &self.directory.limits;
         limits.allow_headers(batch.most_headers())?;
         limits.allow_unpacked(codec, batch.payload_bytes())?;
         let compressor = self
-            .workshop
+            .codec_buffers
             .compressor
             .get_or_insert_with(crate::codec::Compressor::new);
         if codec != Codec::None {
-            compressor.set_level(codec, self.config.compression_level(codec))?;
+            compressor.set_level(codec, self.config.effective.compression_level(codec))?;
         }
         let (bytes, header) = batch.finish(
             base_offset,
@@ -255,10 +260,10 @@ impl PartitionWriter {
             codec,
             compressor,
         )?;
-        if header.size_bytes as i64 > i64::from(self.config.max_message_bytes()) {
+        if header.size_bytes as i64 > i64::from(self.config.effective.max_message_bytes()) {
             return Err(Error::new(ErrorKind::RecordTooLarge {
                 size: header.size_bytes as u64,
-                maximum: i64::from(self.config.max_message_bytes()),
+                maximum: i64::from(self.config.effective.max_message_bytes()),
             }));
         }
         let info = self.store(&Storing {
@@ -293,7 +298,7 @@ impl PartitionWriter {
 
     fn terms(&self, now: i64, leader_epoch: i32) -> Terms<'_> {
         Terms {
-            config: &self.config,
+            config: &self.config.effective,
             now,
             leader_epoch,
             log_end_offset: self.log_end(),
@@ -302,7 +307,7 @@ impl PartitionWriter {
     }
 
     fn append_time(&self, now: i64) -> i64 {
-        match self.config.message_timestamp_type() {
+        match self.config.effective.message_timestamp_type() {
             offsetlog_format::TimestampType::LogAppend => now,
             _ => -1,
         }
@@ -362,25 +367,26 @@ impl PartitionWriter {
         let recovery_point = self.ends.recovery_point();
         self.roll_if_due(first, last.last_offset, storing.max_timestamp, indexed, now)?;
         let epochs = self.assign_epochs(storing.batches)?;
-        let undo = self.active.state();
-        let written = self.active.append(storing.parts, indexed);
+        let undo = self.segments.active.state();
+        let written = self.segments.active.append(storing.parts, indexed);
         let applied = written.and_then(|()| {
             let Some(changes) = changes else {
                 return Ok(None);
             };
             // The map changes only behind the last call that can fail.
-            let aborted = self.producers.aborted_by(&changes);
-            self.active.append_aborted(&aborted)?;
+            let aborted = self.producers.states.aborted_by(&changes);
+            self.segments.active.append_aborted(&aborted)?;
             Ok(Some(changes))
         });
         match applied {
             Ok(changes) => {
                 if let Some(changes) = changes {
-                    self.producers.apply(&changes);
+                    self.producers.states.apply(&changes);
                 }
             }
             Err(error) => {
                 let undone = self
+                    .segments
                     .active
                     .undo(undo)
                     .and_then(|()| self.restore_epochs(epochs));
@@ -391,8 +397,8 @@ impl PartitionWriter {
             }
         }
         let log_end = last.last_offset.saturating_add(1);
-        self.data_end = log_end;
-        self.producers.set_end_offset(log_end);
+        self.segments.data_end = log_end;
+        self.producers.states.set_end_offset(log_end);
         self.publish(log_end);
         self.note_gap().map_err(Error::after_append)?;
         self.after_append(now, recovery_point);
@@ -414,12 +420,12 @@ impl PartitionWriter {
         if last.last_offset == i64::MAX {
             // There is no offset behind it, where the log would end.
             return Err(Error::new(ErrorKind::AppendTooWide {
-                base_offset: self.active.base_offset,
+                base_offset: self.segments.active.base_offset,
                 last_offset: last.last_offset,
             }));
         }
         let bytes: usize = storing.parts.iter().map(|part| part.len()).sum();
-        let segment_bytes = self.config.segment_bytes();
+        let segment_bytes = self.config.effective.segment_bytes();
         if bytes as i64 > i64::from(segment_bytes) {
             return Err(Error::new(ErrorKind::RecordBatchTooLarge {
                 size: bytes as u64,
@@ -437,6 +443,7 @@ impl PartitionWriter {
             .filter_map(|((_, header), marker)| Batch::new(header, *marker))
             .collect();
         self.producers
+            .states
             .check(&batches, storing.origin, storing.transaction_version)
     }
 
@@ -497,11 +504,13 @@ impl PartitionWriter {
 
     pub(super) fn expire_producers(&mut self, now: i64) {
         const CHECK_INTERVAL_MS: i64 = 600_000;
-        let due = now.saturating_sub(self.last_expiry) / CHECK_INTERVAL_MS;
+        let due = now.saturating_sub(self.producers.last_expiry) / CHECK_INTERVAL_MS;
         if due > 0 {
             // A broker looks at fixed intervals since the log was opened.
-            self.last_expiry += due * CHECK_INTERVAL_MS;
-            self.producers.remove_expired(now, PRODUCER_EXPIRATION_MS);
+            self.producers.last_expiry += due * CHECK_INTERVAL_MS;
+            self.producers
+                .states
+                .remove_expired(now, PRODUCER_EXPIRATION_MS);
         }
     }
 }

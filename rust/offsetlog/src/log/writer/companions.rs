@@ -24,18 +24,18 @@ impl PartitionWriter {
         &mut self,
         sync: bool,
     ) -> Result<Option<(PathBuf, Arc<dyn DiskFile>)>> {
-        let offset = self.producers.end_offset();
-        if offset <= self.last_snapshot {
+        let offset = self.producers.states.end_offset();
+        if offset <= self.producers.last_snapshot {
             return Ok(None);
         }
         let file = if sync {
-            write_snapshot(&self.directory, &self.producers)?;
+            write_snapshot(&self.directory, &self.producers.states)?;
             None
         } else {
-            Some(place_snapshot(&self.directory, &self.producers)?)
+            Some(place_snapshot(&self.directory, &self.producers.states)?)
         };
-        self.snapshots.insert(offset);
-        self.last_snapshot = offset;
+        self.producers.snapshots.insert(offset);
+        self.producers.last_snapshot = offset;
         Ok(file)
     }
 }

@@ -275,16 +275,16 @@ impl PartitionWriter {
             return Ok(Commit::Done);
         }
         self.check_usable()?;
-        if !self.flusher.commits().lead(self.log_end()) {
+        if !self.durability.flusher.commits().lead(self.log_end()) {
             return Ok(Commit::Follow);
         }
-        if !self.unsynced && self.ends.recovery_point() >= self.log_end() {
-            self.flusher.stop_leading(None);
+        if !self.durability.unsynced && self.ends.recovery_point() >= self.log_end() {
+            self.durability.flusher.stop_leading(None);
             return Ok(Commit::Done);
         }
         self.commit_job()
             .map(Commit::Lead)
-            .inspect_err(|_| self.flusher.stop_leading(None))
+            .inspect_err(|_| self.durability.flusher.stop_leading(None))
     }
 
     /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
@@ -302,17 +302,25 @@ impl PartitionWriter {
     /// As [`commit_job`](Self::commit_job), where nothing was changed yet and nothing is to be marked.
     pub(super) fn job(&mut self) -> Job {
         let recovery_point = self.ends.recovery_point();
-        let first = self.closed.partition_point(|&base| base <= recovery_point);
-        let mut closed = std::mem::take(&mut self.unsettled);
-        closed.extend_from_slice(self.closed.get(first.saturating_sub(1)..).unwrap_or(&[]));
+        let first = self
+            .segments
+            .closed
+            .partition_point(|&base| base <= recovery_point);
+        let mut closed = std::mem::take(&mut self.durability.unsettled);
+        closed.extend_from_slice(
+            self.segments
+                .closed
+                .get(first.saturating_sub(1)..)
+                .unwrap_or(&[]),
+        );
         closed.sort_unstable();
         closed.dedup();
-        self.last_flush = self.now();
-        self.unsynced = false;
+        self.durability.last_flush = self.now();
+        self.durability.unsynced = false;
         Job {
-            files: vec![self.active.log_file()],
+            files: vec![self.segments.active.log_file()],
             closed,
-            names: std::mem::take(&mut self.names_changed),
+            names: std::mem::take(&mut self.durability.names_changed),
             times: false,
             directory: Arc::clone(&self.directory),
             ends: Arc::clone(&self.ends),
@@ -321,19 +329,20 @@ impl PartitionWriter {
     }
 
     pub(crate) const fn flusher(&self) -> &Flusher {
-        &self.flusher
+        &self.durability.flusher
     }
 
     /// What the settings ask for after an append: a sync each so many records or milliseconds. The caller does it.
     pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) {
         let unflushed = self.log_end() - recovery_point;
-        let by_count = unflushed >= self.config.flush_messages();
-        let by_time = now.saturating_sub(self.last_flush) >= self.config.flush_ms();
-        self.flush_due |= by_count || by_time;
-        if now.saturating_sub(self.last_checkpoint) >= CHECKPOINT_INTERVAL_MS
-            && self.flusher.is_idle()
+        let by_count = unflushed >= self.config.effective.flush_messages();
+        let by_time =
+            now.saturating_sub(self.durability.last_flush) >= self.config.effective.flush_ms();
+        self.durability.flush_due |= by_count || by_time;
+        if now.saturating_sub(self.durability.last_checkpoint) >= CHECKPOINT_INTERVAL_MS
+            && self.durability.flusher.is_idle()
         {
-            self.last_checkpoint = now;
+            self.durability.last_checkpoint = now;
             // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
             let saved = self.save_point();
             if let Err(error) = saved.and_then(|()| self.place.checkpoint_in_time(now)) {
@@ -345,12 +354,12 @@ impl PartitionWriter {
 
     /// Whether the settings want what was appended to be durable before the caller is answered.
     pub(crate) fn take_flush_due(&mut self) -> bool {
-        std::mem::take(&mut self.flush_due)
+        std::mem::take(&mut self.durability.flush_due)
     }
 
     /// Recovery point after all that a roll began is done.
     pub(crate) fn recovery_point(&self) -> i64 {
-        self.flusher.wait();
+        self.durability.flusher.wait();
         self.ends.recovery_point()
     }
 
@@ -359,21 +368,21 @@ impl PartitionWriter {
         if self.ends.is_closed() {
             return Ok(());
         }
-        self.flusher.wait();
+        self.durability.flusher.wait();
         let closed = match self.check_usable() {
             Ok(()) => self.close_files(),
             // A broken log is left as after a crash: the next opening recovers it.
             Err(error) => Err(error),
         };
         self.ends.close();
-        self.flusher.close();
+        self.durability.flusher.close();
         self.unlock();
         closed
     }
 
     /// Before files are made by their names: they would come to stand among somebody else's.
     pub(super) fn check_in_place(&self) -> Result<()> {
-        let (path, file) = self.active.log_file();
+        let (path, file) = self.segments.active.log_file();
         check_in_place(self.directory.disk.as_ref(), &path, file.as_ref())
     }
 
@@ -384,28 +393,28 @@ impl PartitionWriter {
         }
         self.check_in_place()?;
         self.mark_unclean()?;
-        self.active.touch()?;
+        self.segments.active.touch()?;
         let now = self.now();
         self.expire_producers(now);
         self.take_snapshot(true)?;
-        self.active.close()?;
+        self.segments.active.close()?;
         let mut job = self.commit_job()?;
         // Behind a clean end nothing is rebuilt.
-        job.files = self.active.files();
+        job.files = self.segments.active.files();
         job.names = true;
         // The clean mark knows the file by its time.
         job.times = true;
         job.run()?;
         let state = self.state_at(self.ends.recovery_point());
         let mark = self.clean_mark()?;
-        let (log_end, first_base) = (self.ends.log_end(), self.first_base());
+        let (log_end, first_base) = (self.ends.log_end(), self.segments.first_base());
         self.place.close(state, mark, log_end, first_base)
     }
 
     /// Lets go of the files as a killed process would: nothing is written.
     pub(crate) fn abandon(&mut self) {
         self.ends.close();
-        self.flusher.close();
+        self.durability.flusher.close();
         self.unlock();
     }
 
@@ -417,14 +426,14 @@ impl PartitionWriter {
 
     /// How the active segment's file looks now.
     fn clean_mark(&self) -> Result<CleanMark> {
-        let path = self.active.path();
+        let path = self.segments.active.path();
         let stat = self
             .directory
             .disk
             .stat(path)
             .map_err(|error| Error::io(IoCall::Stat, path, error))?;
         Ok(CleanMark {
-            active_base: self.active.base_offset,
+            active_base: self.segments.active.base_offset,
             size: stat.size,
             modified_ns: stat.modified_ns,
         })

@@ -1,7 +1,8 @@
 //! Opening for writing, and [`recover`], which does all of that but the writing.
 
 use super::{
-    ClockHolder, CloseAtEnd, CodecBuffers, Flusher, PartitionWriter, WriteOptions, settings,
+    ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, Producers,
+    Segments, WriteOptions, WriterConfig, settings,
 };
 use crate::config::LogConfig;
 use crate::disk::Lock;
@@ -81,8 +82,8 @@ pub(in crate::log) fn open(
         progress: None,
     };
     let mut writer = assemble(directory, place, config, terms, options, write, locks)?;
-    writer.option.clone_from(&write.config);
-    writer.stored = stored;
+    writer.config.given.clone_from(&write.config);
+    writer.config.stored = stored;
     writer.guard = guard;
     Ok(writer)
 }
@@ -130,35 +131,43 @@ pub(super) fn assemble(
     let mut writer = PartitionWriter {
         directory: Arc::clone(directory),
         place,
-        config,
-        option: None,
-        stored: None,
-        defaults: write.defaults.clone(),
-        upkeep: None,
+        config: WriterConfig {
+            effective: config,
+            given: None,
+            stored: None,
+            defaults: write.defaults.clone(),
+            maintenance: None,
+        },
         guard: Guard::default(),
         clock: ClockHolder(Arc::clone(&options.clock)),
-        closed: bases,
-        active,
-        opened_with: settings,
-        made_with: BTreeMap::new(),
+        segments: Segments {
+            closed: bases,
+            active,
+            opened_with: settings,
+            made_with: BTreeMap::new(),
+            data_end: loaded.report.log_end_offset,
+            cut_inside: None,
+            pending_deletes: Vec::new(),
+        },
         epochs: loaded.epochs,
-        producers: loaded.producers,
-        snapshots: loaded.snapshots,
-        last_snapshot: loaded.last_snapshot,
-        workshop: CodecBuffers::default(),
-        doomed: Vec::new(),
-        flusher: Flusher::default(),
-        data_end: loaded.report.log_end_offset,
-        cut_inside: None,
-        gap: None,
-        last_flush: now,
-        last_checkpoint: now,
-        flush_due: false,
-        // What an earlier writer did last may not have reached the disk.
-        unsynced: !loaded.report.clean,
-        unsettled,
-        names_changed: true,
-        last_expiry: now,
+        producers: Producers {
+            states: loaded.producers,
+            snapshots: loaded.snapshots,
+            last_snapshot: loaded.last_snapshot,
+            last_expiry: now,
+        },
+        durability: Durability {
+            flusher: Flusher::default(),
+            last_flush: now,
+            last_checkpoint: now,
+            flush_due: false,
+            // What an earlier writer did last may not have reached the disk.
+            unsynced: !loaded.report.clean,
+            unsettled,
+            names_changed: true,
+            gap: None,
+        },
+        codec_buffers: CodecBuffers::default(),
         started_clean: loaded.report.clean && write.config.is_none() && !changed && !is_new,
         report: loaded.report,
         poisoned: None,
@@ -183,7 +192,7 @@ pub(super) fn assemble(
         }
     }
     if is_new {
-        writer.active.touch()?;
+        writer.segments.active.touch()?;
         make_epochs_file(directory)?;
     }
     if loaded.recovery_point > durable {

@@ -27,7 +27,7 @@ impl PartitionWriter {
 
     /// The same for the snapshot of an offset.
     pub(super) fn doom_snapshot(&mut self, offset: i64, now: i64) -> Result<()> {
-        if self.snapshots.remove(&offset) {
+        if self.producers.snapshots.remove(&offset) {
             self.doom(offset, ".snapshot", now)?;
         }
         Ok(())
@@ -40,9 +40,9 @@ impl PartitionWriter {
         let target = PathBuf::from(target);
         match self.directory.disk.rename(&path, &target) {
             Ok(()) => {
-                self.names_changed = true;
+                self.durability.names_changed = true;
                 let due = now.saturating_add(self.upkeep_config().file_delete_delay_ms());
-                self.doomed.push((due, target));
+                self.segments.pending_deletes.push((due, target));
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -54,7 +54,7 @@ impl PartitionWriter {
     pub(crate) fn delete_due(&mut self, now: i64) -> Vec<PathBuf> {
         let disk = Arc::clone(&self.directory.disk);
         let is_due = |doomed: &mut (i64, PathBuf)| doomed.0 <= now;
-        let due = self.doomed.extract_if(.., is_due);
+        let due = self.segments.pending_deletes.extract_if(.., is_due);
         due.filter(|(_, path)| disk.unlink(path).is_ok())
             .map(|(_, path)| path)
             .collect()
@@ -62,7 +62,11 @@ impl PartitionWriter {
 
     /// What [`delete_due`](Self::delete_due) would remove.
     pub(crate) fn due(&self, now: i64) -> Vec<PathBuf> {
-        let due = self.doomed.iter().filter(|(due, _)| *due <= now);
+        let due = self
+            .segments
+            .pending_deletes
+            .iter()
+            .filter(|(due, _)| *due <= now);
         due.map(|(_, path)| path.clone()).collect()
     }
 }

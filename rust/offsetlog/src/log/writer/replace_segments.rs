@@ -30,17 +30,21 @@ impl PartitionWriter {
             },
         };
         let uncleanable = self.uncleanable_offset(first_dirty, now)?;
-        let first_uncleanable = self.floor_base(uncleanable);
+        let first_uncleanable = self.segments.floor_base(uncleanable);
         let mut segments = Vec::new();
-        for (slot, &base_offset) in self.closed.iter().enumerate() {
+        for (slot, &base_offset) in self.segments.closed.iter().enumerate() {
             if base_offset >= first_uncleanable {
                 break;
             }
-            let next = self.closed.get(slot + 1).copied();
-            segments.push(self.source(base_offset, next.unwrap_or(self.active.base_offset))?);
+            let next = self.segments.closed.get(slot + 1).copied();
+            segments.push(self.source(
+                base_offset,
+                next.unwrap_or(self.segments.active.base_offset),
+            )?);
         }
         let producers: HashMap<i64, LastRecord> = self
             .producers
+            .states
             .iter()
             .map(|(producer_id, entry)| {
                 let last = LastRecord {
@@ -80,20 +84,10 @@ impl PartitionWriter {
         })
     }
 
-    /// Base offset of the segment that holds `offset`: that of the active one also for what lies behind.
-    fn floor_base(&self, offset: i64) -> i64 {
-        if offset >= self.active.base_offset {
-            return self.active.base_offset;
-        }
-        let slot = self.closed.partition_point(|&base| base <= offset);
-        let closed = self.closed.get(slot.saturating_sub(1));
-        closed.copied().unwrap_or(self.active.base_offset)
-    }
-
     /// From where on nothing is cleaned: the active segment, open transactions, and what is younger than `min.compaction.lag.ms`.
     fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
         let stable = self.ends.last_stable().min(self.high_watermark()?);
-        let mut uncleanable = stable.min(self.active.base_offset);
+        let mut uncleanable = stable.min(self.segments.active.base_offset);
         let lag = self.upkeep_config().min_compaction_lag_ms();
         if lag > 0 {
             for (base, next) in self.dirty_segments(first_dirty) {
@@ -113,15 +107,18 @@ impl PartitionWriter {
 
     /// Base offsets of the closed segments from the one that holds `first_dirty` on, each with that of the next segment.
     fn dirty_segments(&self, first_dirty: i64) -> impl Iterator<Item = (i64, i64)> {
-        let slot = self.closed.partition_point(|&base| base <= first_dirty);
-        let first = if first_dirty >= self.active.base_offset {
-            self.closed.len()
+        let slot = self
+            .segments
+            .closed
+            .partition_point(|&base| base <= first_dirty);
+        let first = if first_dirty >= self.segments.active.base_offset {
+            self.segments.closed.len()
         } else {
             slot.saturating_sub(1)
         };
-        let nexts = self.closed.iter().skip(first + 1).copied();
-        let nexts = nexts.chain([self.active.base_offset]);
-        self.closed.iter().skip(first).copied().zip(nexts)
+        let nexts = self.segments.closed.iter().skip(first + 1).copied();
+        let nexts = nexts.chain([self.segments.active.base_offset]);
+        self.segments.closed.iter().skip(first).copied().zip(nexts)
     }
 
     /// Whether a record has been waiting for a cleaning longer than `max.compaction.lag.ms`.
@@ -144,9 +141,9 @@ impl PartitionWriter {
     /// is about to be cleaned do not look like bytes that were lost with the power.
     pub(crate) fn settle_for_cleaning(&mut self) -> Result<()> {
         self.check_usable()?;
-        self.flusher.wait();
-        self.flusher.check(&self.directory.path)?;
-        if self.ends.recovery_point() < self.active.base_offset {
+        self.durability.flusher.wait();
+        self.durability.flusher.check(&self.directory.path)?;
+        if self.ends.recovery_point() < self.segments.active.base_offset {
             self.commit_job()?.run()?;
         }
         self.mark_unclean()?;
@@ -213,20 +210,23 @@ impl PartitionWriter {
                 self.doom_files(base, now)?;
             } else {
                 self.doom_segment(base, now)?;
-                self.made_with.remove(&base);
+                self.segments.made_with.remove(&base);
             }
-            self.unsettled.retain(|&unsettled| unsettled != base);
+            self.durability
+                .unsettled
+                .retain(|&unsettled| unsettled != base);
         }
         self.sync_names()?;
         for suffix in suffixes {
             self.give_state(first, suffix, FileState::Swap, FileState::Live)?;
         }
         self.sync_names()?;
-        self.names_changed = false;
-        self.closed
+        self.durability.names_changed = false;
+        self.segments
+            .closed
             .retain(|base| *base == first || !group.contains(base));
         let settings = self.settings(now);
-        self.made_with.insert(first, settings);
+        self.segments.made_with.insert(first, settings);
         Ok(())
     }
 
@@ -251,17 +251,17 @@ impl PartitionWriter {
     pub(crate) fn set_cleaner_point(&mut self, offset: i64) -> Result<()> {
         self.check_usable()?;
         self.mark_unclean()?;
-        let recovery_point = self.ends.recovery_point().min(self.data_end);
+        let recovery_point = self.ends.recovery_point().min(self.segments.data_end);
         let state = State::new(recovery_point, self.ends.log_start());
         self.place.set_cleaner_point(offset, state)
     }
 
     /// Before a truncation: what will be appended in the place of cleaned segments has to be cleaned anew.
     pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {
-        if !self.config.is_compacted() {
+        if !self.config.effective.is_compacted() {
             return Ok(());
         }
-        let base = self.floor_base(offset);
+        let base = self.segments.floor_base(offset);
         match self.place.cleaner_point()? {
             Some(point) if point > base => self.set_cleaner_point(base),
             _ => Ok(()),

@@ -96,10 +96,10 @@ impl PartitionWriter {
     }
 
     fn candidates(&self) -> Vec<Candidate> {
-        let active = self.active.base_offset;
-        let bases = self.closed.iter().copied().chain([active]);
-        let ends = self.closed.iter().skip(1).copied();
-        let ends = ends.chain((!self.closed.is_empty()).then_some(active));
+        let active = self.segments.active.base_offset;
+        let bases = self.segments.closed.iter().copied().chain([active]);
+        let ends = self.segments.closed.iter().skip(1).copied();
+        let ends = ends.chain((!self.segments.closed.is_empty()).then_some(active));
         bases
             .zip(ends.chain([self.log_end()]))
             .map(|(base_offset, end_offset)| Candidate {
@@ -112,7 +112,7 @@ impl PartitionWriter {
 
     fn size_of(&self, candidate: &Candidate) -> Result<u64> {
         if candidate.is_last {
-            return Ok(self.active.size());
+            return Ok(self.segments.active.size());
         }
         let path = segment_path(&self.directory.path, candidate.base_offset, ".log");
         let stat = self.directory.disk.stat(&path);
@@ -124,7 +124,7 @@ impl PartitionWriter {
     /// The segment's greatest timestamp or, where no record has one, when its file was last changed.
     fn newest_of(&self, candidate: &Candidate) -> Result<i64> {
         let timestamp = if candidate.is_last {
-            self.active.max_timestamp()
+            self.segments.active.max_timestamp()
         } else {
             let base = candidate.base_offset;
             let segment = scan_segment::open(&self.directory, base, Some(candidate.end_offset))?;
@@ -149,7 +149,7 @@ impl PartitionWriter {
             return Ok(removed);
         };
         self.mark_unclean()?;
-        if removed.len() > self.closed.len() {
+        if removed.len() > self.segments.closed.len() {
             self.expire_producers(now);
             self.roll_to(self.log_end(), now)?;
         }
@@ -172,15 +172,17 @@ impl PartitionWriter {
             .map_err(|error| Error::io(IoCall::SyncDirectory, path, error));
         done?;
         synced?;
-        self.names_changed = false;
+        self.durability.names_changed = false;
         Ok(removed)
     }
 
     fn drop_oldest(&mut self, base: i64, now: i64) -> Result<()> {
         self.doom_segment(base, now)?;
-        self.closed.retain(|&closed| closed != base);
-        self.unsettled.retain(|&unsettled| unsettled != base);
-        self.made_with.remove(&base);
+        self.segments.closed.retain(|&closed| closed != base);
+        self.durability
+            .unsettled
+            .retain(|&unsettled| unsettled != base);
+        self.segments.made_with.remove(&base);
         Ok(())
     }
 }

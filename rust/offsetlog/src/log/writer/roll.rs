@@ -51,50 +51,51 @@ impl PartitionWriter {
         now: i64,
     ) -> Result<bool> {
         // As in a broker the first look at a new segment makes its indexes.
-        self.active.touch()?;
+        self.segments.active.touch()?;
         let bytes: u64 = batches.iter().map(|batch| batch.size_bytes).sum();
-        let size = self.active.size();
-        let segment_bytes = self.config.segment_bytes().max(0) as u64;
+        let size = self.segments.active.size();
+        let segment_bytes = self.config.effective.segment_bytes().max(0) as u64;
         if size > segment_bytes.saturating_sub(bytes) {
             return Ok(true);
         }
         if size > 0 {
-            let limit = self.config.segment_ms() - self.active.jitter();
-            if self.active.waited(max_timestamp, now) > limit {
+            let limit = self.config.effective.segment_ms() - self.segments.active.jitter();
+            if self.segments.active.waited(max_timestamp, now) > limit {
                 return Ok(true);
             }
         }
-        let relative = last_offset - self.active.base_offset;
+        let relative = last_offset - self.segments.active.base_offset;
         if relative < 0 || relative > i64::from(i32::MAX) {
             return Ok(true);
         }
-        Ok(self.active.indexes_are_full() || (size > 0 && self.active.overfills(batches)?))
+        Ok(self.segments.active.indexes_are_full()
+            || (size > 0 && self.segments.active.overfills(batches)?))
     }
 
     /// Closes the active segment now and begins a new one at the log end offset; an empty one stays. Gives its base offset.
     pub(crate) fn roll(&mut self) -> Result<i64> {
         self.check_usable()?;
-        if self.active.size() > 0 || self.active.base_offset < self.log_end() {
+        if self.segments.active.size() > 0 || self.segments.active.base_offset < self.log_end() {
             self.mark_unclean()?;
             let now = self.now();
             self.expire_producers(now);
             self.roll_to(self.log_end(), now)?;
         }
-        Ok(self.active.base_offset)
+        Ok(self.segments.active.base_offset)
     }
 
     pub(super) fn roll_to(&mut self, base_offset: i64, now: i64) -> Result<()> {
-        if base_offset == self.active.base_offset && self.active.size() == 0 {
+        if base_offset == self.segments.active.base_offset && self.segments.active.size() == 0 {
             return Ok(());
         }
         self.check_in_place()?;
         self.remove_leftovers_of(base_offset)?;
         self.note_gap()?;
-        self.active.close()?;
-        if base_offset > self.data_end {
+        self.segments.active.close()?;
+        if base_offset > self.segments.data_end {
             self.settle_gap(base_offset)?;
         }
-        self.producers.set_end_offset(base_offset);
+        self.producers.states.set_end_offset(base_offset);
         // What can fail comes first: a segment that is no longer the active one must have its job.
         let mut files = Vec::new();
         let snapshot = self.take_snapshot(false)?;
@@ -102,39 +103,41 @@ impl PartitionWriter {
         files.extend(snapshot);
         let settings = self.settings(now);
         let next = ActiveSegment::create(&self.directory, base_offset, &settings)?;
-        let last = std::mem::replace(&mut self.active, next);
-        self.closed.push(last.base_offset);
-        self.data_end = base_offset;
-        self.cut_inside = None;
-        self.made_with.insert(last.base_offset, last.settings());
+        let last = std::mem::replace(&mut self.segments.active, next);
+        self.segments.closed.push(last.base_offset);
+        self.segments.data_end = base_offset;
+        self.segments.cut_inside = None;
+        self.segments
+            .made_with
+            .insert(last.base_offset, last.settings());
         self.ends.note_roll(base_offset, has_snapshot);
         files.extend(last.files());
-        self.flusher.start(Job {
+        self.durability.flusher.start(Job {
             files,
             // The first roll after opening raises the recovery point over these too.
-            closed: std::mem::take(&mut self.unsettled),
+            closed: std::mem::take(&mut self.durability.unsettled),
             names: true,
             times: false,
             directory: Arc::clone(&self.directory),
             ends: Arc::clone(&self.ends),
             up_to: base_offset,
         });
-        self.names_changed = false;
+        self.durability.names_changed = false;
         Ok(())
     }
 
     /// A segment that does not begin where the one before ends: that one is made durable first, and the recovery point says so
     /// before anything behind the gap is promised, or the gap would look like bytes that were lost with the power.
     fn settle_gap(&mut self, base_offset: i64) -> Result<()> {
-        self.flusher.wait();
-        self.flusher.check(&self.directory.path)?;
+        self.durability.flusher.wait();
+        self.durability.flusher.check(&self.directory.path)?;
         let mut job = self.commit_job()?;
-        job.files = self.active.files();
+        job.files = self.segments.active.files();
         let settled = job.run();
         if let Err(error) = &settled {
             self.poison(error);
         }
-        self.gap = Some(base_offset);
+        self.durability.gap = Some(base_offset);
         settled
     }
 
@@ -152,10 +155,10 @@ impl PartitionWriter {
 
     /// Writes down that all before the newest gap is durable.
     pub(super) fn note_gap(&mut self) -> Result<()> {
-        if let Some(base_offset) = self.gap.filter(|&base| base <= self.log_end()) {
+        if let Some(base_offset) = self.durability.gap.filter(|&base| base <= self.log_end()) {
             self.ends.raise_recovery_point(base_offset);
             self.save_point()?;
-            self.gap = None;
+            self.durability.gap = None;
         }
         Ok(())
     }

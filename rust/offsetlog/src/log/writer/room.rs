@@ -41,7 +41,7 @@ impl PartitionWriter {
             deleted: self.delete_due(i64::MAX),
         };
         // The active one would need room for another in its place.
-        for segment in due.into_iter().take(self.closed.len()) {
+        for segment in due.into_iter().take(self.segments.closed.len()) {
             self.remove_oldest(&segment)?;
             freed.removed.push(segment);
         }
@@ -57,18 +57,23 @@ impl PartitionWriter {
         let beside = [".index", ".timeindex", ".txnindex", ".snapshot"].map(path);
         interrupted_swaps::remove(disk.as_ref(), &path(".log"))?;
         // Its records are gone, whatever becomes of the rest: the next opening removes files that stand beside none.
-        self.names_changed = true;
-        self.closed.retain(|&closed| closed != base);
-        self.unsettled.retain(|&unsettled| unsettled != base);
-        self.made_with.remove(&base);
-        self.snapshots.remove(&base);
+        self.durability.names_changed = true;
+        self.segments.closed.retain(|&closed| closed != base);
+        self.durability
+            .unsettled
+            .retain(|&unsettled| unsettled != base);
+        self.segments.made_with.remove(&base);
+        self.producers.snapshots.remove(&base);
         if start > ends.log_start() {
             ends.set_log_start(start);
             ends.raise_recovery_point(start);
             self.epochs.truncate_from_start(start);
         }
-        self.last_snapshot =
-            follow_log_start(&mut self.producers, &self.snapshots, ends.log_start());
+        self.producers.last_snapshot = follow_log_start(
+            &mut self.producers.states,
+            &self.producers.snapshots,
+            ends.log_start(),
+        );
         self.publish(self.log_end());
         for file in &beside {
             interrupted_swaps::remove(disk.as_ref(), file)?;
@@ -77,7 +82,7 @@ impl PartitionWriter {
         let path = &self.directory.path;
         disk.sync_directory(path)
             .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))?;
-        self.names_changed = false;
+        self.durability.names_changed = false;
         Ok(())
     }
 }

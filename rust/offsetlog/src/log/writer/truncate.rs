@@ -43,12 +43,12 @@ impl PartitionWriter {
             }
             return Ok(false);
         }
-        if offset < self.first_base() {
+        if offset < self.segments.first_base() {
             self.truncate_fully_and_start_at(offset, None)?;
             return Ok(true);
         }
-        self.flusher.wait();
-        self.flusher.check(&self.directory.path)?;
+        self.durability.flusher.wait();
+        self.durability.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         // Those that are due would have gone before; what is read again now stays until the next time.
         self.expire_producers(self.now());
@@ -65,24 +65,25 @@ impl PartitionWriter {
 
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
-        self.unsynced = true;
+        self.durability.unsynced = true;
         let ends = Arc::clone(&self.ends);
         let files = ends.changing_files();
-        let kept = self.closed.partition_point(|&base| base <= offset);
-        if self.active.base_offset > offset {
-            self.made_with.split_off(&offset.saturating_add(1));
-            let mut later = self.closed.split_off(kept);
-            later.push(self.active.base_offset);
+        let kept = self.segments.closed.partition_point(|&base| base <= offset);
+        if self.segments.active.base_offset > offset {
+            self.segments.made_with.split_off(&offset.saturating_add(1));
+            let mut later = self.segments.closed.split_off(kept);
+            later.push(self.segments.active.base_offset);
             // The newest first: what a crash leaves is a log that ends earlier, never one with a hole.
             for base in later.into_iter().rev() {
                 self.doom_segment(base, now)?;
             }
-            let base = self.closed.pop().unwrap_or(offset);
+            let base = self.segments.closed.pop().unwrap_or(offset);
             self.reopen_cut(base, offset, now)?;
         } else {
-            self.reopen_cut(self.active.base_offset, offset, now)?;
+            self.reopen_cut(self.segments.active.base_offset, offset, now)?;
         }
-        self.cut_inside = (self.data_end < offset).then_some((self.data_end, offset));
+        self.segments.cut_inside =
+            (self.segments.data_end < offset).then_some((self.segments.data_end, offset));
         let log_start = self.ends.log_start().min(offset);
         self.ends.set_log_start(log_start);
         let before = self.epochs.clone();
@@ -92,7 +93,7 @@ impl PartitionWriter {
         }
         self.rebuild_producers(offset, now)?;
         self.publish(offset);
-        ends.note_cut(self.data_end.min(offset));
+        ends.note_cut(self.segments.data_end.min(offset));
         drop(files);
         self.sync_truncation()?;
         self.save_point()
@@ -101,10 +102,13 @@ impl PartitionWriter {
     /// Cuts a segment and makes it the active one.
     fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
         // As in a broker a segment keeps what it was made with, also when the log's settings have changed since.
-        let mut settings = if base == self.active.base_offset {
-            self.active.settings()
+        let mut settings = if base == self.segments.active.base_offset {
+            self.segments.active.settings()
         } else {
-            self.made_with.remove(&base).unwrap_or(self.opened_with)
+            self.segments
+                .made_with
+                .remove(&base)
+                .unwrap_or(self.segments.opened_with)
         };
         let rule = Rule {
             index_bytes: settings.index_bytes,
@@ -113,8 +117,8 @@ impl PartitionWriter {
         let path = segment_path(&self.directory.path, base, ".log");
         let segment = scan_segment::open(&self.directory, base, None)?;
         // What was preallocated is no part of the log.
-        let written = if base == self.active.base_offset {
-            self.active.size()
+        let written = if base == self.segments.active.base_offset {
+            self.segments.active.size()
         } else {
             segment.stat.size
         };
@@ -149,13 +153,13 @@ impl PartitionWriter {
             sanity_check::of_contents(&contents, base)
         };
         let contents = tail.contents;
-        self.data_end = tail.next_offset;
+        self.segments.data_end = tail.next_offset;
         debug_assert_eq!(contents.size, position.min(written), "{}", path.display());
         if contents.size == 0 {
             settings.created = now;
         }
-        self.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
-        self.active.touch()
+        self.segments.active = ActiveSegment::open(&self.directory, base, &settings, &contents)?;
+        self.segments.active.touch()
     }
 
     fn cut_file(&self, base: i64, suffix: &str, size: u64) -> Result<()> {
@@ -220,8 +224,7 @@ impl PartitionWriter {
     }
 
     fn rebuild_producers(&mut self, log_end: i64, now: i64) -> Result<()> {
-        let mut bases = self.closed.clone();
-        bases.push(self.active.base_offset);
+        let bases = self.segments.bases();
         let files = ProducerFiles {
             directory: &self.directory,
             bases: &bases,
@@ -231,12 +234,12 @@ impl PartitionWriter {
             clean: false,
         };
         let mut tracked = Tracked {
-            states: std::mem::replace(&mut self.producers, ProducerStates::new()),
-            last_snapshot: self.last_snapshot,
+            states: std::mem::replace(&mut self.producers.states, ProducerStates::new()),
+            last_snapshot: self.producers.last_snapshot,
         };
-        let rebuilt = files.rebuild(&mut self.snapshots, &mut tracked, log_end);
-        self.producers = tracked.states;
-        self.last_snapshot = tracked.last_snapshot;
+        let rebuilt = files.rebuild(&mut self.producers.snapshots, &mut tracked, log_end);
+        self.producers.states = tracked.states;
+        self.producers.last_snapshot = tracked.last_snapshot;
         rebuilt
     }
 
@@ -260,8 +263,8 @@ impl PartitionWriter {
                 format!("{log_start} found, 0 to {offset} expected"),
             ));
         }
-        self.flusher.wait();
-        self.flusher.check(&self.directory.path)?;
+        self.durability.flusher.wait();
+        self.durability.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         self.lower_cleaner_point(offset)?;
         self.lower_recovery_point(offset)?;
@@ -274,12 +277,11 @@ impl PartitionWriter {
 
     fn restart_at(&mut self, offset: i64, log_start: i64) -> Result<()> {
         let now = self.now();
-        self.unsynced = true;
-        self.names_changed = true;
+        self.durability.unsynced = true;
+        self.durability.names_changed = true;
         let ends = Arc::clone(&self.ends);
         let files = ends.changing_files();
-        let mut bases = self.closed.clone();
-        bases.push(self.active.base_offset);
+        let bases = self.segments.bases();
         let settings = self.settings(now);
         // The new segment comes first, where its name is free: a directory without any does not tell where its log was to begin.
         let mut fresh = None;
@@ -287,28 +289,28 @@ impl PartitionWriter {
             fresh = Some(ActiveSegment::create(&self.directory, offset, &settings)?);
             self.sync_names()?;
         }
-        self.closed.clear();
-        self.made_with.clear();
+        self.segments.closed.clear();
+        self.segments.made_with.clear();
         for base in bases.into_iter().rev() {
             self.doom_segment(base, now)?;
         }
         let disk = self.directory.disk.as_ref();
-        for snapshot in std::mem::take(&mut self.snapshots) {
+        for snapshot in std::mem::take(&mut self.producers.snapshots) {
             let path = segment_path(&self.directory.path, snapshot, ".snapshot");
             crate::log::recovery::interrupted_swaps::remove(disk, &path)?;
         }
-        self.active = match fresh {
+        self.segments.active = match fresh {
             Some(fresh) => fresh,
             None => ActiveSegment::create(&self.directory, offset, &settings)?,
         };
-        self.active.touch()?;
+        self.segments.active.touch()?;
         self.epochs = LeaderEpochs::default();
         write_epochs(&self.directory, &self.epochs)?;
-        self.producers.clear(offset);
-        self.last_snapshot = log_start;
+        self.producers.states.clear(offset);
+        self.producers.last_snapshot = log_start;
         self.take_snapshot(true)?;
-        self.data_end = offset;
-        self.cut_inside = None;
+        self.segments.data_end = offset;
+        self.segments.cut_inside = None;
         self.ends.set_log_start(log_start);
         self.publish(offset);
         ends.note_cut(offset);
@@ -335,8 +337,8 @@ impl PartitionWriter {
         self.mark_unclean()?;
         if offset > self.ends.recovery_point() {
             // The recovery point moves as in a broker, so what it passes has to be on the disk.
-            self.flusher.wait();
-            self.flusher.check(&self.directory.path)?;
+            self.durability.flusher.wait();
+            self.durability.flusher.check(&self.directory.path)?;
             let mut job = self.commit_job()?;
             job.up_to = offset;
             job.run()?;
@@ -355,24 +357,30 @@ impl PartitionWriter {
         if self.epochs != before {
             self.write_epochs()?;
         }
-        self.last_snapshot = follow_log_start(&mut self.producers, &self.snapshots, offset);
+        self.producers.last_snapshot = follow_log_start(
+            &mut self.producers.states,
+            &self.producers.snapshots,
+            offset,
+        );
         self.publish(self.log_end());
         Ok(true)
     }
 
     /// Before the first change: whoever opens the log after a crash reads all that is being changed.
     fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
-        self.gap = self.gap.filter(|&base| base <= offset);
+        self.durability.gap = self.durability.gap.filter(|&base| base <= offset);
         let durable = self.ends.recovery_point().max(self.place.durable());
-        if durable <= offset.min(self.active.base_offset) {
+        if durable <= offset.min(self.segments.active.base_offset) {
             return Ok(());
         }
         // Where in its segment the cut will be is not known yet.
-        let slot = self.closed.partition_point(|&base| base <= offset);
-        let base = if self.active.base_offset <= offset {
-            self.active.base_offset
+        let slot = self.segments.closed.partition_point(|&base| base <= offset);
+        let base = if self.segments.active.base_offset <= offset {
+            self.segments.active.base_offset
         } else {
-            let before = slot.checked_sub(1).and_then(|slot| self.closed.get(slot));
+            let before = slot
+                .checked_sub(1)
+                .and_then(|slot| self.segments.closed.get(slot));
             before.copied().unwrap_or(0)
         };
         self.place.limit_durable(base);
@@ -399,14 +407,14 @@ impl PartitionWriter {
         self.place.checkpoint(
             self.state_at(recovery_point),
             self.ends.log_end(),
-            self.first_base(),
+            self.segments.first_base(),
         )
     }
 
     /// What is written down at a recovery point. Behind a truncation inside a batch that is where the records end: the log ends there when
     /// it is opened again, and what is missing there later was behind the point.
     pub(super) fn state_at(&self, recovery_point: i64) -> State {
-        let point = match self.cut_inside {
+        let point = match self.segments.cut_inside {
             Some((records_end, log_end)) if recovery_point <= log_end => {
                 recovery_point.min(records_end)
             }
