@@ -66,6 +66,10 @@ def upward_use(path: str, text: str) -> Iterator[str]:
     for layer in above:
         for found in re.finditer(rf"\b(?:crate|super::super)::{layer}\b|\bcrate::\{{[^}}]*\b{layer}::", code):
             yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: `{layer}` is not below `{match[1]}`"
+    # What one layer above needs is there for all, or `log` would be another one without it.
+    if match[1] not in {"arrow", "lib"}:
+        for found in re.finditer(r'feature = "arrow"', code):
+            yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: only `arrow` knows its feature"
     room = re.fullmatch(r"rust/offsetlog/src/log/(\w+?)(?:\.rs|/.+)", path)
     for layer in LOG_ROOMS.get(room[1], ()) if room else ():
         for found in re.finditer(rf"\blog::{layer}\b|\bsuper::{layer}\b|\blog::\{{[^}}]*\b{layer}::", code):

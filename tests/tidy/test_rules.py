@@ -30,6 +30,8 @@ def test_long_files_need_a_reason() -> None:
         ("rust/offsetlog/src/log/recovery.rs", "use super::writer::PartitionWriter;", 1),
         ("rust/offsetlog/src/log/writer/open.rs", "use crate::log::recovery::load;", 0),
         ("rust/offsetlog-python/src/log.rs", "use crate::log_dir::LogDir;", 0),
+        ("rust/offsetlog/src/log/scan.rs", '#[cfg(feature = "arrow")]\nfn stops() {}', 1),
+        ("rust/offsetlog/src/arrow/append.rs", '#[cfg(feature = "arrow")]\nfn stops() {}', 0),
     ],
 )
 def test_layers(path: str, text: str, count: int) -> None:
