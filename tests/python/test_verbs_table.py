@@ -19,7 +19,7 @@ import pytest
 import verbs_page
 from golden import DATA
 from old_layout import message, partition
-from verbs_page import MARK, Row
+from verbs_page import Row
 from writing import filled, running
 
 import offsetlog
@@ -296,9 +296,7 @@ DRY: dict[str, Callable[[Place], object]] = {
 
 @pytest.mark.parametrize("row", named(row for row in rows_that_change("yes") if "dry run" in row.cells["changes files"]))
 @pytest.mark.parametrize("kind", ["clean", "unclean"])
-def test_dry_runs_change_nothing(row: Row, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if MARK in row.cells["changes files"]:
-        request.applymarker(pytest.mark.xfail(reason="marked as not so yet; take the mark away", strict=True))
+def test_dry_runs_change_nothing(row: Row, kind: str, tmp_path: Path) -> None:
     shell_only = "from the shell" in row.cells["changes files"]
     left = {verb for verb in row.verbs if not shell_only or verb.startswith("offsetlog ")}
     place = made(tmp_path / "handles", kind)

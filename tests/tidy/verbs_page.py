@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/verbs.md"
-MARK = "⚠"
 COLUMNS = (
     "verb",
     "changes files",
@@ -41,8 +40,6 @@ class Rule(NamedTuple):
 
     number: int
     name: str
-    is_marked: bool
-    """Whether it says what does not hold yet."""
 
 
 def text() -> str:
@@ -88,10 +85,10 @@ def rules(page: str) -> list[Rule]:
     found = []
     for part in re.split(r"^(?=\d+\. )", section, flags=re.MULTILINE)[1:]:
         number, name = re.match(r"(\d+)\. \*\*([^*]+)\.\*\*", part).groups()  # type: ignore[union-attr]  # else the page is wrong
-        found.append(Rule(int(number), name.lower(), f"{MARK} Not yet:" in part))
+        found.append(Rule(int(number), name.lower()))
     return found
 
 
-def named_rules(cell: str) -> list[tuple[str, bool]]:
-    """The rules that a cell names, and whether with the mark."""
-    return [(name, bool(mark)) for mark, name in re.findall(rf"({MARK} )?\*([^*]+)\*", cell)]
+def named_rules(cell: str) -> list[str]:
+    """The rules that a cell names."""
+    return re.findall(r"\*([^*]+)\*", cell)

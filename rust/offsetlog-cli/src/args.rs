@@ -23,7 +23,8 @@ use std::path::PathBuf;
 
 /// Read, write and repair Apache Kafka log directories without a broker.
 ///
-/// The verbs that read and inspect change, lock and make no file, and neither does settings that is told to change none: a running
+/// ls, cat, grep, dump, groups, transactions, metadata, time, explain, verify and completions only read, as do settings and commits that
+/// are not told to change anything. They change, lock and make no file, so a running
 /// broker's directories, a copy and a read-only mount are all fine.
 #[derive(Debug, Parser)]
 #[command(
