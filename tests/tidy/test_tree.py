@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_no_paths_of_one_machine() -> None:
 
 def test_nothing_is_marked_unfinished() -> None:
     assert not found(rules.left_marks, texts(*TEXT))
+
+
+def test_fuzzers_are_counted_as_they_are() -> None:
+    """Each has a binary, an entry that plain tests run, and a folder of what it found; pages say how many there are."""
+    targets = sorted(path.stem for path in (ROOT / "fuzz/fuzz_targets").glob("*.rs"))
+    assert sorted(path.name for path in (ROOT / "fuzz/kept").iterdir()) == targets
+    binaries = (ROOT / "fuzz/Cargo.toml").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'^path = "fuzz_targets/(\w+)\.rs"$', binaries, re.MULTILINE)) == targets
+    entries = (ROOT / "rust/offsetlog-faults/src/targets.rs").read_text(encoding="utf-8").partition("TARGETS: ")[2].partition("];")[0]
+    assert sorted(re.findall(r'\("(\w+)", \w+\)', entries)) == targets
+    numbers = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
+    for page, said in (("docs/COMPATIBILITY.md", r"(\w+) fuzzers' finds"), ("CHANGELOG.md", r"(\w+) fuzz targets")):
+        assert re.findall(said, (ROOT / page).read_text(encoding="utf-8")) == [numbers[len(targets)]], page
 
 
 def test_only_the_facade_knows_the_compiled_module() -> None:

@@ -95,7 +95,7 @@ impl<'a> Shown<'a> {
         Self::plain(Some(path.as_os_str().as_bytes()))
     }
 
-    /// The same in an encoding, and why it could not be had.
+    /// The bytes in an encoding. What is not JSON is shown as [`plain`](Self::plain), with the reason.
     pub(crate) fn encoded(bytes: Option<&'a [u8]>, encoding: Encoding) -> (Self, Option<String>) {
         let shown = match (bytes, encoding) {
             (Some(bytes), Encoding::Base64) => Self::Encoded(base64(bytes)),
