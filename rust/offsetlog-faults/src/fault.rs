@@ -77,13 +77,34 @@ pub struct Failed {
 #[derive(Debug, Clone)]
 pub struct FaultDisk(Arc<Faults>);
 
-#[derive(Debug)]
+/// When somebody else changes a directory that is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Before its names are read: the caller looked at other things before the change.
+    BeforeNames,
+    /// When they were read: they are from before the change.
+    BehindNames,
+}
+
+/// What somebody else does meanwhile.
+type Work = Box<dyn FnOnce() + Send>;
+
 struct Faults {
     inner: Arc<dyn Disk>,
     sim: Option<SimDisk>,
     plan: Mutex<Plan>,
     seen: AtomicU64,
     failed: Mutex<Vec<Failed>>,
+    meanwhile: Mutex<Option<(Moment, Work)>>,
+}
+
+impl std::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Faults")
+            .field("inner", &self.inner)
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Plan {
@@ -121,7 +142,13 @@ impl FaultDisk {
             plan: Mutex::new(plan),
             seen: AtomicU64::new(0),
             failed: Mutex::default(),
+            meanwhile: Mutex::default(),
         }))
+    }
+
+    /// Has `work` done while the next directory is listed: a race that comes out the same each time.
+    pub fn while_listing(&self, moment: Moment, work: impl FnOnce() + Send + 'static) {
+        *self.0.meanwhile() = Some((moment, Box::new(work)));
     }
 
     /// Another plan; counting begins anew.
@@ -164,6 +191,20 @@ impl Faults {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn meanwhile(&self) -> std::sync::MutexGuard<'_, Option<(Moment, Work)>> {
+        self.meanwhile
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what is to be done at this moment. It may list directories itself.
+    fn pass_moment(&self, moment: Moment) {
+        let work = self.meanwhile().take_if(|(due, _)| *due == moment);
+        if let Some((_, work)) = work {
+            work();
+        }
+    }
+
     /// The plan, if this call fails.
     fn fault(&self, call: Call, path: &str) -> Option<Plan> {
         let plan = self.plan().clone();
@@ -189,7 +230,10 @@ impl Faults {
 
 impl Disk for FaultDisk {
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        self.pass(Call::List, directory, |disk| disk.list(directory))
+        self.0.pass_moment(Moment::BeforeNames);
+        let names = self.pass(Call::List, directory, |disk| disk.list(directory));
+        self.0.pass_moment(Moment::BehindNames);
+        names
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {

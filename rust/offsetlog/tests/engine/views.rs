@@ -8,7 +8,7 @@ use offsetlog::{
     CompactOptions, ErrorKind, FetchOptions, Isolation, Log, LogWriter, MaintainOptions,
     OpenOptions, ScanOptions, WriteOptions,
 };
-use offsetlog_faults::fault::{Call, FaultDisk, Plan};
+use offsetlog_faults::fault::{Call, FaultDisk, Moment, Plan};
 use offsetlog_faults::run::PARTITION;
 use std::sync::Arc;
 
@@ -426,6 +426,57 @@ fn a_roll_is_seen_without_listing_the_directory() {
         assert_eq!(seen(handle), seen(&place.reader()));
     }
     assert!(disk.seen() > listed);
+}
+
+/// Names are read at another moment than the ends that the writer tells, or than the times of the directory: a new segment may be in the
+/// one and not in the other, of the same process or of another one.
+#[test]
+fn a_roll_while_the_directory_is_listed_is_seen_once() {
+    for moment in [Moment::BeforeNames, Moment::BehindNames] {
+        for is_of_this_process in [true, false] {
+            let told = format!("{moment:?}, {is_of_this_process}");
+            let place = Place::new();
+            let disk = FaultDisk::over(&place.disk, Plan::none());
+            let options = OpenOptions {
+                disk: Arc::new(disk.clone()),
+                ..place.options()
+            };
+            let write = WriteOptions {
+                config: Some(config(&[("index.interval.bytes", "0")])),
+                ..WriteOptions::default()
+            };
+            let direct = place.options();
+            let writing = if is_of_this_process {
+                &options
+            } else {
+                &direct
+            };
+            let log = Log::open_for_append(PARTITION, writing, &write).unwrap();
+            fill(&log, 6, &[2, 4]);
+            let reader = Log::open(PARTITION, &options).unwrap();
+            // More than growth and rolls, so that the next look lists.
+            log.truncate_to(10).unwrap();
+            place.put("other", b"");
+            let rolling = log.clone();
+            disk.while_listing(moment, move || {
+                append(&rolling, &["v10"]);
+                rolling.roll().unwrap();
+                append(&rolling, &["v11"]);
+            });
+            // One of the states that the log had.
+            let (all, found) = (numbered(0, 12), records(&reader));
+            assert_eq!(log.log_end_offset().unwrap(), 12, "{told}: it was listed");
+            assert!(found.len() >= 10, "{told}: {found:?}");
+            assert_eq!(found, numbered(0, found.len() as i64), "{told}");
+            // And then the one that it has.
+            assert_eq!(records(&reader), all, "{told}");
+            assert_eq!(seen(&reader), seen(&place.reader()), "{told}");
+            log.roll().unwrap();
+            append(&log, &["v12"]);
+            assert_eq!(seen(&reader), seen(&place.reader()), "{told}");
+            assert_eq!(records(&reader), numbered(0, 13), "{told}");
+        }
+    }
 }
 
 #[test]
