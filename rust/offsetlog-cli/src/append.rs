@@ -126,7 +126,9 @@ pub(crate) fn run(args: &Append, console: &mut Console<'_>) -> Result<i32, Failu
     // What is opened next may get its number, and would be read.
     if console.terminal.stdin_is_closed {
         return Err(Failure::Usage(
-            "standard input is closed, so there is nothing to append; give it with '< FILE' or a pipe".into(),
+            "standard input is closed, or a /dev/null that a program put in its place, so there is nothing to append; give it with '< FILE' \
+             or a pipe ('< /dev/null' appends nothing)"
+                .into(),
         ));
     }
     if console.terminal.owns_signals {

@@ -52,8 +52,10 @@ mod when;
 use args::{Color, Verb};
 use console::Console;
 use failure::Failure;
+use rustix::fs::{FileType, OFlags};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Exit code: done.
@@ -80,7 +82,8 @@ pub type Input = Arc<dyn Fn() -> Box<dyn Read + Send> + Send + Sync>;
 pub struct Terminal {
     /// The input of `append`; nothing if there is none.
     pub stdin: Option<Input>,
-    /// Whether standard input was closed when the process began: a file that was opened since may have its number.
+    /// Whether standard input was closed when the process began: a file that was opened since may have its number, as the null device has
+    /// in a Rust program.
     pub stdin_is_closed: bool,
     /// The same of standard output: whatever is printed is an error then.
     pub stdout_is_closed: bool,
@@ -100,14 +103,15 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Asks the process's own standard streams and environment.
+    /// Asks the process's own standard streams and environment. Rust's runtime opens the null device in the place of a stream that is
+    /// closed: of standard input that is told from `< /dev/null`, of standard output nobody can tell.
     #[must_use]
     pub fn of_process() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
             stdin: Some(Arc::new(|| Box::new(io::stdin()))),
-            stdin_is_closed: false,
+            stdin_is_closed: is_replaced(&io::stdin()),
             stdout_is_closed: false,
             stdin_is_terminal: io::stdin().is_terminal(),
             stdout_is_terminal: io::stdout().is_terminal(),
@@ -117,6 +121,18 @@ impl Terminal {
             owns_signals: true,
         }
     }
+}
+
+/// Whether an input is the null device, open for writing too: so runtimes and daemons open it in the place of an input that is closed or
+/// that nobody gave. A shell's `< /dev/null` is open for reading only.
+fn is_replaced(input: &impl AsFd) -> bool {
+    let looked = || -> rustix::io::Result<bool> {
+        let access = rustix::fs::fcntl_getfl(input)? & OFlags::RWMODE;
+        let (input, null) = (rustix::fs::fstat(input)?, rustix::fs::stat("/dev/null")?);
+        let is_device = FileType::from_raw_mode(input.st_mode) == FileType::CharacterDevice;
+        Ok(access == OFlags::RDWR && is_device && input.st_rdev == null.st_rdev)
+    };
+    looked().unwrap_or(false)
 }
 
 impl std::fmt::Debug for Terminal {

@@ -158,3 +158,25 @@ fn a_limit_of_file_sizes_is_told_and_what_fits_is_kept() {
     assert!(err.contains("File too large"), "{err}");
     assert!(err.ends_with(&expected), "{err}");
 }
+
+/// Rust's runtime opens the null device in the place of a closed standard input. What somebody redirects from it is an empty input.
+#[test]
+fn a_closed_standard_input_is_refused_and_an_empty_one_is_not() {
+    let place = Place::new();
+    let append = |redirected: &str| {
+        let line = format!("exec \"$0\" append \"$1\" {redirected}");
+        let output = Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_offsetlog"), place.path()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let is_made = std::path::Path::new(place.path()).exists();
+        (output.status.code(), said, is_made)
+    };
+    let (code, said, is_made) = append("<&-");
+    assert_eq!((code, is_made), (Some(2), false), "{said}");
+    assert!(said.contains("standard input is closed"), "{said}");
+    let (code, said, is_made) = append("< /dev/null");
+    assert_eq!((code, is_made), (Some(0), true), "{said}");
+    assert!(said.contains("nothing appended"), "{said}");
+}
