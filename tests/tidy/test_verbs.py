@@ -69,10 +69,7 @@ def command_help() -> str:
 
 def of_command() -> list[str]:
     """The subcommands that the command lists itself."""
-    listed = command_help().partition("
-Read records and state:
-")[2].partition("
-Options:")[0]
+    listed = command_help().partition("\nRead records and state:\n")[2].partition("\nOptions:")[0]
     return [f"offsetlog {name}" for name in re.findall(r"^  (\w[\w-]*)", listed, re.MULTILINE) if name != "help"]
 
 

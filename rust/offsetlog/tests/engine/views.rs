@@ -451,7 +451,7 @@ fn a_roll_while_the_directory_is_listed_is_seen_once() {
             } else {
                 &direct
             };
-            let log = Log::open_for_append(PARTITION, writing, &write).unwrap();
+            let log = LogWriter::open(PARTITION, writing, &write).unwrap();
             fill(&log, 6, &[2, 4]);
             let reader = Log::open(PARTITION, &options).unwrap();
             // More than growth and rolls, so that the next look lists.
