@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from offsetlog._offsetlog import COLUMNS
+from offsetlog._text import counted
 from offsetlog._times import to_datetime
 
 if TYPE_CHECKING:
@@ -20,15 +21,16 @@ DEFAULT_COLUMNS = COLUMNS[:8]
 def explained(ranges: Ranges, options: CheckedScan) -> str:
     """Return the steps of a scan as lines, the partitions first."""
     partitions = len({(log.topic, log.partition) for log, _, _ in ranges})
-    lines = [f"scan of {partitions} partition{'s' * (partitions != 1)}"]
+    lines = [f"scan of {counted(partitions, 'partition')}"]
     if options.offsets is None:
         lines += [f"  {_range(log, start, stop, options)}" for log, start, stop in ranges]
     else:
-        lines += [f"  {log.topic}-{log.partition}: {len(options.offsets)} look-ups by offset" for log, _, _ in ranges]
+        look_ups = counted(len(options.offsets), "look-up")
+        lines += [f"  {log.topic}-{log.partition}: {look_ups} by offset" for log, _, _ in ranges]
     lines.append(f"isolation level: {options.isolation_level}")
     lines.append(f"filters: {'; '.join(_filters(options)) or 'none'}")
     if options.limit is not None:
-        lines.append(f"limit: {options.limit} records")
+        lines.append(f"limit: {counted(options.limit, 'record')}")
     lines.append(f"columns: {', '.join(options.columns or DEFAULT_COLUMNS)}")
     lines.append(f"checksums: {'verified' if options.verify_checksums else 'not verified'}")
     return "\n".join(lines)
@@ -41,13 +43,13 @@ def _range(log: Log | Part, start: int | None, stop: int | None, options: Checke
     name = f"{log.topic}-{log.partition}"
     segments = log.segments
     if stop <= start:
-        return f"{name}: nothing, the range ends at {stop}, 0 of {len(segments)} segments"
+        return f"{name}: nothing, the range ends at {stop}, 0 of {counted(len(segments), 'segment')}"
     nexts = [segment.base_offset for segment in segments[1:]]
     touched = sum(
         segment.base_offset < stop and (after is None or after > start)
         for segment, after in zip(segments, [*nexts, None], strict=True)
     )
-    return f"{name}: offsets {start} to {stop - 1}, {touched} of {len(segments)} segments"
+    return f"{name}: offsets {start} to {stop - 1}, {touched} of {counted(len(segments), 'segment')}"
 
 
 def _filters(options: CheckedScan) -> list[str]:
@@ -57,7 +59,7 @@ def _filters(options: CheckedScan) -> list[str]:
     if options.stop_timestamp is not None:
         filters.append(f"timestamp < {_time(options.stop_timestamp)}")
     if options.keys is not None:
-        filters.append(f"key is one of {len(options.keys)} keys")
+        filters.append(f"key is one of {counted(len(options.keys), 'key')}")
     return filters
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from offsetlog._options import refuse
+from offsetlog._text import counted
 from offsetlog.errors import LogClosedError, OffsetLogError
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ class Upkeep:
 def _tell(report: LogDirMaintainReport) -> None:
     for partition, kept in report.partitions.items():
         logger.info(
-            "%s-%d: %d segments removed, %d compactions, %d files deleted",
+            "%s-%d: %s removed, %s, %s deleted",
             *partition,
-            len(kept.removed),
-            len(kept.compactions),
-            len(kept.deleted),
+            counted(len(kept.removed), "segment"),
+            counted(len(kept.compactions), "compaction"),
+            counted(len(kept.deleted), "file"),
         )
     for partition, reason in report.failed.items():
         logger.warning("%s-%d was not maintained: %s", *partition, reason)

@@ -442,7 +442,7 @@ def test_explain_says_what_a_reading_would_do(tmp_path: Path) -> None:
         "scan of 1 partition",
         "  orders-0: offsets 12 to 14, 1 of 3 segments",
         "isolation level: read_uncommitted",
-        "filters: key is one of 1 keys",
+        "filters: key is one of 1 key",
         "limit: 2 records",
         "columns: offset",
         "checksums: verified",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from offsetlog._commit.notes import Commit, CommitTarget
 from offsetlog._log import Log
+from offsetlog._text import counted
 from offsetlog._values import BatchInfo
 from offsetlog._writable_log import WritableLog
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
@@ -104,10 +105,12 @@ def move_to(
 def check(target: CommitTarget) -> None:
     """Refuse a partition that is no longer the one that the records were for."""
     if not os.path.isdir(target.directory):
-        message = f"{target.name} is gone: {target.records} records were to be published there"
+        message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
         raise LogDirError(message, path=target.directory)
     if target.topic_id is not None and (found := topic_id_of(target.directory)) != target.topic_id:
-        message = f"topic {target.topic!r} was made anew: its id is {found}, {target.records} records were for {target.topic_id}"
+        message = (
+            f"topic {target.topic!r} was made anew: its id is {found}, with {counted(target.records, 'record')} for {target.topic_id}"
+        )
         raise LogDirError(message, path=target.directory)
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog._text import counted
 from offsetlog.errors import LogDirError, MetadataFileError
 
 __all__ = ["Commit", "CommitTarget", "commits", "forget_commit"]
@@ -159,9 +160,10 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
             raise LogDirError(f"{message}; those noted here: {names}", path=place)
         note = exact[0]
         if not note.is_published and not unfinished:
+            left = f"{counted(note.records, 'record')} in {counted(len(note.targets), 'partition')}"
             message = (
                 f"{note.name!r} is not finished: its job run again, or another write to the log dir, goes on with it; to drop what is "
-                f"not published yet of {note.records} records in {len(note.targets)} partitions, say --unfinished"
+                f"not published yet of {left}, say --unfinished"
             )
             raise LogDirError(message, path=place)
         remove(place, note.name)

@@ -26,6 +26,7 @@ from offsetlog._commit.moving import Patience, Superseded, check, move_to, take_
 from offsetlog._commit.notes import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, stands, write
 from offsetlog._commit.staging import Staged, discard
 from offsetlog._log import Log
+from offsetlog._text import counted
 from offsetlog.errors import (
     ClusterError,
     ConfigError,
@@ -487,7 +488,9 @@ def _counts(note: Commit) -> dict[str, int]:
 
 
 def _told_contents(given: tuple[tuple[str, int, str], ...]) -> str:
-    return ", ".join(f"{count} records of topic {topic!r} (digest {digest})" for topic, count, digest in given) or "no records"
+    return (
+        ", ".join(f"{counted(count, 'record')} of topic {topic!r} (digest {digest})" for topic, count, digest in given) or "no records"
+    )
 
 
 def _summary(note: Commit) -> str:
@@ -496,7 +499,7 @@ def _summary(note: Commit) -> str:
         of_topic = [target for target in note.targets if target.topic == topic]
         places = [f"{each.partition}: {each.start} to {each.end if each.end >= 0 else '?'}" for each in of_topic[:4]]
         more = f" and {len(of_topic) - 4} more" if len(of_topic) > 4 else ""  # noqa: PLR2004  # a line, not a page
-        topics.append(f"{count} records of topic {topic!r} (offsets of partition {', '.join(places)}{more})")
+        topics.append(f"{counted(count, 'record')} of topic {topic!r} (offsets of partition {', '.join(places)}{more})")
     return "; ".join(topics) or "no records"
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from offsetlog._text import counted
 from offsetlog.errors import ConfigError
 from offsetlog.spark.filters import Pushed, push
 from offsetlog.spark.first_line import text_first, text_first_of_each
@@ -226,7 +227,7 @@ class OffsetLogReader(DataSourceReader):
         Each holds ranges of offsets as plain tuples. Their ends are fixed here, so a retried task reads the same records.
         """
         tasks = plan(self._settings, self._pushed)
-        logger.debug("%d tasks for %d ranges", len(tasks), sum(map(len, tasks)))
+        logger.debug("%s for %s", counted(len(tasks), "task"), counted(sum(map(len, tasks)), "range"))
         return input_partitions(tasks)
 
     @text_first_of_each

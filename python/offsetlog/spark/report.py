@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.accumulators import AccumulatorParam
 
 from offsetlog import Hole, Split
+from offsetlog._text import counted
 from offsetlog.spark.refusal import refuse
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ class ReadReport:
         return tuple(hole for each in self.partitions for hole in each.holes)
 
     def __repr__(self) -> str:
-        return f"ReadReport({self.tasks_done} of {self.tasks} tasks, {self.records} records, {len(self.holes)} holes)"
+        read = f"{counted(self.records, 'record')}, {counted(len(self.holes), 'hole')}"
+        return f"ReadReport({self.tasks_done} of {counted(self.tasks, 'task')}, {read})"
 
     def _of(self, spark: SparkSession, tasks: int) -> Accumulator[dict[int, tuple[SplitRead, ...]]]:
         """Return where the tasks of a frame tell what they read."""
@@ -173,12 +175,18 @@ class ReadReport:
                 self._progress = None
         elif time.monotonic() - self._spoken >= TELL_SECONDS:
             self._spoken = time.monotonic()
-            logger.info("scan: %d of %d tasks done", done, tasks)
+            logger.info("scan: %d of %s done", done, counted(tasks, "task"))
         if done == tasks:
             for each in self.partitions:
                 logger.info(
-                    "%s-%d: %d records of %d batches read, %d batches skipped, %d bytes, %d holes",
-                    *(each.topic, each.partition, each.records, each.batches, each.batches_skipped, each.log_bytes, len(each.holes)),
+                    "%s-%d: %s of %s read, %s skipped, %s, %s",
+                    each.topic,
+                    each.partition,
+                    counted(each.records, "record"),
+                    counted(each.batches, "batch"),
+                    counted(each.batches_skipped, "batch"),
+                    counted(each.log_bytes, "byte"),
+                    counted(len(each.holes), "hole"),
                 )
 
 

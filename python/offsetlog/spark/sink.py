@@ -36,6 +36,7 @@ from offsetlog._commit.staging import (
     partition_directory,
     sweep,
 )
+from offsetlog._text import counted
 from offsetlog.errors import ConfigError, LogDirError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
@@ -179,8 +180,9 @@ class Writer:
             forget_old(log_dir, name, settings.checkpoint)
         self._discard(name)
         records, size = sum(each.records for each in staged), sum(each.size_bytes for each in staged)
-        what = f"{records} records, {size} bytes, {len({each.directory for each in staged})} partitions"
-        logger.info("%s: %s%s", name or self._job, what, "" if is_new else " were published before and are dropped")
+        places = counted(len({each.directory for each in staged}), "partition")
+        what = f"{counted(records, 'record')}, {counted(size, 'byte')}, {places}"
+        logger.info("%s: %s%s", name or self._job, what, "" if is_new else ", published before and dropped")
 
     def _discard(self, name: str | None = None) -> None:
         """Remove what jobs of this name have staged: this one's, and those of drivers that died. What a note names stays."""

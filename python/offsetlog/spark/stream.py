@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from offsetlog import TopicPartition
+from offsetlog._text import counted
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.planning import tasks
@@ -196,8 +197,8 @@ class StreamReader(DataSourceStreamReader):
     def _tell(self, end: Offsets, count: int, task_count: int) -> None:
         behind = Behind.of(end, self._latest or end)
         logger.info(
-            "micro-batch of %d offsets in %d tasks; behind the latest: %d at least, %d at most, %.1f on average",
-            count,
-            task_count,
+            "micro-batch of %s in %s; behind the latest: %d at least, %d at most, %.1f on average",
+            counted(count, "offset"),
+            counted(task_count, "task"),
             *behind,
         )

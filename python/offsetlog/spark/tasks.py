@@ -15,6 +15,7 @@ import pyarrow
 from pyspark.sql.datasource import InputPartition
 
 from offsetlog import Log, OffsetOutOfRangeError, Scan, ScanReport, Split, open_cached
+from offsetlog._text import counted
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.options import Settings
@@ -140,9 +141,10 @@ def _begun(splits: list[Split], settings: Settings, pushed: Pushed) -> tuple[Sca
 
 def _tell(report: ScanReport, told: Callable[[ScanReport], object] | None) -> None:
     for hole in report.holes[:HOLES_LOGGED]:
-        logger.warning("left out %d bytes at position %d of %s: %s", hole.size_bytes, hole.position, hole.path, hole.reason)
+        size = counted(hole.size_bytes, "byte")
+        logger.warning("left out %s at position %d of %s: %s", size, hole.position, hole.path, hole.reason)
     if report.hole_count > HOLES_LOGGED:
-        logger.warning("left out %d places more", report.hole_count - HOLES_LOGGED)
+        logger.warning("left out %s more", counted(report.hole_count - HOLES_LOGGED, "place"))
     if told is not None:
         told(report)
 

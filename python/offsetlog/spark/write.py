@@ -15,6 +15,7 @@ from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
 from offsetlog._commit.notes import note_of, remove
+from offsetlog._text import counted
 from offsetlog.errors import ConfigError
 from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.registration import activate
@@ -162,8 +163,15 @@ def write(
     )
     summary = WriteSummary(tuple(published), before is None, time.monotonic() - began)
     for each in published:
-        what = each.records, each.end_offset - 1, each.batches, each.size_bytes, each.tasks
-        logger.info("%s-%d: %d records up to offset %d, %d batches, %d bytes, %d tasks", *each[:2], *what)
+        logger.info(
+            "%s-%d: %s up to offset %d, %s, %s, %s",
+            *each[:2],
+            counted(each.records, "record"),
+            each.end_offset - 1,
+            counted(each.batches, "batch"),
+            counted(each.size_bytes, "byte"),
+            counted(each.tasks, "task"),
+        )
     return summary
 
 
@@ -255,7 +263,7 @@ def _watched(spark: SparkSession, progress: Callable[[int, int], None] | None) -
                 progress(*now)
             elif time.monotonic() - spoken >= TELL_SECONDS:
                 spoken = time.monotonic()
-                logger.info("write: %d of %d tasks done", *now)
+                logger.info("write: %d of %s done", now[0], counted(now[1], "task"))
 
     watcher = threading.Thread(target=watch, name="offsetlog-progress", daemon=True)
     watcher.start()

@@ -20,6 +20,7 @@ use crate::{EXIT_FINE, EXIT_INTERRUPTED, recover, signals};
 use feed::{Event, Feed};
 use lines::{LineLayout, Lines};
 use objects::ObjectLayout;
+use offsetlog::format::counted;
 use offsetlog::{Interrupt, LogConfig, LogWriter, OpenOptions, WriteOptions};
 use serde::Serialize;
 use session::Session;
@@ -176,7 +177,7 @@ pub(crate) fn run(args: &Append, console: &mut Console<'_>) -> Result<i32, Failu
     let interrupted = if is_interrupted { "interrupted: " } else { "" };
     let size = match totals.appended {
         0 => String::new(),
-        _ => format!(", {} bytes", summary.bytes),
+        _ => format!(", {}", counted(summary.bytes, "byte")),
     };
     console.note(&format!("{name}: {interrupted}{}{size}", totals.words()));
     printed?;

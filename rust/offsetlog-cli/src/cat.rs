@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use crate::select::Source;
 use crate::template::Template;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::format::counted;
 use offsetlog::{ErrorKind, Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
 use std::io::Write;
 use std::time::Duration;
@@ -341,7 +342,7 @@ pub(crate) fn oddities(scan: &Scan, log: &Log) -> Vec<String> {
     let mut warnings: Vec<String> = report.holes().iter().map(ToString::to_string).collect();
     let more = report.hole_count() - report.holes().len() as u64;
     if more > 0 {
-        warnings.push(format!("and {more} more holes"));
+        warnings.push(format!("and {} more", counted(more, "hole")));
     }
     let (topic, partition) = (log.topic(), log.partition());
     let torn = scan.torn_tails().iter();

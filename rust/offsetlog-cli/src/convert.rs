@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::json::Shown;
 use crate::progress::Progress;
 use crate::topics::{config_of, write_line};
+use offsetlog::format::counted;
 use offsetlog::{ConvertOptions, ConvertReport, OpenOptions, convert};
 use serde::Serialize;
 use std::path::Path;
@@ -55,8 +56,8 @@ pub(crate) fn run(args: &Convert, console: &mut Console<'_>) -> Result<i32, Fail
     if let Some(torn) = &report.torn_tail {
         let file = torn.path.file_name().map(Path::new);
         console.warn(&format!(
-            "left out: {} bytes at the end of {}, from position {}: {}",
-            torn.bytes,
+            "left out: {} at the end of {}, from position {}: {}",
+            counted(torn.bytes, "byte"),
             file.unwrap_or(&torn.path).display(),
             torn.position,
             torn.reason
@@ -96,16 +97,12 @@ fn words_of(report: &ConvertReport) -> String {
     } else {
         format!("empty at offset {}", report.log_end_offset)
     };
-    let count = |count: u64, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    };
     format!(
-        "{}: {} in {}, {offsets}; {} bytes read, {} written",
+        "{}: {} in {}, {offsets}; {} read, {} written",
         name.to_string_lossy(),
-        count(report.records, "record", "records"),
-        count(report.batches, "batch", "batches"),
-        report.bytes_read,
+        counted(report.records, "record"),
+        counted(report.batches, "batch"),
+        counted(report.bytes_read, "byte"),
         report.bytes_written
     )
 }

@@ -8,7 +8,7 @@ use crate::json::{Shown, write_json};
 use crate::select::Source;
 use crate::when::When;
 use crate::{EXIT_FINE, EXIT_NOTHING};
-use offsetlog::format::TimestampType;
+use offsetlog::format::{TimestampType, counted};
 use offsetlog::{BatchInfo, IndexEntry, Location, Record};
 use serde::Serialize;
 use std::io::Write;
@@ -208,7 +208,10 @@ fn record_in_words(location: &Location, record: Option<&Record>) -> String {
         |timestamp| format!("timestamp {timestamp} ({})", When(timestamp)),
     );
     let bytes = |size: Option<usize>| {
-        size.map_or_else(|| "null".to_owned(), |size| format!("{size} bytes"))
+        size.map_or_else(
+            || "null".to_owned(),
+            |size| counted(size, "byte").to_string(),
+        )
     };
     format!(
         "{time}, key {}, value {}, headers {}",

@@ -9,6 +9,7 @@ use crate::table::human;
 use crate::topics::{config_of, open_with, shown};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::{RealDisk, wall_clock};
+use offsetlog::format::counted;
 use offsetlog::{
     BrokerSettings, Compaction, Error, ErrorKind, LogDir, LogDirMaintainReport, LogDirOptions,
     MaintainOptions, MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
@@ -180,8 +181,8 @@ fn tell(
     {
         writeln!(
             console.out,
-            "nothing to do in {} partitions",
-            report.looked_at
+            "nothing to do in {}",
+            counted(report.looked_at, "partition")
         )?;
     }
     Ok(())
@@ -235,10 +236,14 @@ fn write_text(
         }
     }
     if !kept.deleted.is_empty() {
-        let files = kept.deleted.len();
+        let (files, were) = match kept.deleted.len() {
+            1 => (1, "was"),
+            files => (files, "were"),
+        };
         writeln!(
             console.out,
-            "{name}: {files} files {} that were taken out of the log before",
+            "{name}: {} {} that {were} taken out of the log before",
+            counted(files, "file"),
             would("removed", "would be removed"),
         )?;
     }
@@ -283,13 +288,14 @@ fn line_of<'a>(partition: &'a TopicPartition, kept: &'a MaintainReport) -> Parti
 pub(crate) fn settings_as_of(timestamp: i64) -> String {
     let age = wall_clock().saturating_sub(timestamp) / 1000;
     let (number, unit) = match age {
-        i64::MIN..120 => (age.max(0), "seconds"),
-        120..7200 => (age / 60, "minutes"),
-        7200..172_800 => (age / 3600, "hours"),
-        _ => (age / 86_400, "days"),
+        i64::MIN..120 => (age.max(0), "second"),
+        120..7200 => (age / 60, "minute"),
+        7200..172_800 => (age / 3600, "hour"),
+        _ => (age / 86_400, "day"),
     };
     format!(
-        "the cluster's settings are those of its newest metadata record here, {number} {unit} old ({timestamp} ms since 1970)"
+        "the cluster's settings are those of its newest metadata record here, {} old ({timestamp} ms since 1970)",
+        counted(number, unit)
     )
 }
 

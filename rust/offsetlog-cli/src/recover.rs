@@ -8,6 +8,7 @@ use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::select::{Chosen, choose};
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::format::counted;
 use offsetlog::{Cut, ErrorKind, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
 use serde::Serialize;
 use std::io::Write;
@@ -237,22 +238,22 @@ fn write_text(
     } else {
         format!("the log is empty at {}", report.log_end_offset)
     };
-    let segments = match report.segments_read {
-        1 => "1 segment".to_owned(),
-        count => format!("{count} segments"),
-    };
-    let bytes = report.bytes_read;
-    lines.push(format!("  read: {segments}, {bytes} bytes; {offsets}"));
+    let segments = counted(report.segments_read, "segment");
+    let bytes = counted(report.bytes_read, "byte");
+    lines.push(format!("  read: {segments}, {bytes}; {offsets}"));
     let lost: u64 = report.cut.iter().map(|cut| cut.records).sum();
     if lost > 0 {
-        let tense = if report.dry_run {
-            "would be lost"
-        } else {
-            "are lost"
+        let tense = match (report.dry_run, lost) {
+            (true, _) => "would be lost",
+            (false, 1) => "is lost",
+            (false, _) => "are lost",
         };
-        let lost = records_in_words(lost);
+        let (records, them) = (
+            counted(lost, "record"),
+            if lost == 1 { "it" } else { "them" },
+        );
         lines.push(format!(
-            "  {lost} that could be read {tense} to the log; the kept files have them"
+            "  {records} that could be read {tense} to the log; the kept files have {them}"
         ));
     }
     for line in lines {
@@ -275,14 +276,11 @@ fn changes(report: &RecoveryReport, path: &Path) -> Vec<String> {
 /// What was cut off a file of the partition directory `path`, and where it is now.
 pub(crate) fn words_of_cut(cut: &Cut, path: &Path) -> String {
     let file = below(&cut.path, path);
-    let bytes = match cut.bytes {
-        1 => "1 byte".to_owned(),
-        count => format!("{count} bytes"),
-    };
+    let bytes = counted(cut.bytes, "byte");
     let batches = match cut.offsets {
         Some((first, last)) if cut.had_batches => format!(
             ", with {} at offsets {first} to {last}",
-            records_in_words(cut.records)
+            counted(cut.records, "record")
         ),
         _ if cut.had_batches => ", whole batches among them".to_owned(),
         _ => String::new(),
@@ -295,13 +293,6 @@ pub(crate) fn words_of_cut(cut: &Cut, path: &Path) -> String {
         "cut: {file} from position {}, {bytes}{batches}: {}; {kept}",
         cut.position, cut.reason
     )
-}
-
-fn records_in_words(records: u64) -> String {
-    match records {
-        1 => "1 record".to_owned(),
-        count => format!("{count} records"),
-    }
 }
 
 /// A file's name inside the partition directory.

@@ -8,6 +8,7 @@ use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::recover::bytes_in;
 use crate::{EXIT_DAMAGED, EXIT_FINE};
+use offsetlog::format::counted;
 use offsetlog::{DamageReport, Finding, LogDir, OpenOptions, Severity, VerifyOptions, verify};
 use serde::Serialize;
 use std::io::Write;
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
             continue;
         }
         // The same of one batch after the other is told once.
-        let (mut more, mut last) = (0, finding);
+        let (mut more, mut last) = (0_u64, finding);
         while let Some(again) = shown.next_if(|next| is_same(finding, next)) {
             more += 1;
             last = again;
@@ -85,14 +86,14 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
         let [notes, warnings, errors] = report.counts;
         writeln!(
             console.out,
-            "{}, {}, {}; read: {}, {}, {}, {} bytes",
+            "{}, {}, {}; read: {}, {}, {}, {}",
             counted(errors, "error"),
             counted(warnings, "warning"),
             counted(notes, "note"),
             counted(report.partitions, "partition"),
             counted(report.segments, "segment"),
             counted(report.records, "record"),
-            report.bytes,
+            counted(report.bytes, "byte"),
         )?;
     }
     Ok(if report.is_damaged() {
@@ -164,11 +165,6 @@ fn shown_path(path: &Path) -> String {
         .into_owned()
 }
 
-fn counted(count: u64, name: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {name}{plural}")
-}
-
 /// Bytes of segments in a partition directory, or in those of a log dir.
 fn bytes_below(path: &Path) -> u64 {
     let folders = std::fs::read_dir(path).map_or(0, |entries| {
@@ -237,7 +233,8 @@ fn write_text(
         let offset = last.offset.map(|offset| format!(", offset {offset}"));
         writeln!(
             console.out,
-            "  and {more} times more, the last one at{}{}",
+            "  and {} more, the last one at{}{}",
+            counted(more, "time"),
             position.unwrap_or_default(),
             offset.unwrap_or_default()
         )?;

@@ -2,6 +2,7 @@
 //!
 //! This module knows bytes, not files. The engine adds the path, the position in the file and the offset.
 
+use crate::counted::counted;
 use core::fmt;
 
 /// Which structure was being read. Names are section titles of `docs/FORMAT.md`.
@@ -210,7 +211,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Truncated { needed, available } => {
-                write!(f, "cut short: {needed} bytes needed, {available} available")
+                let needed = counted(needed, "byte");
+                write!(f, "cut short: {needed} needed, {available} available")
             }
             Self::UnknownMagic { found } => write!(f, "magic {found} found, 0, 1 or 2 expected"),
             Self::Length {
@@ -227,13 +229,14 @@ impl fmt::Display for Fault {
                 "checksum mismatch: stored {stored:#010x}, computed {computed:#010x} ({algorithm})"
             ),
             Self::Varint { bytes_read } => {
+                let bytes = counted(bytes_read, "byte");
                 write!(
                     f,
-                    "variable-length integer of {bytes_read} bytes does not fit its type"
+                    "variable-length integer of {bytes} does not fit its type"
                 )
             }
             Self::Count { found, expected } => {
-                write!(f, "{found} items found, {expected} expected")
+                write!(f, "{} found, {expected} expected", counted(found, "item"))
             }
             Self::Codec { found } => write!(f, "codec {found} is not one that this magic knows"),
             Self::OffsetOrder {

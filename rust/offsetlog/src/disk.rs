@@ -319,7 +319,8 @@ pub(crate) struct AboveLimit {
 impl std::fmt::Display for AboveLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { size, limit } = self;
-        write!(f, "{size} bytes found, at most {limit} expected")
+        let size = offsetlog_format::counted(*size, "byte");
+        write!(f, "{size} found, at most {limit} expected")
     }
 }
 

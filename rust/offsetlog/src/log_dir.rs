@@ -20,6 +20,7 @@ use crate::log::{
     LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, ScanOptions, Surroundings, open_in,
 };
 use listing::Listing;
+use offsetlog_format::counted;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -402,7 +403,10 @@ impl LogDir {
                     .collect::<Vec<_>>()
                     .join(", ")
             ),
-            None => format!("there is no topic {topic:?} among {} topics", topics.len()),
+            None => format!(
+                "there is no topic {topic:?} among {}",
+                counted(topics.len(), "topic")
+            ),
         };
         Error::log_dir(path, reason)
     }

@@ -11,7 +11,7 @@ use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::OpenOptions;
 use offsetlog_format::name::{BYTE_OFFSET_SEGMENT_SUFFIX, DirectoryName};
-use offsetlog_format::{FileName, SegmentFile};
+use offsetlog_format::{FileName, SegmentFile, counted};
 use std::path::{Path, PathBuf};
 
 pub use scan::{OldEntry, OldRecord, OldScan};
@@ -235,8 +235,8 @@ fn segments(disk: &dyn Disk, path: &Path) -> Result<Vec<OldSegment>> {
             return Err(Error::log_dir(
                 &file,
                 format!(
-                    "{} bytes from position {position} on end beyond {}",
-                    stat.size,
+                    "{} from position {position} on end beyond {}",
+                    counted(stat.size, "byte"),
                     i64::MAX
                 ),
             ));

@@ -3,6 +3,7 @@
 use super::NewRecord;
 use crate::args::{Append, Header};
 use crate::failure::{Failure, with_advice_to_writers};
+use offsetlog::format::counted;
 use offsetlog::{AppendOptions, BatchBuilder, Clock, Error, ErrorKind, LogWriter, Producer};
 use std::io;
 use std::ops::Range;
@@ -25,11 +26,10 @@ pub(super) struct Totals {
 
 impl Totals {
     pub(super) fn words(&self) -> String {
+        let records = counted(self.appended, "record");
         match (self.appended, self.offsets) {
-            (1, Some((base, _))) => format!("1 record appended at offset {base}"),
-            (count, Some((base, last))) => {
-                format!("{count} records appended at offsets {base} to {last}")
-            }
+            (1, Some((base, _))) => format!("{records} appended at offset {base}"),
+            (_, Some((base, last))) => format!("{records} appended at offsets {base} to {last}"),
             _ => "nothing appended".to_owned(),
         }
     }

@@ -7,7 +7,7 @@ use crate::console::Console;
 use crate::failure::{Failure, with_advice};
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE};
 use offsetlog::disk::{Disk as _, EntryKind, RealDisk};
-use offsetlog::format::DirectoryName;
+use offsetlog::format::{DirectoryName, counted};
 use offsetlog::{ErrorKind, FolderKind, folder_kind};
 use serde::Serialize;
 use std::path::Path;
@@ -89,8 +89,9 @@ impl Run<'_, '_> {
         }
         if partitions > 0 {
             let text = format!(
-                "{} holds {partitions} partitions; give one to dump it",
-                path.display()
+                "{} holds {}; give one to dump it",
+                path.display(),
+                counted(partitions, "partition")
             );
             self.note(&text);
         }

@@ -53,8 +53,8 @@ fn block(decoder: &mut Decoder, block: &[u8], output: &mut Output) -> Result<(),
     let size = decompress_len(block).map_err(CodecError::bad)?;
     if block.is_empty() || size > block.len().saturating_mul(GREATEST_RATIO) {
         return Err(CodecError::bad(format!(
-            "block of {} bytes promises {size}",
-            block.len()
+            "block of {} promises {size}",
+            offsetlog_format::counted(block.len(), "byte")
         )));
     }
     let room = output.room(size)?;

@@ -1,7 +1,7 @@
 //! The texts: what is wrong, then found and expected, then where, then what to do.
 
 use super::{Error, ErrorKind};
-use offsetlog_format::Fault;
+use offsetlog_format::{Fault, counted};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ impl Error {
         match &self.0.kind {
             ErrorKind::SegmentTooLarge { size } => {
                 return Some((
-                    format!("{size} bytes"),
+                    counted(*size, "byte").to_string(),
                     format!("at most {} bytes", i32::MAX),
                 ));
             }
@@ -41,7 +41,8 @@ impl Error {
         }
         Some(match self.0.kind.fault()?.fault {
             Fault::Truncated { needed, available } => {
-                (format!("{available} bytes"), format!("{needed} bytes"))
+                let bytes = |count| counted(count, "byte").to_string();
+                (bytes(available), bytes(needed))
             }
             Fault::UnknownMagic { found } => (found.to_string(), "0, 1 or 2".into()),
             Fault::Length {
@@ -233,11 +234,15 @@ fn write_append_fault(kind: &ErrorKind, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         }
         ErrorKind::RecordTooLarge { size, maximum } => write!(
             f,
-            "record batch of {size} bytes found, at most {maximum} bytes expected (max.message.bytes)"
+            "record batch of {} found, at most {} expected (max.message.bytes)",
+            counted(*size, "byte"),
+            counted(*maximum, "byte")
         )?,
         ErrorKind::RecordBatchTooLarge { size, maximum } => write!(
             f,
-            "append of {size} bytes found, at most {maximum} bytes expected (segment.bytes)"
+            "append of {} found, at most {} expected (segment.bytes)",
+            counted(*size, "byte"),
+            counted(*maximum, "byte")
         )?,
         ErrorKind::OffsetsOutOfOrder => {
             f.write_str("the offsets of the batches do not ascend")?;

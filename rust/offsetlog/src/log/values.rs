@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::segment::offset_index::{IndexSlot, IndexState};
-use offsetlog_format::{BatchHeader, Codec, RecordView, TimestampType};
+use offsetlog_format::{BatchHeader, Codec, RecordView, TimestampType, counted};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -283,8 +283,9 @@ impl fmt::Display for Location {
             )?,
             (None, None, IndexState::Used) => writeln!(
                 f,
-                "none of {} entries is at or below {}: from position 0",
-                self.index_entries, self.offset
+                "none of {} is at or below {}: from position 0",
+                counted(self.index_entries, "entry"),
+                self.offset
             )?,
             (None, None, state) => writeln!(
                 f,
@@ -298,14 +299,9 @@ impl fmt::Display for Location {
         }
         write!(
             f,
-            "3. scan: {} {}, {} bytes",
-            self.scanned_batches,
-            if self.scanned_batches == 1 {
-                "batch header"
-            } else {
-                "batch headers"
-            },
-            self.scanned_bytes
+            "3. scan: {}, {}",
+            counted(self.scanned_batches, "batch header"),
+            counted(self.scanned_bytes, "byte")
         )?;
         match &self.batch {
             Some(batch) => {

@@ -9,7 +9,7 @@ use super::{Check, OpenSegment, Source};
 use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use offsetlog_format::{BatchHeader, Fault, FormatError, Part};
+use offsetlog_format::{BatchHeader, Fault, FormatError, Part, counted};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,8 +49,10 @@ impl fmt::Display for TornTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "torn tail of {} bytes at position {}: {}",
-            self.bytes, self.position, self.reason
+            "torn tail of {} at position {}: {}",
+            counted(self.bytes, "byte"),
+            self.position,
+            self.reason
         )
     }
 }

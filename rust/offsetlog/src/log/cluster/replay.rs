@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::log::{Log, ScanOptions};
 use offsetlog_format::internal_topic::{CoordinatorRecord, CoordinatorTopic, KnownRecord};
 use offsetlog_format::message::{Struct, Value};
-use offsetlog_format::{BatchHeader, FormatError, RecordView};
+use offsetlog_format::{BatchHeader, FormatError, RecordView, counted};
 use std::collections::BTreeMap;
 
 /// Hands over each record from `start` on, control records too, in the order of the log; an error of `take` gains the record's place.
@@ -52,7 +52,8 @@ impl LeftOut {
     ) -> Result<Option<KnownRecord<'r>>, FormatError> {
         let Some(key) = record.key else {
             self.add("they have no key", record.offset, || {
-                format!("{} bytes of value", record.value.map_or(0, <[u8]>::len))
+                let bytes = record.value.map_or(0, <[u8]>::len);
+                format!("{} of value", counted(bytes, "byte"))
             });
             return Ok(None);
         };
@@ -70,8 +71,8 @@ impl LeftOut {
     /// One sentence a reason.
     pub(crate) fn warnings(&self, partition: &str) -> impl Iterator<Item = String> {
         self.0.iter().map(move |(why, (count, offset, what))| {
-            let records = if *count == 1 { "record" } else { "records" };
-            format!("{partition}: {count} {records} left out, {why}; the first at offset {offset}: {what}")
+            let records = counted(*count, "record");
+            format!("{partition}: {records} left out, {why}; the first at offset {offset}: {what}")
         })
     }
 }

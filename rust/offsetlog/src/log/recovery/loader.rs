@@ -17,7 +17,7 @@ use crate::log::producers::ProducerStates;
 use crate::log::state::{Start, is_ours};
 use crate::log::view::not_a_file;
 use crate::segment::{Directory, active, segment_path};
-use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile};
+use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile, counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -299,7 +299,7 @@ impl Loading<'_> {
         if let Some((first, last)) = gaps.first() {
             let more = match gaps.len() - 1 {
                 0 => String::new(),
-                more => format!(" (and {more} ranges more)"),
+                more => format!(" (and {} more)", counted(more, "range")),
             };
             self.report.warnings.push(format!(
                 "offsets {first} to {last}{more} are in no segment: a segment may be missing"

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::log::Log;
 use crate::log::filter::Selection;
 use crate::segment::walk::TornTail;
-use offsetlog_format::BatchHeader;
+use offsetlog_format::{BatchHeader, counted};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -84,10 +84,10 @@ impl fmt::Display for Hole {
         let name = self.path.file_name().map(|name| name.to_string_lossy());
         write!(
             f,
-            "{}-{}: left out {} bytes of {} at position {}",
+            "{}-{}: left out {} of {} at position {}",
             self.topic,
             self.partition,
-            self.bytes,
+            counted(self.bytes, "byte"),
             name.unwrap_or_default(),
             self.position
         )?;

@@ -13,7 +13,7 @@ use offsetlog_format::index_entry::{
     TimeIndexEntry, check_offset_index, check_time_index, read_transaction_index,
 };
 use offsetlog_format::legacy::Message;
-use offsetlog_format::{BatchHeader, BatchView, FormatError};
+use offsetlog_format::{BatchHeader, BatchView, FormatError, counted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,7 +136,8 @@ impl Partition<'_> {
             (false, true) => (Severity::Note, Effect::TORN, "TornTail"),
             (false, false) => (Severity::Warning, Effect::TORN, "TornTail"),
         };
-        let reason = format!("unfinished end of {} bytes: {}", torn.bytes, torn.reason);
+        let bytes = counted(torn.bytes, "byte");
+        let reason = format!("unfinished end of {bytes}: {}", torn.reason);
         let mut finding = effect.finding(severity, kind, &torn.path, reason);
         finding.position = Some(torn.position);
         finding.offset = walked.end;
@@ -246,8 +247,8 @@ impl Partition<'_> {
                 .and_then(|inner| Some((inner, rest.split_at_checked(inner.size_bytes)?)));
             let Some((inner, (bytes, behind))) = whole else {
                 let reason = format!(
-                    "the last message of the set is cut: {} bytes left",
-                    rest.len()
+                    "the last message of the set is cut: {} left",
+                    counted(rest.len(), "byte")
                 );
                 let path = &walk.segment().path;
                 let mut finding =
@@ -272,7 +273,8 @@ impl Partition<'_> {
     /// Reports a missing index if there are batches to index.
     fn needed(&mut self, (path, bytes): Beside, size: u64) -> Option<(PathBuf, Vec<u8>)> {
         if bytes.is_none() && size > 0 && !self.unread.contains(&path) {
-            let reason = format!("there is none beside {size} bytes of batches");
+            let bytes = counted(size, "byte");
+            let reason = format!("there is none beside {bytes} of batches");
             self.add(Effect::NO_INDEX.finding(Severity::Warning, "MissingFile", &path, reason));
         }
         bytes.map(|bytes| (path, bytes))
@@ -282,7 +284,8 @@ impl Partition<'_> {
     fn fragment(&mut self, path: &Path, size: usize, entry_bytes: usize, severity: Severity) {
         let odd = size % entry_bytes;
         if odd > 0 {
-            let reason = format!("{odd} bytes behind the last entry of {entry_bytes} bytes");
+            let odd_bytes = counted(odd, "byte");
+            let reason = format!("{odd_bytes} behind the last entry of {entry_bytes} bytes");
             let mut finding = Effect::TAIL.finding(severity, CORRUPT_INDEX, path, reason);
             finding.position = Some((size - odd) as u64);
             self.add(finding);
@@ -348,7 +351,10 @@ impl Partition<'_> {
             .map(|entry| entry.timestamp);
         let most = walked.max_of_records.filter(|&most| most >= 0);
         let reason = match (zeros, last, most) {
-            (1.., ..) => format!("{zeros} of its {} entries are zeros", zeros + count),
+            (1.., ..) => format!(
+                "zeros are {zeros} of its {}",
+                counted(zeros + count, "entry")
+            ),
             (_, Some(last), Some(most)) if last < most => {
                 format!("its last timestamp {last} is below the greatest of the segment, {most}")
             }
@@ -548,12 +554,12 @@ impl Offsets {
         let (from, bytes) = self.longest;
         let (effect, reason) = if self.zeros > 0 {
             let all = self.zeros + self.count;
-            let reason = format!("{} of its {all} entries are zeros", self.zeros);
+            let reason = format!("zeros are {} of its {}", self.zeros, counted(all, "entry"));
             (Effect::ZERO_INDEX, reason)
         } else if bytes > self.interval.saturating_mul(INTERVALS_MAX) {
             let reason = format!(
-                "no entry for {bytes} bytes of batches from position {from} on; there are {}",
-                self.count
+                "no entry for {bytes} bytes of batches from position {from} on, of {}",
+                counted(self.count, "entry")
             );
             (Effect::THIN_INDEX, reason)
         } else {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::folder;
 use crate::log::recovery::interrupted_swaps::next_offset;
 use crate::segment::{Directory, segment_path, with_state};
+use offsetlog_format::counted;
 use offsetlog_format::name::{FileName, FileState, SegmentFile};
 use std::collections::BTreeSet;
 use std::io;
@@ -126,7 +127,8 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
         (0, _) => {}
         (_, true) => return Err(old_layout(path)),
         (_, false) => listing.warnings.push(format!(
-            "left out: {old} segments of Kafka 0.7 (.kafka) of {}, beside .log files",
+            "left out: {} of Kafka 0.7 (.kafka) of {}, beside .log files",
+            counted(old, "segment"),
             path.display()
         )),
     }
