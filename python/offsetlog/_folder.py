@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderKind", "folder_kind"]
 
-FolderKind: TypeAlias = Literal["partition", "log_dir", "around_log_dirs", "other"]
+FolderKind: TypeAlias = Literal["partition", "log_dir", "around_log_dirs", "zookeeper", "other"]
 
 
 def folder_kind(path: PathLike) -> FolderKind:
@@ -20,8 +20,9 @@ def folder_kind(path: PathLike) -> FolderKind:
 
     ``"partition"``: it holds segments or other files of a partition. ``"log_dir"``: it holds ``meta.properties``, a checkpoint of
     all partitions, another file that only log dirs have, or partitions. ``"around_log_dirs"``: log dirs stand in it, and it is
-    refused with their paths. ``"other"``: none of these, an empty folder among them. Its name does not tell: ``log-dir-1`` may
-    be any of them. Reads names only, those in the folder and up to two levels below.
+    refused with their paths. ``"zookeeper"``: the data of a ZooKeeper server, which :meth:`LogDir.open` takes beside log dirs.
+    ``"other"``: none of these, an empty folder among them. Its name does not tell: ``log-dir-1`` may be any of them. Reads names
+    only, those in the folder and up to two levels below.
 
     Raises
     ------

@@ -175,7 +175,7 @@ class LogDir:
         Parameters
         ----------
         paths
-            One folder, or several.
+            One folder, or several. For reading, the data of the cluster's ZooKeeper may be among them: :meth:`metadata`.
         mode
             ``"r"``: read only. ``"a"``: read and append; makes folders that are missing and takes a shared lock on each one's
             ``.lock``, which a running broker holds.
@@ -412,17 +412,22 @@ class LogDir:
         return transactions_of(self._engine())
 
     def metadata(self) -> MetadataImage | None:
-        """Return what the metadata log says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
+        """Return what the cluster's metadata says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
 
         ``__cluster_metadata-0`` is in ``metadata.log.dir`` of a controller or broker; without that setting in the first of its log
         dirs. The newest snapshot comes first, then the log behind it. Records of a metadata transaction count once it is ended; what
         a quorum has not committed yet is not told apart. Records of types that are not known, and changes of what is not there, are
         left out, with a warning in the logger ``offsetlog``.
 
+        Of a cluster with ZooKeeper it is what the data of one of ZooKeeper's servers says, where that folder (``dataDir``, or the one
+        around ``dataDir`` and ``dataLogDir``) is among the paths, or is the `metadata` with which log dirs were opened for appending.
+
         Raises
         ------
         CorruptionError, UnsupportedVersionError
             The log or the snapshot is damaged, or holds a record that is none of the metadata's or newer than Kafka 4.3's.
+        MetadataFileError, LogDirError
+            ZooKeeper's data is damaged; transactions are missing in it, it is another cluster's, or the cluster has moved to KRaft.
 
         Examples
         --------
@@ -432,22 +437,27 @@ class LogDir:
         [('pf7cXgbVTTeuM8IYSzk58w', 3)]
         >>> image.configs["topic", "g-plain"]["internal.segment.bytes"]
         '8192'
+        >>> stopped = "tests/data/kafka-3.9.2-zookeeper"
+        >>> with LogDir.open([f"{stopped}/log-dir", f"{stopped}/zookeeper"]) as log_dir:
+        ...     image = log_dir.metadata()
+        >>> image.configs["topic", "own"]["cleanup.policy"]
+        'compact,delete'
         """
         return metadata_of(self._engine())
 
     def strays(self) -> list[Stray] | None:
-        """Return the partition directories here that the metadata here does not have; ``None`` where it cannot be told.
+        """Return the partition directories here that the :meth:`metadata` does not have; ``None`` where it cannot be told.
 
         That is without metadata here, or with one of which a part is missing: the logger ``offsetlog`` then has a warning.
 
-        Topic ids decide, where a directory has none its name. So a topic that was deleted and made again is told apart. A topic that
-        was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
+        Topic ids decide, where a directory or the topic has none its name. So a topic that was deleted and made again is told apart. A
+        topic that was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
 
         Raises
         ------
         MetadataFileError
             A ``partition.metadata`` is malformed.
-        CorruptionError, UnsupportedVersionError
+        CorruptionError, UnsupportedVersionError, LogDirError
             As for :meth:`metadata`.
 
         Examples

@@ -46,8 +46,8 @@ class TopicImage(NamedTuple):
 
     name: str
     """Its name."""
-    topic_id: str
-    """Its id, as ``partition.metadata`` has it."""
+    topic_id: str | None
+    """Its id, as ``partition.metadata`` has it; ``None`` where brokers with ZooKeeper gave none, before 2.8."""
     partitions: tuple[PartitionRegistration, ...]
     """By number."""
 
@@ -58,7 +58,7 @@ class BrokerRegistration(NamedTuple):
     broker_id: int
     """Its ``node.id``."""
     epoch: int
-    """The offset of its registration."""
+    """The offset of its registration, in ZooKeeper the transaction."""
     rack: str | None
     """Its ``broker.rack``."""
     fenced: bool
@@ -72,21 +72,22 @@ class BrokerRegistration(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """What the metadata log says of a cluster."""
+    """What the metadata log says of a cluster, or ZooKeeper's data, whose transactions stand for offsets."""
 
     end_offset: int
     """The first offset of the metadata log that is not in it."""
     snapshot_end_offset: int | None
     """The offset, exclusive, up to which it comes from a snapshot; ``None`` without one."""
     features: dict[str, int]
-    """Levels of the features that are on; ``metadata.version`` is one."""
+    """Levels of the features that are on; ``metadata.version`` is one. Not read from ZooKeeper's data."""
     brokers: tuple[BrokerRegistration, ...]
     """By id."""
     topics: tuple[TopicImage, ...]
     """By name."""
     configs: dict[tuple[str, str], dict[str, str]]
     """Dynamic settings by type and name of what they are for: ``("topic", "orders")``, ``("broker", "1")``, ``("broker", "")`` for all
-    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Values as they stand there, passwords too."""
+    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Values as they stand there, passwords too; of ZooKeeper's data
+    those of topics and brokers, without passwords."""
     removed_topics: tuple[tuple[str, str], ...]
     """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
 

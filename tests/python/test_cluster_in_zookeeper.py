@@ -13,7 +13,7 @@ import pytest
 from golden import CLEAN, DATA
 from test_dry_runs import offsetlog
 
-from offsetlog import ClusterError, Log, LogDir, LogDirError, TopicPartition
+from offsetlog import ClusterError, Log, LogDir, LogDirError, MetadataFileError, TopicPartition, folder_kind
 
 LAYERS = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
@@ -130,3 +130,147 @@ def test_another_clusters_data_tells_nothing(place: Path, properties: Path) -> N
     meta.write_text(meta.read_text().replace("cluster.id=", "cluster.id=x"))
     with LogDir.open(place / "log-dir", "a", broker=properties, metadata=place / "zookeeper") as log_dir:
         assert "is the metadata of cluster" in log_dir.maintain(now=NOW).failed[TopicPartition("plain", 0)]
+
+
+def beside(place: Path) -> list[Path]:
+    return [place / "log-dir", place / "zookeeper"]
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "2.8.2"])
+def test_the_metadata_is_what_zookeepers_data_says(version: str) -> None:
+    place = DATA / f"kafka-{version}-zookeeper"
+    told = json.loads((place / "settings.json").read_text())
+    with LogDir.open(beside(place)) as log_dir:
+        image = log_dir.metadata()
+        assert image is not None
+        assert log_dir.strays() == []
+        here = {(topic, partition): log_dir.log(topic, partition).topic_id for topic, partition in log_dir.partitions()}
+    assert {topic.name for topic in image.topics} >= set(told)
+    known = {(topic.name, each.partition): topic.topic_id for topic in image.topics for each in topic.partitions}
+    # The directories of 2.8.2 have none beside them.
+    assert {key: known[key] for key in here} == {key: topic_id or known[key] for key, topic_id in here.items()}
+    assert (None in here.values()) == (version == "2.8.2")
+    for topic in image.topics:
+        assert all((each.replicas, each.isr, each.leader) == ((1,), (1,), 1) for each in topic.partitions)
+    for topic, settings in told.items():
+        own = {name: value for name, (value, layer) in settings.items() if layer == "DYNAMIC_TOPIC_CONFIG"}
+        assert image.configs.get(("topic", topic), {}) == own
+    assert (image.snapshot_end_offset, image.features, image.removed_topics) == (None, {}, ())
+    assert image.end_offset > 0
+    # The data alone says the same.
+    with LogDir.open(place / "zookeeper") as alone:
+        assert alone.metadata() == image
+        assert alone.topics() == {}
+        assert alone.strays() == []
+
+
+def test_what_was_named_for_appending_is_the_metadata_too(place: Path, properties: Path) -> None:
+    with LogDir.open(beside(place)) as log_dir:
+        image = log_dir.metadata()
+        effective = log_dir.topic_settings("own")
+    assert image is not None
+    with LogDir.open(place / "log-dir", "a", metadata=place / "zookeeper") as log_dir:
+        assert log_dir.metadata() == image
+        assert log_dir.strays() == []
+        assert log_dir.topic_settings("own") == effective
+        # One source that is named for a question leaves the others.
+        with_broker = log_dir.topic_settings("own", broker=properties)
+        assert with_broker.metadata_timestamp == effective.metadata_timestamp == LAST["3.9.2"]
+        assert with_broker.settings["retention.ms"] == effective.settings["retention.ms"]
+    with LogDir.open(CLEAN / "log-dir-1") as log_dir:
+        assert log_dir.metadata() is None
+
+
+def test_directories_that_zookeeper_does_not_have_are_stray(place: Path) -> None:
+    shutil.copytree(place / "log-dir" / "plain-0", place / "log-dir" / "gone-0")
+    (place / "log-dir" / "gone-0" / "partition.metadata").unlink()
+    shutil.copytree(place / "log-dir" / "plain-0", place / "log-dir" / "plain-9")
+    with LogDir.open(beside(place)) as log_dir:
+        found = log_dir.strays()
+    assert found is not None
+    assert [(stray.topic, stray.partition, stray.reason) for stray in found] == [
+        ("gone", 0, "there is no topic of this name"),
+        ("plain", 9, "the topic has no partition 9"),
+    ]
+    listed = offsetlog("ls", *beside(place), "--json")
+    told = {(line["topic"], line["partition"]): line.get("stray") for line in map(json.loads, listed.stdout.splitlines())}
+    assert {key: reason for key, reason in told.items() if reason} == {(each.topic, each.partition): each.reason for each in found}
+    assert "gone-0 is stray, ZooKeeper's data does not have it: there is no topic of this name\n" in listed.stderr
+    checked = offsetlog("verify", *beside(place))
+    assert "stray, ZooKeeper's data does not have it: the topic has no partition 9" in checked.stdout
+
+
+def test_the_command_shows_zookeepers_metadata(place: Path) -> None:
+    with LogDir.open(beside(place)) as log_dir:
+        image = log_dir.metadata()
+    assert image is not None
+    for paths in (beside(place), [place / "zookeeper"], [place / "zookeeper" / "version-2"]):
+        printed = offsetlog("metadata", *paths)
+        assert (printed.returncode, printed.stderr) == (0, "")
+        assert [line.split() for line in printed.stdout.splitlines()[1:]] == [
+            [topic.name, topic.topic_id, str(each.partition), "1", str(each.leader_epoch), "1", "1", "-"]
+            for topic in image.topics
+            for each in topic.partitions
+        ]
+    lines = map(json.loads, offsetlog("metadata", place / "zookeeper", "--json").stdout.splitlines())
+    assert [(line["topic"], line["topic_id"], line["configs"]) for line in lines] == [
+        (topic.name, topic.topic_id, image.configs.get(("topic", topic.name))) for topic in image.topics
+    ]
+    rows = [tuple(line.split()) for line in offsetlog("metadata", place / "zookeeper", "--configs").stdout.splitlines()[1:]]
+    assert rows == [(kind, name or "-", *pair) for (kind, name), configs in image.configs.items() for pair in configs.items()]
+    assert offsetlog("metadata", place / "zookeeper", "--features").returncode == 1
+    without = offsetlog("metadata", place / "log-dir")
+    assert without.returncode == 1
+    assert "of a cluster with ZooKeeper give the data of that too (dataDir)" in without.stderr
+
+
+def test_what_zookeepers_data_cannot_tell_is_an_error(place: Path) -> None:
+    meta = place / "log-dir" / "meta.properties"
+    whole = meta.read_text()
+    for changed, reason in (
+        (whole.replace("version=0", "version=1"), "has left ZooKeeper"),
+        (whole.replace("cluster.id=", "cluster.id=x"), "is the metadata of cluster"),
+    ):
+        meta.write_text(changed)
+        with LogDir.open(beside(place)) as log_dir:
+            for ask in (log_dir.metadata, log_dir.strays):
+                with pytest.raises(LogDirError, match=reason):
+                    ask()
+        assert reason in offsetlog("metadata", *beside(place)).stderr
+        listed = offsetlog("ls", *beside(place))
+        assert listed.stdout
+        assert "not compared with the metadata: " in listed.stderr
+        assert reason in listed.stderr
+    meta.write_text(whole)
+    newest = place / "zookeeper" / "version-2" / "log.3b"
+    data = bytearray(newest.read_bytes())
+    data[60] ^= 1
+    newest.write_bytes(data)
+    with LogDir.open(beside(place)) as log_dir, pytest.raises(MetadataFileError, match="checksum"):
+        log_dir.metadata()
+
+
+def test_nothing_is_made_in_zookeepers_data(place: Path) -> None:
+    zookeeper = place / "zookeeper"
+    shutil.copytree(zookeeper, place / "apart" / "data")
+    before = sorted(place.rglob("*"))
+    assert [folder_kind(path) for path in (zookeeper, zookeeper / "version-2", place / "apart")] == ["zookeeper"] * 3
+    for path in (zookeeper, zookeeper / "version-2", place / "apart"):
+        with pytest.raises(LogDirError, match="ZooKeeper's data found"):
+            LogDir.open([place / "log-dir", path], "a")
+    with pytest.raises(LogDirError, match="ZooKeeper's data found"):
+        Log.open(zookeeper / "version-2", "a")
+    with pytest.raises(LogDirError, match="give that of one server"):
+        LogDir.open([*beside(place), place / "apart"])
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_topic_named_like_zookeepers_folder_is_one(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("version", 3)
+        log_dir.append("version", b"x", partition=2)
+    (tmp_path / "version-2" / "log.1").write_bytes(b"somebody's")
+    (tmp_path / ".lock").unlink()
+    with LogDir.open(tmp_path) as log_dir:
+        assert log_dir.topics() == {"version": [0, 1, 2]}
+        assert log_dir.log("version", 2).log_end_offset == 1

@@ -1,4 +1,4 @@
-//! `offsetlog metadata`: topics, partitions, settings, brokers and features of a cluster, out of its metadata log.
+//! `offsetlog metadata`: topics, partitions, settings, brokers and features of a cluster, out of its metadata log or ZooKeeper's data.
 
 use crate::args::Metadata;
 use crate::console::Console;
@@ -16,7 +16,7 @@ use std::io::Write;
 #[derive(Serialize)]
 struct TopicLine<'a> {
     topic: &'a str,
-    topic_id: String,
+    topic_id: Option<String>,
     partitions: Vec<PartitionLine<'a>>,
     configs: Option<&'a BTreeMap<String, String>>,
 }
@@ -83,7 +83,10 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         console.warn(warning);
     }
     let Some(mut image) = found else {
-        console.warn("no __cluster_metadata-0 here; it is in metadata.log.dir, without that in the first of log.dirs");
+        console.warn(
+            "no __cluster_metadata-0 here; it is in metadata.log.dir, without that in the first of log.dirs; of a cluster with ZooKeeper give \
+             the data of that too (dataDir)",
+        );
         return Ok(EXIT_NOTHING);
     };
     if !args.topics.is_empty() {
@@ -158,7 +161,8 @@ fn topic_line<'a>(image: &'a MetadataImage, topic: &'a TopicImage) -> TopicLine<
         });
     TopicLine {
         topic: &topic.name,
-        topic_id: topic.topic_id.to_string(),
+        // Brokers with ZooKeeper gave none before 2.8.
+        topic_id: (!topic.topic_id.is_zero()).then(|| topic.topic_id.to_string()),
         partitions: partitions.collect(),
         configs: image.configs.get(&("topic".to_owned(), topic.name.clone())),
     }
@@ -179,7 +183,7 @@ fn topic_table(topics: &[TopicLine<'_>]) -> Table {
         for each in &topic.partitions {
             table.push([
                 escaped(topic.topic),
-                topic.topic_id.clone(),
+                or_dash(topic.topic_id.as_deref()),
                 each.partition.to_string(),
                 or_dash(each.leader),
                 each.leader_epoch.to_string(),

@@ -3,7 +3,7 @@
 use crate::args::Selection;
 use crate::console::Console;
 use crate::failure::Failure;
-use offsetlog::{Log, LogDir, OpenOptions, Stray};
+use offsetlog::{Log, LogDir, MetadataImage, OpenOptions, Stray};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -100,12 +100,8 @@ impl Source {
         let is_chosen = |stray: &Stray| chosen.contains(&(stray.topic.as_str(), stray.partition));
         let mut reasons = BTreeMap::new();
         for stray in strays.into_iter().filter(is_chosen) {
-            console.warn(&format!(
-                "{} is stray, the metadata up to offset {} does not have it: {}",
-                stray.path.display(),
-                image.end_offset,
-                stray.reason
-            ));
+            let stray_path = stray.path.display();
+            console.warn(&format!("{stray_path} is {}", why_stray(&stray, &image)));
             reasons.insert(stray.path, stray.reason);
         }
         reasons
@@ -141,6 +137,19 @@ impl Source {
             }
         }
     }
+}
+
+/// Says that a directory is stray, and why.
+pub(crate) fn why_stray(stray: &Stray, image: &MetadataImage) -> String {
+    let metadata = if image.is_of_zookeeper {
+        "ZooKeeper's data does not have it".to_owned()
+    } else {
+        format!(
+            "the metadata up to offset {} does not have it",
+            image.end_offset
+        )
+    };
+    format!("stray, {metadata}: {}", stray.reason)
 }
 
 /// Keeps what `-t` and `-p` name; an option that names nothing is an error that says what there is.

@@ -7,9 +7,13 @@ use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::recover::bytes_in;
+use crate::select::why_stray;
 use crate::{EXIT_DAMAGED, EXIT_FINE};
 use offsetlog::format::counted;
-use offsetlog::{DamageReport, Finding, LogDir, OpenOptions, Severity, VerifyOptions, verify};
+use offsetlog::{
+    DamageReport, Finding, FolderKind, LogDir, OpenOptions, Severity, VerifyOptions, folder_kind,
+    verify,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -57,7 +61,13 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
     let verify_options = VerifyOptions {
         progress: bar.map(|bar| Arc::new(move |bytes| bar.inc(bytes)) as _),
     };
-    let mut report = verify(&args.paths, &options, &verify_options)?;
+    // ZooKeeper's data has nothing to check, and beside log dirs is what they are compared with.
+    let mut paths = args.paths.clone();
+    paths.retain(|path| !matches!(folder_kind(path), Ok(FolderKind::ZooKeeper)));
+    if paths.is_empty() {
+        paths.clone_from(&args.paths);
+    }
+    let mut report = verify(&paths, &options, &verify_options)?;
     drop(progress);
     strays(args, &options, &mut report, console);
     let mut shown = report
@@ -114,11 +124,9 @@ fn strays(
         let Some(image) = log_dir.metadata()? else {
             return Ok(None);
         };
-        Ok(log_dir
-            .strays(&image)?
-            .map(|strays| (strays, image.end_offset)))
+        Ok(log_dir.strays(&image)?.map(|strays| (strays, image)))
     });
-    let (strays, end_offset) = match found {
+    let (strays, image) = match found {
         Ok(Some(found)) => found,
         Ok(None) => return,
         Err(error) => {
@@ -126,11 +134,13 @@ fn strays(
             return;
         }
     };
+    let broker = if image.is_of_zookeeper {
+        "left, or renamed -stray, as its version has it"
+    } else {
+        "renamed -stray and set aside"
+    };
     for stray in strays {
-        let reason = format!(
-            "stray, the metadata up to offset {end_offset} does not have it: {}",
-            stray.reason
-        );
+        let reason = why_stray(&stray, &image);
         report.findings.push(Finding {
             severity: Severity::Warning,
             kind: "Stray",
@@ -140,8 +150,8 @@ fn strays(
             reason,
             found: None,
             expected: None,
-            clean: "renamed -stray and set aside",
-            unclean: "renamed -stray and set aside",
+            clean: broker,
+            unclean: broker,
             recover: "left as it is",
         });
         let [_, warnings, _] = &mut report.counts;

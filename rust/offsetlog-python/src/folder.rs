@@ -14,6 +14,7 @@ pub(crate) fn folder_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static st
         FolderKind::Partition => "partition",
         FolderKind::LogDir => "log_dir",
         FolderKind::AroundLogDirs(_) => "around_log_dirs",
+        FolderKind::ZooKeeper => "zookeeper",
         _ => "other",
     })
 }

@@ -118,7 +118,8 @@ fn partition_row((number, partition): (i32, PartitionRegistration)) -> rows::Par
 fn topic_row(topic: TopicImage) -> rows::TopicImage {
     rows::TopicImage {
         name: topic.name,
-        topic_id: topic.topic_id.to_string(),
+        // Brokers with ZooKeeper gave none before 2.8.
+        topic_id: (!topic.topic_id.is_zero()).then(|| topic.topic_id.to_string()),
         partitions: topic.partitions.into_iter().map(partition_row).collect(),
     }
 }

@@ -378,7 +378,7 @@ named_rows! {
         }
         TopicImage {
             name: String,
-            topic_id: String,
+            topic_id: Option<String>,
             partitions: Tuple<PartitionRegistration>,
         }
         BrokerRegistration {

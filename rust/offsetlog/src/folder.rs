@@ -7,11 +7,14 @@ use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::{
     CLEAN_SHUTDOWN, DirectoryName, DirectoryState, FileName, LOCK, META_PROPERTIES,
 };
+use offsetlog_format::zookeeper::DataFile;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The partitions that writers of ours have not closed, and the marker to be restored when the last one is.
 pub(crate) const UNCLEAN_FILE: &str = "offsetlog-unclean";
+/// Where ZooKeeper's files are below `dataDir` and `dataLogDir`, since their second version.
+pub(crate) const VERSION_2: &str = "version-2";
 /// Folder of a broker with tiered storage; no partition's.
 pub(crate) const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
 
@@ -25,6 +28,8 @@ pub enum FolderKind {
     LogDir,
     /// None itself, and these folders in it are log dirs.
     AroundLogDirs(Vec<PathBuf>),
+    /// The data of a ZooKeeper server: its snapshots and logs, the folder `version-2` with them, or the folder around such folders.
+    ZooKeeper,
     /// None of these, an empty folder among them: whoever opens it says what it becomes.
     Other,
 }
@@ -75,6 +80,7 @@ pub(crate) fn is_doubtful(entry: &Entry) -> bool {
         _ => {
             strong_marks().any(|mark| mark == entry.name)
                 || WEAK_MARKS.contains(&entry.name.as_str())
+                || DataFile::classify(&entry.name).is_some()
         }
     }
 }
@@ -94,12 +100,13 @@ pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()
             ),
         )),
         FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
+        FolderKind::ZooKeeper => Err(zookeepers(path)),
         _ => Ok(()),
     }
 }
 
-/// Refuses to be a place for partitions: a partition's directory, and the folder around log dirs. What is not there yet is not refused,
-/// unless it would be made inside of a partition's directory.
+/// Refuses to be a place for partitions: a partition's directory, the folder around log dirs, and ZooKeeper's data. What is not there yet
+/// is not refused, unless it would be made inside of a partition's directory.
 pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
     match Contents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,6 +119,7 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
                 "a partition's directory found, the folder around it expected",
             )),
             FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
+            FolderKind::ZooKeeper => Err(zookeepers(path)),
             _ => refuse_inside_partition(disk, path),
         },
     }
@@ -170,6 +178,14 @@ pub(crate) fn around(path: &Path, log_dirs: &[PathBuf]) -> Error {
     Error::log_dir(path, reason)
 }
 
+/// What to say of ZooKeeper's data where partitions are wanted.
+pub(crate) fn zookeepers(path: &Path) -> Error {
+    Error::log_dir(
+        path,
+        "ZooKeeper's data found, a broker's log dir or partition expected: open that, and name this folder as its metadata (metadata=, --metadata)",
+    )
+}
+
 /// The names in a folder that tell what it is.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
@@ -181,6 +197,10 @@ pub(crate) struct Contents {
     segment: bool,
     /// Another file that partitions have.
     companion: bool,
+    /// A snapshot of ZooKeeper's.
+    zookeepers_snapshot: bool,
+    /// A file named like a log of ZooKeeper's: `log.1` may be anybody's.
+    zookeepers_log: bool,
     /// Folders, by name.
     folders: Vec<String>,
 }
@@ -204,6 +224,11 @@ impl Contents {
             } else if WEAK_MARKS.contains(&entry.name.as_str()) {
                 contents.weak_mark = contents.weak_mark.take().max(name());
             } else {
+                match DataFile::classify(&entry.name) {
+                    Some(DataFile::Snapshot { .. }) => contents.zookeepers_snapshot = true,
+                    Some(DataFile::Log { .. }) => contents.zookeepers_log = true,
+                    None => {}
+                }
                 match FileName::classify(&entry.name) {
                     FileName::Segment(_) | FileName::ByteOffsetSegment { .. } => {
                         contents.segment = true;
@@ -236,6 +261,7 @@ impl Contents {
             return FolderKind::LogDir;
         }
         let (mut log_dirs, mut has_empty) = (Vec::new(), false);
+        let mut zookeepers = self.zookeepers_snapshot || self.is_version_2(path);
         for name in &self.folders {
             let is_named = is_partition_name(name);
             // A partition's own folders, of which it has few, are not looked into.
@@ -249,6 +275,9 @@ impl Contents {
                 Ok(inner) if is_named && inner.holds_partition_files() => {
                     return FolderKind::LogDir;
                 }
+                // Its name is one of a partition.
+                Ok(inner) if inner.is_version_2(&folder) => zookeepers = true,
+                Ok(inner) if inner.is_around_version_2(disk, &folder) => zookeepers = true,
                 _ => has_empty |= is_named,
             }
         }
@@ -256,6 +285,8 @@ impl Contents {
             FolderKind::Partition
         } else if !log_dirs.is_empty() {
             FolderKind::AroundLogDirs(log_dirs)
+        } else if zookeepers && !has_empty {
+            FolderKind::ZooKeeper
         } else if has_empty {
             FolderKind::LogDir
         } else if self.companion {
@@ -263,6 +294,20 @@ impl Contents {
         } else {
             FolderKind::Other
         }
+    }
+
+    /// Whether this is the folder with ZooKeeper's files.
+    fn is_version_2(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name == VERSION_2)
+            && (self.zookeepers_snapshot || self.zookeepers_log)
+    }
+
+    /// Whether a folder in another one is ZooKeeper's `dataDir` or `dataLogDir`.
+    fn is_around_version_2(&self, disk: &dyn Disk, path: &Path) -> bool {
+        let inner = path.join(VERSION_2);
+        !self.is_marked()
+            && self.folders.iter().any(|name| name == VERSION_2)
+            && Self::of(disk, &inner).is_ok_and(|found| found.is_version_2(&inner))
     }
 
     /// Whether a folder in another one is a log dir: by its own files, or because a partition with files stands in it.

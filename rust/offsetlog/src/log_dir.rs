@@ -134,7 +134,8 @@ fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
 }
 
 impl LogDir {
-    /// Lists the partition directories of `paths`. A path that is itself a partition directory counts as one partition.
+    /// Lists the partition directories of `paths`. A path that is itself a partition directory counts as one partition. The
+    /// data of the cluster's ZooKeeper may be among them: it has no partitions, and is the metadata.
     /// Directories that are being deleted, moved in or set aside (`-delete`, `-future`, `-stray`) are skipped. Directories that
     /// are not partitions are skipped with a warning.
     ///
@@ -157,9 +158,10 @@ impl LogDir {
             Arc::new(LogDirFiles::gathering(&checkpoints))
         };
         let how = writer.as_ref().map(|writer| &writer.options);
+        let zookeeper = listing.zookeeper.as_deref();
         let surroundings = Surroundings::new(
             options,
-            how.and_then(|how| how.metadata.as_deref()),
+            how.and_then(|how| how.metadata.as_deref()).or(zookeeper),
             &paths,
             how.and_then(|how| how.broker.as_ref()),
         )?;
@@ -183,9 +185,7 @@ impl LogDir {
         let is_log_dir = |path: &PathBuf| has_log_dir_files(disk, path).unwrap_or(false);
         let paths = &self.0.paths;
         match paths.first() {
-            Some(first)
-                if self.0.listing().partitions.is_empty() && !paths.iter().any(is_log_dir) =>
-            {
+            Some(first) if self.0.listing().is_empty() && !paths.iter().any(is_log_dir) => {
                 Err(Error::log_dir(
                     first,
                     "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",

@@ -340,13 +340,14 @@ pub(crate) struct Transactions {
   offsetlog metadata /mnt/metadata -t orders
   offsetlog metadata /mnt/metadata --configs
   offsetlog metadata /mnt/metadata --json | jq -r '[.topic_id, .topic] | @tsv'
+  offsetlog metadata /var/lib/zookeeper /mnt/kafka-1 --configs
 
 Out of __cluster_metadata-0, whether a controller or broker runs or not: its newest snapshot, then the log behind it. What a quorum \
-has not committed yet is not told apart.
+has not committed yet is not told apart. Of a cluster with ZooKeeper out of the data of one of its servers.
 
-Exit codes: 0 done; 1 no metadata log is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 1 no metadata is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Metadata {
-    /// A controller's or broker's metadata.log.dir, or the directory __cluster_metadata-0 in it; log dirs may stand beside it
+    /// A controller's or broker's metadata.log.dir, the directory __cluster_metadata-0 in it, or ZooKeeper's dataDir; log dirs may stand beside it
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 

@@ -6,6 +6,7 @@
 mod guard;
 mod metadata;
 mod metadata_snapshot;
+mod named;
 pub(crate) mod replay;
 mod zookeeper;
 
@@ -19,6 +20,7 @@ use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::is_there;
+use named::{Source, metadata_log};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::meta_properties::read_properties;
 use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
@@ -49,15 +51,6 @@ pub(crate) struct Surroundings {
 }
 
 type Asked = (PathBuf, Option<String>);
-
-/// Where a cluster's metadata is.
-#[derive(Debug, Clone)]
-enum Source {
-    /// The directory of its metadata log.
-    Log(PathBuf),
-    /// The data of the ZooKeeper that it had before KRaft.
-    ZooKeeper(Places),
-}
 
 /// A cluster's metadata that was read.
 #[derive(Debug)]
@@ -110,30 +103,30 @@ impl Surroundings {
         around: &[PathBuf],
         broker: Option<&BrokerSettings>,
     ) -> Result<Self> {
-        let named = named
-            .map(|named| {
-                let named = std::path::absolute(named)
-                    .map_err(|error| Error::io(IoCall::Resolve, named, error))?;
-                let disk = options.disk.as_ref();
-                if let Some(path) = metadata_log(disk, &named)? {
-                    return Ok(Source::Log(path));
-                }
-                if let Some(places) = Places::find(disk, &named)? {
-                    return Ok(Source::ZooKeeper(places));
-                }
-                let reason = format!(
-                    "no {METADATA_TOPIC}-0 found in the folder that was named for the metadata, and no data of ZooKeeper's (version-2)"
-                );
-                Err(Error::log_dir(&named, reason))
-            })
-            .transpose()?;
         Ok(Self {
             options: options.clone(),
-            named,
+            named: named
+                .map(|named| Source::find(options.disk.as_ref(), named))
+                .transpose()?,
             around: around.to_vec(),
             broker: broker.cloned(),
             read: Mutex::default(),
         })
+    }
+
+    /// The same, with other metadata or another broker's settings where they are given.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with(
+        &self,
+        named: Option<&Path>,
+        broker: Option<&BrokerSettings>,
+    ) -> Result<Self> {
+        let mut other = Self::new(&self.options, named, &self.around, broker)?;
+        other.named = other.named.or_else(|| self.named.clone());
+        other.broker = other.broker.or_else(|| self.broker.clone());
+        Ok(other)
     }
 
     /// Has the metadata be read again by the next who asks.
@@ -358,12 +351,9 @@ impl Membership {
             ));
         };
         let place = metadata.path.display();
-        if let (Some(here), Some(there)) = (cluster_id, metadata.cluster_id.as_deref())
-            && here != there
-        {
-            return Some(format!(
-                "{place} is the metadata of cluster {there}, and the log dir is one of cluster {here}"
-            ));
+        let there = metadata.cluster_id.as_deref();
+        if let Some(why) = cluster_id.and_then(|here| is_another(&metadata.path, here, there)) {
+            return Some(why);
         }
         match &metadata.image {
             Err(error) => Some(format!("{place} cannot be read: {error}")),
@@ -485,22 +475,21 @@ impl Membership {
     }
 }
 
+/// Why metadata at `place` is none of the cluster `here`.
+fn is_another(place: &Path, here: &str, there: Option<&str>) -> Option<String> {
+    let there = there.filter(|&there| there != here)?;
+    let place = place.display();
+    Some(format!(
+        "{place} is the metadata of cluster {there}, and the log dir is one of cluster {here}"
+    ))
+}
+
 /// What was read, or why it could not be.
 fn told<T>(read: Result<T>) -> Result<std::result::Result<T, String>> {
     match read {
         Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
         read => Ok(read.map_err(|error| error.to_string())),
     }
-}
-
-/// The metadata log's directory: `folder` itself, or in it. What cannot be looked at is not taken for absent: it guards the log dir.
-fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
-    let name = format!("{METADATA_TOPIC}-0");
-    if folder.file_name().is_some_and(|own| own == name.as_str()) {
-        return Ok(Some(folder.to_path_buf()));
-    }
-    let path = folder.join(name);
-    Ok(is_there(disk, &path)?.then_some(path))
 }
 
 /// Whether a partition directory has records, or had: what we make has settings beside it before it has segments, so a directory with

@@ -233,7 +233,8 @@ impl LogDir {
                 MetadataImage::default()
             }
         };
-        for topic in metadata.topics {
+        let topics = metadata.topics.into_iter();
+        for topic in topics.filter(|topic| !topic.topic_id.is_zero()) {
             ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
         }
         Ok(ids)

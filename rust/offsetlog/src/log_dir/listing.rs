@@ -16,12 +16,14 @@ pub(super) struct Listing {
     pub(super) partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
     /// Directories renamed for deletion, in the order found.
     pub(super) doomed: Vec<PathBuf>,
+    /// The data of the cluster's ZooKeeper.
+    pub(super) zookeeper: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Listing {
-    /// Adds the partitions of a log dir; a partition directory adds itself. Refuses a directory around log dirs: the log dirs
-    /// in it would look like partitions if their names end in a number.
+    /// Adds the partitions of a log dir; a partition directory adds itself, and ZooKeeper's data none. Refuses a directory around
+    /// log dirs: the log dirs in it would look like partitions if their names end in a number.
     pub(super) fn add(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
         let mut entries = disk
             .list(path)
@@ -35,6 +37,16 @@ impl Listing {
                 return Ok(());
             }
             FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
+            FolderKind::ZooKeeper => {
+                if let Some(other) = self.zookeeper.replace(path.to_path_buf()) {
+                    let reason = format!(
+                        "ZooKeeper's data is in {} too: give that of one server, or the folder around its dataDir and dataLogDir",
+                        other.display()
+                    );
+                    return Err(Error::log_dir(path, reason));
+                }
+                return Ok(());
+            }
             _ => {}
         }
         if contents.holds_segments() {
@@ -97,6 +109,11 @@ impl Listing {
             partition: name.partition,
         };
         self.partitions.entry(partition).or_default().push(path);
+    }
+
+    /// Whether nothing was found that a log dir, or metadata, consists of.
+    pub(super) fn is_empty(&self) -> bool {
+        self.partitions.is_empty() && self.zookeeper.is_none()
     }
 
     /// Warns about partitions that have replicas in several log dirs.

@@ -30,7 +30,7 @@ pub struct Stray {
 
 impl LogDir {
     /// Returns the partition directories in these log dirs that an image of the cluster's metadata does not have, by topic and
-    /// partition. Compares topic ids, or names if a directory has no id. A topic created after the image's end is not in the
+    /// partition. Compares topic ids, or names if a directory or the topic has no id. A topic created after the image's end is not in the
     /// image, so its directories are returned too. An image that is not complete gives `None`. Reads `partition.metadata` of
     /// each directory.
     ///
@@ -44,6 +44,7 @@ impl LogDir {
         let known = Known {
             by_id: topics
                 .clone()
+                .filter(|topic| !topic.topic_id.is_zero())
                 .map(|topic| (topic.topic_id, topic))
                 .collect(),
             by_name: topics.map(|topic| (topic.name.as_str(), topic)).collect(),
@@ -107,6 +108,9 @@ impl Known<'_> {
             }
             return lacks(topic, partition);
         }
+        if let Some(topic) = named.filter(|topic| topic.topic_id.is_zero()) {
+            return lacks(topic, partition);
+        }
         let removed = &self.image.removed_topics;
         let was_removed = removed.iter().any(|(_, removed)| *removed == topic_id);
         Some(match (was_removed, named) {
@@ -127,4 +131,49 @@ impl Known<'_> {
 fn lacks(topic: &TopicImage, partition: i32) -> Option<String> {
     let has = topic.partitions.contains_key(&partition);
     (!has).then(|| format!("the topic has no partition {partition}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{OpenOptions, PartitionRegistration};
+    use std::collections::BTreeMap;
+
+    /// Brokers with ZooKeeper gave topics no ids before 2.8; the directories got theirs later.
+    #[test]
+    fn topics_without_ids_are_known_by_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = Uuid::from_bytes([7; 16]);
+        for name in ["old-0", "old-1", "other-0", "gone-0"] {
+            let directory = folder.path().join(name);
+            std::fs::create_dir(&directory).unwrap();
+            std::fs::write(directory.join(format!("{:020}.log", 0)), b"").unwrap();
+            let text = format!("version: 0\ntopic_id: {id}\n");
+            std::fs::write(directory.join(PARTITION_METADATA), text).unwrap();
+        }
+        let topic = |name: &str| TopicImage {
+            name: name.to_owned(),
+            topic_id: Uuid::default(),
+            partitions: BTreeMap::from([(0, PartitionRegistration::default())]),
+        };
+        let image = MetadataImage {
+            is_complete: true,
+            topics: vec![topic("old"), topic("other")],
+            ..MetadataImage::default()
+        };
+        let log_dir = LogDir::open(&[folder.path()], &OpenOptions::default()).unwrap();
+        let strays = log_dir.strays(&image).unwrap().unwrap();
+        let found: Vec<_> = strays
+            .iter()
+            .map(|stray| (stray.topic.as_str(), stray.partition, stray.reason.as_str()))
+            .collect();
+        let unknown = format!("neither topic id {id} nor the name is known");
+        assert_eq!(
+            found,
+            [
+                ("gone", 0, unknown.as_str()),
+                ("old", 1, "the topic has no partition 1")
+            ]
+        );
+    }
 }

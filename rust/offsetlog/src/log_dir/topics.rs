@@ -7,9 +7,7 @@ use super::{LogDir, TopicPartition};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::log::{
-    Surroundings, check_internal, lock_idle, lock_partition, read_config, write_config,
-};
+use crate::log::{check_internal, lock_idle, lock_partition, read_config, write_config};
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
@@ -353,7 +351,7 @@ impl LogDir {
         });
         let named;
         let surroundings = if broker.is_some() || metadata.is_some() {
-            named = Surroundings::new(&self.0.options, metadata, &self.0.paths, broker)?;
+            named = self.0.surroundings.with(metadata, broker)?;
             &named
         } else {
             self.0.surroundings.as_ref()

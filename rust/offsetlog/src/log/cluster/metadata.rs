@@ -35,7 +35,9 @@ pub struct MetadataImage {
     pub configs: BTreeMap<(String, String), BTreeMap<String, String>>,
     /// Topics whose removal stands behind the snapshot, in that order; it forgets those before.
     pub removed_topics: Vec<(String, Uuid)>,
-    /// What was left out, and why.
+    /// Whether it is of ZooKeeper's data: then features are not in it, nor passwords.
+    pub is_of_zookeeper: bool,
+    /// What was left out, and why; of ZooKeeper's data also what is about to change.
     pub warnings: Vec<String>,
 }
 
@@ -44,7 +46,7 @@ pub struct MetadataImage {
 pub struct TopicImage {
     /// Its name. Here and below, text that is not UTF-8 has replacement characters.
     pub name: String,
-    /// Its id.
+    /// Its id; zeros where brokers with ZooKeeper gave none, before 2.8.
     pub topic_id: Uuid,
     /// Its partitions, by number.
     pub partitions: BTreeMap<i32, PartitionRegistration>,
@@ -81,7 +83,7 @@ pub struct PartitionRegistration {
 pub struct BrokerRegistration {
     /// Its `node.id`.
     pub id: i32,
-    /// The offset of its registration.
+    /// The offset of its registration, in ZooKeeper the transaction.
     pub epoch: i64,
     /// Its `broker.rack`.
     pub rack: Option<String>,

@@ -10,6 +10,7 @@ mod nodes;
 
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
+use crate::folder::VERSION_2;
 use crate::log::{MetadataImage, OpenOptions};
 use files::{each_change, read_snapshot};
 use nodes::Nodes;
@@ -18,8 +19,6 @@ use offsetlog_format::zookeeper::{DataFile, Packing};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Below `dataDir` and `dataLogDir`, since the second version of the files.
-const VERSION_2: &str = "version-2";
 /// As ZooKeeper, which tries no more snapshots than these.
 const MOST_SNAPSHOTS: usize = 100;
 

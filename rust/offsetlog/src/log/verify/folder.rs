@@ -31,6 +31,7 @@ pub(super) fn check(
     match contents.kind(disk, path) {
         FolderKind::Partition => return super::partition(path, options, verify, report),
         FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
+        FolderKind::ZooKeeper => return Err(folder::zookeepers(path)),
         FolderKind::LogDir => {}
         FolderKind::Other => {
             // A newly created partition may be empty.

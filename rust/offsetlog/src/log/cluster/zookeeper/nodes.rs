@@ -185,6 +185,7 @@ impl Nodes {
             image: MetadataImage {
                 end_offset: self.last_zxid.saturating_add(1),
                 is_complete: true,
+                is_of_zookeeper: true,
                 newest_timestamp: self.newest_time.filter(|&time| time >= 0),
                 brokers,
                 topics: topics.collect::<Result<_>>()?,

@@ -1,0 +1,102 @@
+//! Metadata that somebody named, instead of the log that stands beside the partitions: another metadata log, or ZooKeeper's data.
+
+use super::metadata::{MetadataImage, read_metadata};
+use super::zookeeper::Places;
+use super::{Surroundings, is_another, node_of};
+use crate::disk::{Disk, IoCall};
+use crate::error::{Error, Result};
+use crate::folder::is_there;
+use crate::log::Log;
+use crate::log::state::read_small;
+use offsetlog_format::internal_topic::METADATA_TOPIC;
+use offsetlog_format::name::META_PROPERTIES;
+use std::path::{Path, PathBuf};
+
+/// Where a cluster's metadata is.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    /// The directory of its metadata log.
+    Log(PathBuf),
+    /// The data of the ZooKeeper that it had before KRaft.
+    ZooKeeper(Places),
+}
+
+impl Source {
+    /// What somebody named.
+    pub(super) fn find(disk: &dyn Disk, named: &Path) -> Result<Self> {
+        let named =
+            std::path::absolute(named).map_err(|error| Error::io(IoCall::Resolve, named, error))?;
+        if let Some(path) = metadata_log(disk, &named)? {
+            return Ok(Self::Log(path));
+        }
+        if let Some(places) = Places::find(disk, &named)? {
+            return Ok(Self::ZooKeeper(places));
+        }
+        let reason = format!(
+            "no {METADATA_TOPIC}-0 found in the folder that was named for the metadata, and no data of ZooKeeper's (version-2)"
+        );
+        Err(Error::log_dir(&named, reason))
+    }
+}
+
+impl Surroundings {
+    /// What the metadata says that somebody named, of the cluster of the log dirs around.
+    ///
+    /// # Errors
+    /// As [`read_metadata`]. Of ZooKeeper's data as [`Places::read`], and `LogDir` where it is another cluster's, or the cluster has moved to
+    /// KRaft.
+    pub(crate) fn named_metadata(&self) -> Result<Option<MetadataImage>> {
+        match &self.named {
+            None => Ok(None),
+            Some(Source::Log(path)) => {
+                let log = Log::open(path, &self.options)?;
+                read_metadata(&log).map(Some)
+            }
+            Some(Source::ZooKeeper(places)) => self.zookeepers_metadata(places).map(Some),
+        }
+    }
+
+    fn zookeepers_metadata(&self, places: &Places) -> Result<MetadataImage> {
+        let mut ids: Vec<String> = Vec::new();
+        for folder in &self.around {
+            // A partition's directory may stand for its log dir.
+            for log_dir in [Some(folder.as_path()), folder.parent()]
+                .into_iter()
+                .flatten()
+            {
+                let properties = read_small(self.disk(), &log_dir.join(META_PROPERTIES))?;
+                let Some(node) = properties.map(|bytes| node_of(&bytes)) else {
+                    continue;
+                };
+                if let Some(why) = self.left_zookeeper(log_dir, &node)? {
+                    return Err(Error::log_dir(places.path(), why));
+                }
+                ids.extend(node.cluster_id);
+                break;
+            }
+        }
+        let found = places.read(&self.options, ids.first().map(String::as_str))?;
+        for here in &ids {
+            if let Some(why) = is_another(places.path(), here, found.cluster_id.as_deref()) {
+                return Err(Error::log_dir(places.path(), why));
+            }
+        }
+        let mut image = found.image;
+        image.warnings.extend(
+            found.deleting.iter().map(|topic| {
+                format!("topic {topic:?} is about to be deleted (/admin/delete_topics)")
+            }),
+        );
+        Ok(image)
+    }
+}
+
+/// The metadata log's directory: `folder` itself, or in it. What cannot be looked at is not taken for absent: it guards the log dir.
+pub(super) fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
+    let name = format!("{METADATA_TOPIC}-0");
+    if folder.file_name().is_some_and(|own| own == name.as_str()) {
+        return Ok(Some(folder.to_path_buf()));
+    }
+    let path = folder.join(name);
+    Ok(is_there(disk, &path)?.then_some(path))
+}
