@@ -308,7 +308,7 @@ class RemovedSegment(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """One pass of the cleaner, or what one would begin with."""
+    """One pass of the cleaner."""
 
     first_dirty_offset: int
     """First offset that was not compacted before."""
@@ -361,7 +361,7 @@ class MaintainReport(NamedTuple):
     removed: tuple[RemovedSegment, ...]
     """Segments that went, oldest first."""
     compactions: tuple[Compaction, ...]
-    """Passes of the cleaner; in a dry run at most one, with what it would begin with."""
+    """Passes of the cleaner."""
     deleted: tuple[str, ...]
     """Files renamed ``.deleted`` that are gone now."""
     log_start_offset: int
@@ -369,7 +369,7 @@ class MaintainReport(NamedTuple):
     log_end_offset: int
     """Offset that the next record gets."""
     dry_run: bool = False
-    """Whether nothing was changed."""
+    """Whether nothing was changed; all else is what the real run would have reported."""
 
 
 class ConvertReport(NamedTuple):

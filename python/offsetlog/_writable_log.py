@@ -608,7 +608,9 @@ class WritableLog(Log):
         now
             The time from which ages are reckoned; the log's clock by default.
         dry_run
-            Change nothing, and say what would be done.
+            Change nothing, and return the report of what would be done now. A compaction that is due is done aside for that:
+            it takes as long, and room for what would be written, in memory and beyond 256 MiB in a file without a name in the folder
+            for temporary ones. ``only=["retention", "deletes"]`` leaves it out.
         only
             ``"compaction"`` cleans a log with the policy ``compact`` where it is dirty enough, ``"retention"`` removes segments by
             the retention settings and the log start offset, ``"deletes"`` removes files whose ``file.delete.delay.ms`` is over.

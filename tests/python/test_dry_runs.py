@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 from golden import CLEAN, DATA
 
-from offsetlog import Log, LogDir, LogDirMaintainReport, TopicPartition, recover
+from offsetlog import CorruptionError, Log, LogDir, LogDirMaintainReport, TopicPartition, recover
 
 ROOT = DATA.parents[1]
 STATES = ("clean", "unclean", "torn", "live")
@@ -81,13 +82,10 @@ def given(config: dict[str, Any]) -> list[str]:
     return [f"--config={name}={str(value).lower()}" for name, value in (config | ALWAYS).items()]
 
 
-def done(report: LogDirMaintainReport) -> dict[str, Any]:
-    """What a plan and what was done have in common: a plan of a compaction says only that there is one."""
-    partitions = {
-        key: (kept.removed, bool(kept.compactions), sorted(Path(path).name for path in kept.deleted), kept.removed == ())
-        for key, kept in report.partitions.items()
-    }
-    return {"partitions": partitions, "failed": report.failed, "busy": report.busy, "looked_at": report.looked_at}
+def done(report: LogDirMaintainReport) -> LogDirMaintainReport:
+    """What a plan and what was done have in common: all but the word that tells them apart."""
+    partitions = {key: kept._replace(dry_run=False) for key, kept in report.partitions.items()}
+    return report._replace(partitions=partitions, dry_run=False)
 
 
 COMMANDS: dict[str, Callable[[Path], list[object]]] = {
@@ -156,11 +154,103 @@ def test_a_plan_is_what_is_done(copy: Path, config: dict[str, Any]) -> None:
         planned = log_dir.maintain(dry_run=True, topics=some, config=config)
         real = log_dir.maintain(topics=some, config=config)
     assert planned.partitions
+    assert planned.dry_run
+    assert all(kept.dry_run for kept in planned.partitions.values())
     assert done(planned) == done(real)
-    ends = {key: (kept.log_end_offset, kept.log_start_offset) for key, kept in planned.partitions.items()}
-    for key, (end, start) in ends.items():
-        kept = real.partitions[key]
-        assert (kept.log_end_offset, kept.log_start_offset) == (end, max([start, *(one.end_offset for one in kept.removed)]))
+
+
+def drawn(random: Random, policy: str) -> Settings:
+    """Settings under which the next round may remove, merge, delete at once, or do nothing."""
+    return {
+        "cleanup.policy": policy,
+        "retention.ms": random.choice((-1, 300, 2000)),
+        "retention.bytes": random.choice((-1, -1, 400, 2000)),
+        "min.cleanable.dirty.ratio": random.choice((0, 0.3)),
+        "min.compaction.lag.ms": random.choice((0, 0, 400)),
+        "delete.retention.ms": random.choice((0, 500)),
+        "internal.segment.bytes": random.choice((200, 600)),
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+def test_a_plan_is_what_is_done_whatever_the_history(tmp_path: Path, policy: str, seed: int) -> None:
+    """Compaction merges segments that retention would remove, or keeps what made them young; of a log dir what is old goes first."""
+    random = Random(f"{policy} {seed}")
+    now = [1_700_000_000_000]
+    seen = [0, 0, 0]
+    for place in (tmp_path / "alone", tmp_path / "log-dir"):
+        config = drawn(random, policy) | {"file.delete.delay.ms": 0 if place.name == "alone" else 700}
+        with LogDir.open(place, "a", defaults=config, clock=lambda: now[0]) as log_dir:
+            log_dir.create_topic("t")
+        for _ in range(6):
+            with LogDir.open(place, "a", defaults=config, clock=lambda: now[0]) as log_dir:
+                log = log_dir.log("t", 0)
+                for _ in range(random.randint(0, 25)):
+                    value = random.choice((None, b"", b"x" * random.randint(1, 60)))
+                    key = b"key-%d" % random.randint(0, 7)
+                    log.append(value, key=key, timestamp=now[0] - random.choice((0, 100, 1000)))
+                    now[0] += random.randint(0, 60)
+                if random.random() < 0.5:
+                    log.roll()
+                if random.random() < 0.3:
+                    log.delete_records_before(random.randint(log.log_start_offset, log.log_end_offset))
+                if place.name == "log-dir" and random.random() < 0.5:
+                    # What is not open is planned from its files.
+                    log.close()
+                now[0] += random.choice((0, 200, 1500))
+                before = tree(place)
+                if place.name == "alone":
+                    planned = log.maintain(dry_run=True)
+                    assert tree(place) == before
+                    real = log.maintain()
+                    assert planned == real._replace(dry_run=True)
+                    reports = [real]
+                else:
+                    plan = log_dir.maintain(dry_run=True)
+                    assert tree(place) == before
+                    did = log_dir.maintain()
+                    assert done(plan) == done(did)
+                    reports = list(did.partitions.values())
+                for report in reports:
+                    seen = [a + len(b) for a, b in zip(seen, (report.removed, report.compactions, report.deleted), strict=True)]
+    expected = {"delete": (True, False, True), "compact": (False, True, True), "compact,delete": (True, True, True)}[policy]
+    assert all(count > 0 for count, wanted in zip(seen, expected, strict=True) if wanted), seen
+
+
+def test_a_plan_of_a_log_that_is_too_dirty_for_one_pass(tmp_path: Path) -> None:
+    """Every pass is there, and what later ones begin with."""
+    config: Settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "internal.segment.bytes": 300}
+    with Log.open(tmp_path / "t-0", "a", config=config) as log:
+        for number in range(60):
+            log.append(b"%d" % number, key=b"key-%d" % (number % 20))
+        log.roll()
+        log.compact(map_bytes=24 * 5)
+        for number in range(60):
+            log.append(b"%d" % number, key=b"key-%d" % (number % 20))
+        log.roll()
+        planned = log.maintain(dry_run=True)
+        assert planned == log.maintain()._replace(dry_run=True)
+        assert planned.compactions[0].first_dirty_offset > 0
+        assert planned.compactions[0].records_after == 20
+
+
+def test_a_plan_fails_where_the_run_does(tmp_path: Path) -> None:
+    config: Settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
+    with Log.open(tmp_path / "t-0", "a", config=config) as log:
+        for number in range(8):
+            log.append(b"%d" % number, key=b"key-%d" % (number % 2))
+        log.roll()
+        path = tmp_path / "t-0" / f"{0:020}.log"
+        whole = bytearray(path.read_bytes())
+        whole[-1] ^= 1
+        path.write_bytes(whole)
+        told = []
+        for dry_run in (True, False):
+            with pytest.raises(CorruptionError) as caught:
+                log.maintain(dry_run=dry_run)
+            told.append(str(caught.value))
+        assert told[0] == told[1]
 
 
 def test_a_dry_run_plans_with_the_logs_that_are_open(tmp_path: Path) -> None:

@@ -220,18 +220,18 @@ fn write_text(
         ..
     } in &kept.compactions
     {
-        let share = dirty_ratio * 100.0;
+        let (before, after) = (human(*bytes_before), human(*bytes_after));
         if kept.dry_run {
+            let share = dirty_ratio * 100.0;
             writeln!(
                 console.out,
-                "{name}: offsets {first_dirty_offset} on would be compacted, {share:.0} % of the bytes are dirty"
+                "{name}: offsets {first_dirty_offset} to {} would be compacted, {before} would become {after}; {share:.0} % of the bytes are dirty",
+                end_offset - 1
             )?;
         } else {
             writeln!(
                 console.out,
-                "{name}: compacted up to offset {end_offset}, {} became {}",
-                human(*bytes_before),
-                human(*bytes_after),
+                "{name}: compacted up to offset {end_offset}, {before} became {after}"
             )?;
         }
     }

@@ -6,6 +6,7 @@ mod io_call;
 mod lock;
 mod map;
 mod overlay;
+mod pages;
 mod real;
 #[cfg(target_os = "linux")]
 mod watch;

@@ -1,8 +1,9 @@
 //! A disk that shows another disk and keeps all changes in memory, for dry runs.
 //!
 //! Code that runs on it does the real work and finds the results that the real work would leave. The disk below is only read.
-//! Changed bytes are kept in memory, in pages.
+//! Changed bytes are kept in pages, in memory and, where there are many, in a file without a name.
 
+use super::pages::{PAGE, Page, Pages};
 use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, wall_clock};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -10,17 +11,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const PAGE: u64 = 4096;
 /// No file system has this device number, so a file created here is never taken for a file below.
 const DEVICE: u64 = u64::MAX;
 
 /// A disk that shows another disk and keeps all changes to itself. Deletions and writes are visible only here. Locks are only
-/// queried: a lock that is held below is refused, and none is taken.
+/// queried: a lock that is held below is refused, and none is taken. Whoever holds the locks itself is not refused.
 #[derive(Debug)]
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
+    /// The locks below are those of whoever made this.
+    is_of_holder: bool,
     /// The files and directories that differ from the disk below, by path.
     nodes: Mutex<HashMap<PathBuf, Node>>,
+    pages: Arc<Pages>,
     made: AtomicU64,
 }
 
@@ -37,8 +40,18 @@ impl OverlayDisk {
     pub fn new(below: Arc<dyn Disk>) -> Self {
         Self {
             below,
+            is_of_holder: false,
             nodes: Mutex::default(),
+            pages: Arc::default(),
             made: AtomicU64::new(0),
+        }
+    }
+
+    /// An overlay over `below` without changes, for whoever holds the locks of what is opened here: nothing is refused.
+    pub(crate) fn of_holder(below: Arc<dyn Disk>) -> Self {
+        Self {
+            is_of_holder: true,
+            ..Self::new(below)
         }
     }
 
@@ -52,6 +65,7 @@ impl OverlayDisk {
         Arc::new(OverlayFile {
             below: None,
             id: (DEVICE, number),
+            store: Arc::clone(&self.pages),
             content: Mutex::new(Content {
                 pages: BTreeMap::new(),
                 size: 0,
@@ -68,6 +82,7 @@ impl OverlayDisk {
         Ok(Arc::new(OverlayFile {
             below: Some(below),
             id: stat.id,
+            store: Arc::clone(&self.pages),
             content: Mutex::new(Content {
                 pages: BTreeMap::new(),
                 size: stat.size,
@@ -231,6 +246,9 @@ impl Disk for OverlayDisk {
     }
 
     fn lock(&self, path: &Path, _: LockKind) -> io::Result<Option<Lock>> {
+        if self.is_of_holder {
+            return Ok(Some(Lock::unneeded()));
+        }
         let holder = self.below.lock_holder(path)?;
         Ok(holder.is_none().then(Lock::unneeded))
     }
@@ -245,12 +263,13 @@ impl Disk for OverlayDisk {
 struct OverlayFile {
     below: Option<Arc<dyn DiskFile>>,
     id: (u64, u64),
+    store: Arc<Pages>,
     content: Mutex<Content>,
 }
 
 #[derive(Debug)]
 struct Content {
-    pages: BTreeMap<u64, Vec<u8>>,
+    pages: BTreeMap<u64, Page>,
     size: u64,
     /// Below this position, bytes without a page come from the file below.
     seen: u64,
@@ -265,7 +284,7 @@ impl OverlayFile {
     /// Returns the current contents of a page.
     fn page(&self, content: &Content, number: u64) -> io::Result<Vec<u8>> {
         if let Some(page) = content.pages.get(&number) {
-            return Ok(page.clone());
+            return page.bytes();
         }
         let mut page = vec![0; PAGE as usize];
         let start = number * PAGE;
@@ -276,6 +295,13 @@ impl OverlayFile {
             below.read_at(front, start)?;
         }
         Ok(page)
+    }
+
+    fn keep(&self, content: &mut Content, number: u64, page: Vec<u8>) -> io::Result<()> {
+        let before = content.pages.remove(&number);
+        let page = self.store.keep(page, before)?;
+        content.pages.insert(number, page);
+        Ok(())
     }
 }
 
@@ -328,7 +354,7 @@ impl DiskFile for OverlayFile {
             let some = to.len().min(rest.len());
             let (now, later) = rest.split_at(some);
             to.get_mut(..some).unwrap_or_default().copy_from_slice(now);
-            content.pages.insert(number, page);
+            self.keep(&mut content, number, page)?;
             rest = later;
             at += some as u64;
         }
@@ -346,7 +372,7 @@ impl DiskFile for OverlayFile {
                 page.get_mut((size % PAGE) as usize..)
                     .unwrap_or_default()
                     .fill(0);
-                content.pages.insert(size / PAGE, page);
+                self.keep(&mut content, size / PAGE, page)?;
             }
             content.pages.retain(|number, _| number * PAGE < size);
             content.seen = content.seen.min(size);
@@ -386,6 +412,16 @@ mod tests {
     /// Makes random calls on an overlay and on a real folder and compares the results. The folder below must not change.
     #[test]
     fn what_is_seen_is_what_a_real_disk_shows() {
+        for memory_max in [u64::MAX, 5 * PAGE, 0] {
+            let overlay = OverlayDisk {
+                pages: Arc::new(Pages::with_memory(memory_max)),
+                ..OverlayDisk::new(Arc::new(RealDisk))
+            };
+            compare(&overlay);
+        }
+    }
+
+    fn compare(overlay: &OverlayDisk) {
         let (below, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut state = 7_u64;
         let mut draw = |bound: u64| {
@@ -402,14 +438,13 @@ mod tests {
         let before: Vec<_> = ["a", "b", "c"]
             .map(|name| std::fs::read(below.path().join(name)).unwrap())
             .into();
-        let overlay = OverlayDisk::new(Arc::new(RealDisk));
         for _ in 0..600 {
             let name = ["a", "b", "c", "d"][draw(4) as usize];
             let target = ["a", "b", "c", "d"][draw(4) as usize];
             let (what, at) = (draw(7), draw(22_000));
             let bytes: Vec<u8> = (0..draw(9000)).map(|_| draw(256) as u8).collect();
-            let done = [&overlay as &dyn Disk, &RealDisk].map(|disk| {
-                let folder = if std::ptr::addr_eq(disk, &raw const overlay) {
+            let done = [overlay as &dyn Disk, &RealDisk].map(|disk| {
+                let folder = if std::ptr::addr_eq(disk, std::ptr::from_ref(overlay)) {
                     &below
                 } else {
                     &other
@@ -445,12 +480,9 @@ mod tests {
                 names.sort();
                 names
             };
-            assert_eq!(
-                names(&overlay, below.path()),
-                names(&RealDisk, other.path())
-            );
-            for name in names(&overlay, below.path()) {
-                let seen = read_whole(&overlay, &below.path().join(&name), u64::MAX).unwrap();
+            assert_eq!(names(overlay, below.path()), names(&RealDisk, other.path()));
+            for name in names(overlay, below.path()) {
+                let seen = read_whole(overlay, &below.path().join(&name), u64::MAX).unwrap();
                 let real = std::fs::read(other.path().join(&name)).unwrap();
                 assert!(
                     seen == real,

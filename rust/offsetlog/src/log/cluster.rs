@@ -46,6 +46,8 @@ pub(crate) struct Surroundings {
     /// Further folders in which a metadata log may be.
     around: Vec<PathBuf>,
     broker: Option<BrokerSettings>,
+    /// What is known of the one partition that is asked for, where that was found out before.
+    known: Option<Arc<Membership>>,
     /// What was read, by its directory and, of ZooKeeper's, the cluster that was asked for.
     read: Mutex<BTreeMap<Asked, Arc<Metadata>>>,
 }
@@ -110,6 +112,7 @@ impl Surroundings {
                 .transpose()?,
             around: around.to_vec(),
             broker: broker.cloned(),
+            known: None,
             read: Mutex::default(),
         })
     }
@@ -127,6 +130,18 @@ impl Surroundings {
         other.named = other.named.or_else(|| self.named.clone());
         other.broker = other.broker.or_else(|| self.broker.clone());
         Ok(other)
+    }
+
+    /// Around a single partition, of which this is known.
+    pub(crate) fn known(options: &OpenOptions, membership: Arc<Membership>) -> Self {
+        Self {
+            options: options.clone(),
+            named: None,
+            around: Vec::new(),
+            broker: None,
+            known: Some(membership),
+            read: Mutex::default(),
+        }
     }
 
     /// Has the metadata be read again by the next who asks.
@@ -151,6 +166,9 @@ impl Surroundings {
         topic: &str,
         partition: i32,
     ) -> Result<Membership> {
+        if let Some(known) = &self.known {
+            return Ok(Membership::clone(known));
+        }
         let log_dir = path.parent().unwrap_or(Path::new(""));
         let mut found = Membership {
             topic: topic.to_owned(),

@@ -2,12 +2,15 @@
 //!
 //! Source: the order of Kafka's `kafka-log-retention` task and its cleaner threads.
 
+mod rehearsal;
+
 use super::LogWriter;
-use super::cleaner::{Pass, Plan};
+use super::cleaner::{LastRecord, Pass, Plan};
 use super::cluster::{Membership, Upkeep};
 use super::writer::{PartitionWriter, RemovedSegment, RetentionReason};
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +23,7 @@ const MAP_BYTES: usize = 134_217_728;
 pub struct MaintainOptions {
     /// The time, in ms since 1970, from which ages are reckoned; the log's clock by default.
     pub now: Option<i64>,
-    /// Only say what would be done.
+    /// Only say what would be done. A compaction that is due is done aside for that, in memory and a temporary file.
     pub dry_run: bool,
     /// Whether segments go by the retention settings and the log start offset.
     pub retention: bool,
@@ -70,7 +73,7 @@ pub struct CompactOptions {
     pub map_bytes: Option<usize>,
 }
 
-/// One pass of the cleaner, or what one would begin with.
+/// One pass of the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Compaction {
     /// First offset that was not compacted before.
@@ -100,11 +103,11 @@ pub struct Compaction {
 /// What [`LogWriter::maintain`] did, or would do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MaintainReport {
-    /// Nothing was changed: the report says what would be.
+    /// Nothing was changed: the report is the one that the same call without it would give now.
     pub dry_run: bool,
     /// Segments that went, oldest first.
     pub removed: Vec<RemovedSegment>,
-    /// Passes of the cleaner. In a dry run at most one, with what it would begin with.
+    /// Passes of the cleaner.
     pub compactions: Vec<Compaction>,
     /// Files renamed `.deleted` that are gone now.
     pub deleted: Vec<PathBuf>,
@@ -120,6 +123,15 @@ impl MaintainReport {
     pub const fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.compactions.is_empty() && self.deleted.is_empty()
     }
+}
+
+/// What comes before retention.
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    /// The log is compacted, if it is dirty enough.
+    compacts: bool,
+    /// Segments are removed before that too.
+    removes_first: bool,
 }
 
 /// One upkeep at a time; and whoever has to cut the log, or to close it, comes before it.
@@ -186,8 +198,10 @@ impl LogWriter {
         let now = options.now.unwrap_or_else(|| (self.options().clock)());
         report.dry_run = options.dry_run;
         let mut done = self.maintain_at(now, report, options, is_one_of_many);
-        if !options.dry_run && options.retention && done.as_ref().is_err_and(Error::is_out_of_room)
-        {
+        if options.dry_run {
+            return done;
+        }
+        if options.retention && done.as_ref().is_err_and(Error::is_out_of_room) {
             let freed = self.in_turn(|| self.changing(|writer| writer.make_room(now)))?;
             if !freed.is_empty() {
                 report.removed.extend(freed.removed);
@@ -208,27 +222,43 @@ impl LogWriter {
         options: &MaintainOptions,
         is_one_of_many: bool,
     ) -> Result<()> {
-        let is_compacted = self.changing(|writer| {
+        let config = self.changing(|writer| {
             let guard = writer.guard();
             guard.check_internal(self.topic(), "maintain", self.path())?;
             let effective = writer.effective(options.config.as_ref())?;
             guard.check_upkeep(&effective, options.parts(), self.path())?;
             writer.set_upkeep_config(effective.config().clone());
-            Ok(effective.config().is_compacted())
+            Ok(effective.config().clone())
         })?;
+        let compacts = options.compaction && config.is_compacted();
+        let steps = Steps {
+            compacts,
+            removes_first: compacts && options.retention && is_one_of_many,
+        };
+        if options.dry_run {
+            self.rehearse(now, report, options, (&config, steps))
+        } else {
+            self.work(now, report, options, steps, None)
+        }
+    }
+
+    /// Compacts, removes and deletes. `producers` are those whose last batches stay, if they are not those of the writer.
+    fn work(
+        &self,
+        now: i64,
+        report: &mut MaintainReport,
+        options: &MaintainOptions,
+        steps: Steps,
+        producers: Option<&HashMap<i64, LastRecord>>,
+    ) -> Result<()> {
+        if steps.removes_first {
+            report.removed.append(&mut self.retain_due(now)?);
+        }
         let mut compacted = Ok(());
-        if options.compaction && is_compacted {
-            if options.retention && is_one_of_many && !options.dry_run {
-                report.removed.append(&mut self.retain_due(now, false)?);
-            }
-            if options.dry_run {
-                let plan = self.due_plan(now, true)?;
-                report.compactions.extend(plan.map(|plan| begun(&plan)));
-            } else {
-                let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
-                let passes = &mut report.compactions;
-                compacted = self.in_turn(|| self.compact_due(now, map_bytes, passes));
-            }
+        if steps.compacts {
+            let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
+            let passes = &mut report.compactions;
+            compacted = self.in_turn(|| self.compact_due(now, map_bytes, producers, passes));
         }
         // What follows may make the room that it lacks.
         let compacted = match compacted {
@@ -236,18 +266,11 @@ impl LogWriter {
             compacted => compacted,
         };
         if options.retention {
-            report
-                .removed
-                .append(&mut self.retain_due(now, options.dry_run)?);
+            report.removed.append(&mut self.retain_due(now)?);
         }
         if options.deletes {
-            report.deleted.extend(self.changing(|writer| {
-                Ok(if options.dry_run {
-                    writer.due(now)
-                } else {
-                    writer.delete_due(now)
-                })
-            })?);
+            let deleted = self.changing(|writer| Ok(writer.delete_due(now)))?;
+            report.deleted.extend(deleted);
         }
         compacted
     }
@@ -307,33 +330,31 @@ impl LogWriter {
     }
 
     /// What a pass would do, if the log is dirty enough or a record has waited too long.
-    fn due_plan(&self, now: i64, dry_run: bool) -> Result<Option<Plan>> {
+    fn due_plan(&self, now: i64) -> Result<Option<Plan>> {
         self.changing(|writer| {
             let plan = writer.cleaning_plan(None, now)?;
-            if plan.is_reset && !dry_run {
+            if plan.is_reset {
                 writer.set_cleaner_point(plan.first_dirty)?;
             }
-            let is_due = plan.dirty_bytes() > 0
-                && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
-                    || writer.must_be_cleaned(plan.first_dirty, now)?);
-            Ok(is_due.then_some(plan))
+            Ok(is_due(writer, &plan, now)?.then_some(plan))
         })
     }
 
-    fn retain_due(&self, now: i64, dry_run: bool) -> Result<Vec<RemovedSegment>> {
-        self.in_turn(|| {
-            self.changing(|writer| {
-                if dry_run {
-                    writer.breached(now)
-                } else {
-                    writer.retain(now)
-                }
-            })
-        })
+    fn retain_due(&self, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.in_turn(|| self.changing(|writer| writer.retain(now)))
     }
 
-    fn compact_due(&self, now: i64, map_bytes: usize, done: &mut Vec<Compaction>) -> Result<()> {
-        while let Some(plan) = self.due_plan(now, false)? {
+    fn compact_due(
+        &self,
+        now: i64,
+        map_bytes: usize,
+        producers: Option<&HashMap<i64, LastRecord>>,
+        done: &mut Vec<Compaction>,
+    ) -> Result<()> {
+        while let Some(mut plan) = self.due_plan(now)? {
+            if let Some(producers) = producers {
+                plan.producers.clone_from(producers);
+            }
             done.push(self.run_pass(&plan, map_bytes)?);
         }
         Ok(())
@@ -369,6 +390,13 @@ impl LogWriter {
             ..begun(plan)
         })
     }
+}
+
+/// Whether a log is dirty enough, or a record has waited too long.
+fn is_due(writer: &PartitionWriter, plan: &Plan, now: i64) -> Result<bool> {
+    Ok(plan.dirty_bytes() > 0
+        && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
+            || writer.must_be_cleaned(plan.first_dirty, now)?))
 }
 
 fn begun(plan: &Plan) -> Compaction {
