@@ -41,7 +41,7 @@ def until(look: Callable[[], object], wanted: object) -> None:
     assert found == wanted
 
 
-def topics_of(broker: Broker) -> dict[str, tuple[str, int]]:
+def topics_of(broker: Broker) -> dict[str, tuple[str | None, int]]:
     """Ids and numbers of partitions, from the files."""
     with LogDir.open([broker.log_dir, broker.directory / "metadata"]) as log_dir:
         image = log_dir.metadata()
