@@ -6,7 +6,7 @@ use offsetlog_format::{Codec, RecordView};
 /// Limits of one open log. Each one that is reached gives an error that names it.
 ///
 /// They hold for appending too: what a reader with the same limits could not read back is refused (`Unreadable`). So what was appended
-/// with the default limits can be read with them. Of batches that are taken over as they are ([`append_as_follower`](crate::Log::append_as_follower),
+/// with the default limits can be read with them. Of batches that are taken over as they are ([`append_as_follower`](crate::LogWriter::append_as_follower),
 /// [`append_log`](crate::LogWriter::append_log)) only the size on disk is known without unpacking them, and only that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
