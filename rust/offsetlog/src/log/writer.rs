@@ -1,8 +1,9 @@
-//! The one writer of a log: what it knows of the partition, and the order in which files change.
+//! The writer of a partition: its state in memory, and the steps by which it changes the files.
 //!
-//! Reading goes on beside it through views of the same directory; [`Ends`] tells readers where the log begins and ends meanwhile.
-//! Whatever fails before the bytes of an append were handed over leaves everything as it was; what fails in the middle is taken
-//! back; and what cannot be taken back ends the appending ([`ErrorKind::Poisoned`]) until the log is opened again.
+//! Readers use views of the same directory meanwhile; [`Ends`] publishes the log start offset and the end offsets to them.
+//!
+//! An append that fails before its bytes are written leaves the records as they were. A write that fails halfway is undone. If
+//! that fails too, the writer refuses all changes ([`ErrorKind::Poisoned`]) until the log is opened again.
 
 mod append;
 mod companions;
@@ -43,40 +44,41 @@ pub use retention::{RemovedSegment, RetentionReason};
 pub(super) use flush::Commit;
 pub(super) use open::open;
 
-/// How a log is opened for appending.
+/// Options for opening a log for appending.
 #[derive(Clone, Default)]
 pub struct WriteOptions {
-    /// Settings that replace the stored ones and are stored; `None` keeps what is stored.
+    /// Settings of the log. They replace the stored ones; `None` keeps those.
     pub config: Option<LogConfig>,
-    /// What holds for settings that are not stored: a broker's, for its topics.
+    /// Values of settings that are neither given nor stored, like a broker's defaults for its topics.
     pub defaults: LogConfig,
-    /// The topic's id, for a partition that has none yet. Another id than the stored one is refused.
+    /// Id of the topic, for a partition that has none yet. An id other than the stored one is refused.
     pub topic_id: Option<offsetlog_format::Uuid>,
-    /// Whether the last writer's end is believed to have been clean; `None`: what its marks say.
+    /// Whether the last writer closed the log cleanly; `None`: its marks decide.
     pub clean: Option<bool>,
-    /// From where on an unclean end is recovered; `None`: what the checkpoint says.
+    /// Offset from which recovery reads after an unclean end; `None`: the checkpoint decides.
     pub recovery_point: Option<i64>,
-    /// Lowest offset that can be read; `None`: what the checkpoint says.
+    /// Lowest offset that can be read; `None`: the checkpoint decides.
     pub log_start_offset: Option<i64>,
-    /// In a broker's log dir: the folder with the cluster's metadata log, where that is not in the log dir itself, or ZooKeeper's data.
+    /// In a broker's log dir: the folder of the cluster's metadata log if that is not in the log dir itself, or of ZooKeeper's
+    /// data.
     pub metadata: Option<PathBuf>,
     /// In a broker's log dir: the broker's `server.properties`.
     pub broker: Option<BrokerSettings>,
-    /// Topics of brokers' own, such as `__consumer_offsets`, whose records may be taken away all the same.
+    /// Internal topics of brokers, such as `__consumer_offsets`, whose records may be deleted nevertheless.
     pub internal_topics: BTreeSet<String>,
-    /// Whether records may be changed though other brokers have replicas of the partition.
+    /// Whether records may be changed even if other brokers have replicas of the partition.
     pub single_replica: bool,
-    /// Whether what is made is a copy of a log whose settings are not known: none are stored with it but those that are given.
+    /// Whether this log is a copy of one whose settings are not known: only settings that are given are stored.
     pub is_copy: bool,
 }
 
-/// The writer's state; one lock around it makes appends follow each other.
+/// State of the writer. A lock around it puts appends in order.
 #[derive(Debug)]
 pub(crate) struct PartitionWriter {
     directory: Arc<Directory>,
     place: PartitionState,
     config: WriterConfig,
-    /// What may be done to the partition.
+    /// Decides which changes the partition's cluster allows.
     guard: Guard,
     clock: ClockHolder,
     ends: Arc<Ends>,
@@ -87,44 +89,44 @@ pub(crate) struct PartitionWriter {
     codec_buffers: CodecBuffers,
     report: RecoveryReport,
     poisoned: Option<String>,
-    /// The log was found as its last writer left it at a clean end.
+    /// The log was closed cleanly and opening it changed nothing, so closing it unchanged need not write anything.
     started_clean: bool,
-    /// Held until the log is closed; after all else.
+    /// Held until the log is closed. Declared after the state with the open files, so that a drop closes those first.
     locks: Vec<Lock>,
     #[expect(dead_code, reason = "for its end")]
     closing: CloseAtEnd,
 }
 
-/// The settings, and what they are made of.
+/// The effective settings and their sources.
 #[derive(Debug)]
 struct WriterConfig {
-    /// Those that hold.
+    /// Settings in effect.
     effective: LogConfig,
-    /// Those that the caller gave.
+    /// Settings passed by the caller.
     given: Option<LogConfig>,
-    /// Those that are stored beside the data.
+    /// Settings stored beside the data.
     stored: Option<LogConfig>,
-    /// What holds where neither says anything.
+    /// Values of settings that are neither given nor stored.
     defaults: LogConfig,
-    /// Those that the maintenance under way goes by; the effective ones without.
+    /// Settings of the latest maintenance run; `None`: the effective ones.
     maintenance: Option<LogConfig>,
 }
 
-/// The segments, and where the last one's records end.
+/// The segments, and the end of the last one's records.
 #[derive(Debug)]
 struct Segments {
     /// Base offsets of the closed segments, ascending.
     closed: Vec<i64>,
     active: ActiveSegment,
-    /// What the segments were opened with that were there at the beginning.
+    /// Settings of the segments that existed when the log was opened.
     opened_with: Settings,
-    /// What the closed ones were made with since.
+    /// Settings of the segments that were closed or cleaned since, by base offset.
     made_with: BTreeMap<i64, Settings>,
-    /// Behind the last batch: below the log end offset after a truncation inside a batch.
+    /// Offset after the last batch. Below the log end offset after a truncation inside a batch.
     data_end: i64,
-    /// After a truncation inside a batch, until the log is rolled: where its records ended and where it did.
+    /// After a truncation inside a batch, until the next roll: the end of the records, and the log end offset then.
     cut_inside: Option<(i64, i64)>,
-    /// Files renamed `.deleted`, with the time at which they are removed.
+    /// Files renamed to `.deleted`, each with the time at which it is deleted.
     pending_deletes: Vec<(i64, PathBuf)>,
 }
 
@@ -134,28 +136,29 @@ struct Producers {
     states: ProducerStates,
     /// Offsets of the snapshot files.
     snapshots: BTreeSet<i64>,
-    /// The newest snapshot that was loaded or written.
+    /// Offset of the newest snapshot that was loaded or written.
     last_snapshot: i64,
-    /// When producers were last expired.
+    /// Time of the latest check for expired producers.
     last_expiry: i64,
 }
 
-/// What is not on the disk for certain yet, and who syncs it.
+/// What may not be durable yet, and who syncs it.
 #[derive(Debug)]
 struct Durability {
     flusher: Flusher,
     last_flush: i64,
-    /// When the recovery point was last written down.
+    /// When the recovery point was last written.
     last_checkpoint: i64,
-    /// A setting wants what was appended to be flushed.
+    /// `flush.messages` or `flush.ms` requires a sync.
     flush_due: bool,
-    /// A truncation is not durable yet.
+    /// A truncation, or the last changes of an earlier writer, may not be durable yet.
     unsynced: bool,
-    /// Closed segments that an earlier writer, or opening, may have left in memory only.
+    /// Closed segments that an earlier writer, or recovery, may have left in the page cache only.
     unsettled: Vec<i64>,
-    /// Files were made, renamed or removed since the directory was synced.
+    /// Files were created, renamed or deleted since the directory was synced.
     names_changed: bool,
-    /// Base offset of the newest segment that does not begin where the one before ends, until that is written down.
+    /// Base offset of the newest segment that does not begin where the one before it ends, until a recovery point at or above
+    /// it is written.
     gap: Option<i64>,
 }
 
@@ -166,7 +169,7 @@ impl Segments {
         first.unwrap_or(self.active.base_offset)
     }
 
-    /// Base offset of the segment that holds `offset`: that of the active one also for what lies behind.
+    /// Base offset of the segment that holds `offset`; of the active segment for an offset above the log's end.
     fn floor_base(&self, offset: i64) -> i64 {
         if offset >= self.active.base_offset {
             return self.active.base_offset;
@@ -184,7 +187,7 @@ impl Segments {
     }
 }
 
-/// Tells readers that there is no writer any more, also where one was dropped without being closed.
+/// Marks the log as closed for readers when the writer is dropped, even if it was never closed.
 #[derive(Debug)]
 struct CloseAtEnd(Arc<Ends>);
 
@@ -221,7 +224,7 @@ impl PartitionWriter {
         &self.config.effective
     }
 
-    /// The settings by which upkeep decides.
+    /// Settings that decide in maintenance.
     fn upkeep_config(&self) -> &LogConfig {
         self.config
             .maintenance
@@ -233,7 +236,7 @@ impl PartitionWriter {
         &self.guard
     }
 
-    /// The settings that hold, with where they come from; `option` is above all.
+    /// Returns the effective settings with the source of each one; those of `option` take precedence.
     pub(super) fn effective(&self, option: Option<&LogConfig>) -> Result<EffectiveConfig> {
         let membership = &self.guard.membership;
         let effective = membership.effective(
@@ -247,7 +250,7 @@ impl PartitionWriter {
         })
     }
 
-    /// What the cluster says now takes the place of what it said when the log was opened.
+    /// Replaces what the cluster said when the log was opened. A log that was a broker's then stays one.
     pub(super) fn join(&mut self, membership: Arc<Membership>) -> Result<()> {
         if membership.is_brokers() {
             self.place.join(&membership);
@@ -257,7 +260,7 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Has upkeep go by these from now on.
+    /// Uses these settings in maintenance from now on.
     pub(super) fn set_upkeep_config(&mut self, config: LogConfig) {
         self.config.maintenance = Some(config);
     }
@@ -266,12 +269,12 @@ impl PartitionWriter {
         &self.report
     }
 
-    /// The epoch of an append that does not name one: the newest of the log, or 0.
+    /// Leader epoch of an append: the given one, or else the newest of the log, or 0.
     pub(super) fn epoch_for(&self, given: Option<i32>) -> i32 {
         given.unwrap_or_else(|| self.epochs.latest().map_or(0, |entry| entry.epoch))
     }
 
-    /// As a leader answers a follower: contract of `LeaderEpochFileCache.endOffsetFor`.
+    /// Answers a follower as a leader does; contract of `LeaderEpochFileCache.endOffsetFor`.
     pub(super) fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
         let entries = self.epochs.entries();
         let latest = entries.last()?;
@@ -291,12 +294,12 @@ impl PartitionWriter {
         self.ends.log_end()
     }
 
-    /// Everything below is replicated: the log end offset, where this is the only replica.
+    /// Returns the high watermark. It is the log end offset if this is the only replica.
     fn high_watermark(&self) -> Result<i64> {
         self.place.high_watermark(self.ends.log_end())
     }
 
-    /// Refuses when the log is closed or broken.
+    /// Fails if the log is closed, if the writer is poisoned, or if a sync has failed.
     fn check_usable(&self) -> Result<()> {
         if self.ends.is_closed() {
             return Err(Error::new(ErrorKind::Closed).at_path(&self.directory.path));
@@ -310,21 +313,22 @@ impl PartitionWriter {
         }
     }
 
-    /// Ends the appending: what is on the disk is no longer what this object believes.
+    /// Refuses all later changes: the files no longer match the state in memory.
     fn poison(&mut self, error: &Error) {
         self.poisoned.get_or_insert_with(|| error.to_string());
     }
 
-    /// Ends the appending if what failed was a sync.
+    /// Poisons the writer if a sync failed.
     pub(super) fn note_failure(&mut self, error: &Error) {
         if error.is_failed_sync() {
             self.poison(error);
         }
     }
 
-    /// Tells readers what became of the offsets.
+    /// Publishes the new offsets to readers.
     fn publish(&mut self, log_end: i64) {
-        // Who is told an end finds its bytes: they are shown before it grows, and hidden after it shrank.
+        // Invariant: a reader that sees an end offset can read up to it. So the visible size is raised before the offset, and
+        // lowered after it.
         let (base_offset, size) = (
             self.segments.active.base_offset,
             self.segments.active.size(),

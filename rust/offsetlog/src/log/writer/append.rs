@@ -1,7 +1,8 @@
-//! Appending: the steps of contract and order in which they may fail.
+//! Appends batches: first all checks, then the writes, then the state in memory. The order decides what a failure leaves
+//! behind.
 //!
-//! Source: Kafka's `UnifiedLog.append`; FORMAT.md «Record batch, magic 2». Where Kafka changes something before its last check (leader
-//! epochs, rolls), all checks come first here.
+//! Source: Kafka's `UnifiedLog.append`; FORMAT.md «Record batch, magic 2». Kafka assigns leader epochs and rolls before its
+//! last check; here every check comes before both.
 
 use super::PartitionWriter;
 use super::validate::{self, Incoming, Terms, refused};
@@ -14,21 +15,22 @@ use crate::log::producers::{
 use crate::segment::indexing::Indexed;
 use offsetlog_format::{BatchHeader, Codec, EpochEntry};
 
-/// What an append did.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendInfo {
-    /// Offset of the first record; -1 where nothing was appended.
+    /// Offset of the first record. -1 if nothing was appended, or if a follower's batch of magic 0 or 1 does not say it.
     pub base_offset: i64,
-    /// Offset of the last record; -1 where nothing was appended.
+    /// Offset of the last record; -1 if nothing was appended.
     pub last_offset: i64,
-    /// Greatest timestamp of the batches, -1 for none.
+    /// Greatest timestamp of the batches; -1 if there is none.
     pub max_timestamp: i64,
-    /// The append time under `message.timestamp.type=LogAppendTime`, otherwise -1; of a duplicate the first append's timestamp.
+    /// Under `message.timestamp.type=LogAppendTime` the append time, otherwise -1. For a duplicate, the timestamp of the first
+    /// append.
     pub log_append_time: i64,
-    /// The producer had sent this batch before; nothing was appended, and the offsets are those of the first append.
+    /// The producer had sent this batch before: nothing was appended, and the offsets are those of the first append.
     pub duplicate: bool,
-    /// Bytes of what was given that were left out: an unfinished batch at the end, or what a leader sent whose epoch is above the one that
-    /// the follower knows, and all behind it.
+    /// Bytes of the input that were not appended: an incomplete batch at the end, or, for a follower, the first batch of a
+    /// newer leader epoch than the one it knows and everything after it.
     pub left_out_bytes: u64,
 }
 
@@ -38,23 +40,23 @@ pub enum AppendOrigin {
     /// A producer.
     #[default]
     Client,
-    /// A group or transaction coordinator: may send control batches and any base offset; sequences are not checked.
+    /// A group or transaction coordinator. May send control batches and any base offset; sequences are not checked.
     Coordinator,
 }
 
-/// How records are appended.
+/// Options of an append.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AppendOptions {
-    /// The leader's epoch; `None`: the newest one of the log, or 0.
+    /// The leader epoch; `None`: the newest of the log, or 0.
     pub leader_epoch: Option<i32>,
-    /// Whether the append is on the disk when it returns.
+    /// Whether to sync before the append returns.
     pub flush: bool,
 }
 
-/// Batches that passed all checks of their own and have their offsets.
+/// Batches that passed validation and have their offsets.
 struct Storing<'a> {
     parts: &'a [&'a [u8]],
-    /// Place of each batch in the parts, counted from their first byte.
+    /// Header of each batch and its position in the parts, counted from their first byte.
     batches: &'a [(usize, BatchHeader)],
     markers: &'a [Option<Marker>],
     origin: Origin,
@@ -109,7 +111,7 @@ impl PartitionWriter {
         Ok(info)
     }
 
-    /// Appends what a leader stored, offsets and epochs kept.
+    /// Appends what a leader stored; keeps its offsets and epochs.
     pub(crate) fn append_as_follower(
         &mut self,
         data: &[u8],
@@ -148,8 +150,8 @@ impl PartitionWriter {
         Ok(info)
     }
 
-    /// What a leader refuses of records before it encodes them: by their least and greatest timestamp, and by the number of the first
-    /// one without a key.
+    /// Checks what a leader refuses before it encodes records: their least and greatest timestamp, and the number of the first
+    /// record without a key.
     pub(crate) fn check_records(
         &self,
         (minimum, maximum): (i64, i64),
@@ -166,7 +168,7 @@ impl PartitionWriter {
         }
     }
 
-    /// Appends the records of `batch` as one batch of the leader; the builder is empty afterwards unless this failed.
+    /// Appends the records of `batch` as one batch of the leader. Empties the builder unless the append fails.
     pub(crate) fn append_built(
         &mut self,
         batch: &mut BatchBuilder,
@@ -201,7 +203,8 @@ impl PartitionWriter {
         )
     }
 
-    /// Appends the records of `batch` as one that a leader stored at `base_offset`; the builder is empty afterwards unless this failed.
+    /// Appends the records of `batch` as one that a leader stored at `base_offset`. Empties the builder unless the append
+    /// fails.
     pub(crate) fn append_built_at(
         &mut self,
         batch: &mut BatchBuilder,
@@ -221,7 +224,7 @@ impl PartitionWriter {
         )
     }
 
-    /// Whether what begins at `first_offset` can follow as it is.
+    /// Fails if a follower's batch begins below the log end offset.
     pub(crate) fn check_replica(&self, first_offset: Option<i64>) -> Result<()> {
         self.check_usable()?;
         match first_offset.filter(|&first| first < self.log_end()) {
@@ -280,7 +283,7 @@ impl PartitionWriter {
         Ok(info)
     }
 
-    /// Appends the marker that ends a producer's transaction.
+    /// Appends the control batch that ends a producer's transaction.
     pub(crate) fn append_marker(
         &mut self,
         marker: &MarkerOptions,
@@ -313,7 +316,7 @@ impl PartitionWriter {
         }
     }
 
-    /// All checks against the log's state, then the writes, then the state in memory.
+    /// Checks the batches against the log's state, writes them, and then changes the state in memory.
     fn store(&mut self, storing: &Storing<'_>) -> Result<AppendInfo> {
         let (Some((_, first)), Some((_, last))) = (storing.batches.first(), storing.batches.last())
         else {
@@ -363,7 +366,7 @@ impl PartitionWriter {
             }
         };
         self.mark_unclean()?;
-        // A roll moves it in the background; how much is unflushed is decided by what was before.
+        // Read before the roll, whose sync raises it in the background: `flush.messages` counts from here.
         let recovery_point = self.ends.recovery_point();
         self.roll_if_due(first, last.last_offset, storing.max_timestamp, indexed, now)?;
         let epochs = self.assign_epochs(storing.batches)?;
@@ -373,7 +376,7 @@ impl PartitionWriter {
             let Some(changes) = changes else {
                 return Ok(None);
             };
-            // The map changes only behind the last call that can fail.
+            // The map of producers changes only after the last call that can fail.
             let aborted = self.producers.states.aborted_by(&changes);
             self.segments.active.append_aborted(&aborted)?;
             Ok(Some(changes))
@@ -415,10 +418,10 @@ impl PartitionWriter {
         })
     }
 
-    /// What does not fit a segment, or 64 bits.
+    /// Refuses an append that is larger than a segment, or whose end does not fit 64 bits.
     fn check_width(&self, storing: &Storing<'_>, last: &BatchHeader) -> Result<()> {
         if last.last_offset == i64::MAX {
-            // There is no offset behind it, where the log would end.
+            // The log end offset would be one higher.
             return Err(Error::new(ErrorKind::AppendTooWide {
                 base_offset: self.segments.active.base_offset,
                 last_offset: last.last_offset,
@@ -447,12 +450,13 @@ impl PartitionWriter {
             .check(&batches, storing.origin, storing.transaction_version)
     }
 
-    /// Notes the epochs of new batches, on the disk before the batches. Gives the epochs before, if that changed anything.
+    /// Assigns the epochs of new batches and makes them durable before the batches are written. Returns the previous epochs if
+    /// anything changed.
     fn assign_epochs(
         &mut self,
         batches: &[(usize, BatchHeader)],
     ) -> Result<Option<offsetlog_format::LeaderEpochs>> {
-        // The common case: one epoch, which is known.
+        // The common case: all batches have the latest epoch.
         let latest = self.epochs.latest();
         let known = batches.iter().all(|(_, header)| {
             header.magic == 2
@@ -493,7 +497,8 @@ impl PartitionWriter {
         let Some(before) = before else { return Ok(()) };
         let after = std::mem::replace(&mut self.epochs, before);
         match self.write_epochs() {
-            // Without room the file stays as it is, and so does what is known: an epoch that begins where the log ends does no harm.
+            // If the file cannot be written, it keeps the new epochs, and so does the memory: an epoch that begins at the log
+            // end offset does no harm.
             Err(error) if !error.is_failed_sync() => {
                 self.epochs = after;
                 Ok(())
@@ -506,7 +511,7 @@ impl PartitionWriter {
         const CHECK_INTERVAL_MS: i64 = 600_000;
         let due = now.saturating_sub(self.producers.last_expiry) / CHECK_INTERVAL_MS;
         if due > 0 {
-            // A broker looks at fixed intervals since the log was opened.
+            // A broker checks at fixed intervals since the log was opened.
             self.producers.last_expiry += due * CHECK_INTERVAL_MS;
             self.producers
                 .states
@@ -545,7 +550,7 @@ fn check_epoch(leader_epoch: i32) -> Result<()> {
     Ok(())
 }
 
-/// The marker in a control batch of an append that a leader numbers.
+/// Returns the marker if a leader appends a control batch.
 fn marker_of(incoming: &Incoming<'_>, stored: &BatchHeader) -> Result<Option<Marker>> {
     let Some((_, header)) = incoming.batches.first() else {
         return Ok(None);
@@ -554,7 +559,7 @@ fn marker_of(incoming: &Incoming<'_>, stored: &BatchHeader) -> Result<Option<Mar
         return Ok(None);
     }
     let marker = parse_marker(incoming.bytes, header)?;
-    // Under LogAppendTime a record has the time of the append.
+    // Under `LogAppendTime` a record has the time of the append.
     Ok(marker.map(|marker| Marker {
         timestamp: if stored.attributes.is_log_append_time() {
             stored.max_timestamp

@@ -1,4 +1,4 @@
-//! The files beside the segments, as the writer changes them: leader epochs, producer snapshots, the clean marks.
+//! Updates the files beside the segments: leader epochs, producer snapshots, clean-shutdown marks.
 
 use super::PartitionWriter;
 use crate::disk::DiskFile;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Takes the clean marks away before the first change.
+    /// Removes the clean-shutdown marks before the first change.
     pub(super) fn mark_unclean(&mut self) -> Result<()> {
         self.place
             .mark_unclean(self.ends.recovery_point(), self.ends.log_start())
@@ -18,8 +18,8 @@ impl PartitionWriter {
         write_epochs(&self.directory, &self.epochs)
     }
 
-    /// Writes the producers' state at its end offset, unless a snapshot of that offset or a later one is there. Without `sync` the
-    /// caller syncs the file that is returned.
+    /// Writes a snapshot of the producers' state at its end offset, unless there is one at that offset or above. Without
+    /// `sync`, returns the file, and the caller must sync it.
     pub(super) fn take_snapshot(
         &mut self,
         sync: bool,
