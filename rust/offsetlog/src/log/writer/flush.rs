@@ -1,7 +1,11 @@
-//! Making appended bytes durable: on request, by settings, and in the background behind a roll.
+//! Makes appended bytes durable: when a caller flushes, when `flush.messages` or `flush.ms` says so, and in the background
+//! after a roll.
 //!
-//! A sync never runs under the writer's lock: one caller syncs for all who wait (a group commit) while others go on appending.
-//! After a sync that failed nothing more is appended and no sync is tried again, because the system forgets which pages it lost.
+//! A flush syncs outside the writer's lock: one caller syncs for all who wait (a group commit), and others append meanwhile.
+//! Rarer changes, such as a truncation, sync under the lock.
+//!
+//! After a failed sync nothing is appended and no sync is retried: the kernel may have dropped the pages that it could not
+//! write, and a second sync would succeed.
 
 use super::PartitionWriter;
 use super::group_commit::Commits;
@@ -17,22 +21,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Rolls that may wait for their sync before a further one waits with them.
+/// Number of queued syncs of rolls at which the next roll waits.
 const WAITING_MAX: usize = 4;
 
-/// Files that are to be synced, and what is true then.
+/// Files to sync, and the recovery point that holds afterwards.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) files: Vec<(PathBuf, Arc<dyn DiskFile>)>,
-    /// Closed segments that nothing was written to since the log was opened, whose bytes may not be on the disk all the same.
+    /// Closed segments that may not be durable. Their files are opened by path and synced.
     pub(super) closed: Vec<i64>,
-    /// Whether files were made, renamed or removed.
+    /// Whether to sync the directory, because files were created, renamed or deleted.
     pub(super) names: bool,
-    /// Whether the files' times have to be durable too.
+    /// Whether the files' modification times must be durable too.
     pub(super) times: bool,
     pub(super) directory: Arc<Directory>,
     pub(super) ends: Arc<Ends>,
-    /// Everything below is durable when the job is done.
+    /// Everything below this offset is durable after the job.
     pub(super) up_to: i64,
 }
 
@@ -61,11 +65,11 @@ impl Job {
     }
 }
 
-/// Whether a file that this program has open still has its name: whoever removes the directory, or puts another one in its place,
-/// leaves appends that nobody will ever find.
+/// Checks that a file which this process has open still has its name. If somebody deletes or replaces the directory, nobody
+/// will ever find what is appended.
 ///
 /// # Errors
-/// `LogDir`, which ends the appending.
+/// `LogDir` if it has not; `Io`.
 pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<()> {
     let held = file
         .stat()
@@ -85,18 +89,19 @@ pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) 
     Err(Error::log_dir(path, reason))
 }
 
-/// What a caller has to do whose records are to be durable.
+/// What a caller must do to make its records durable.
 #[derive(Debug)]
 pub(crate) enum Commit {
-    /// They are.
+    /// Nothing: they are durable.
     Done,
-    /// Sync for all who wait.
+    /// Run this job for all who wait.
     Lead(Job),
     /// Wait for the caller who syncs, then ask again.
     Follow,
 }
 
-/// Who syncs what: closed segments on a thread of its own, which lives as long as there is something to do, and one commit at a time.
+/// Runs the syncs: those of rolls on a background thread, which ends when there is nothing left to do, and one commit at a
+/// time.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Flusher(Arc<Shared>);
 
@@ -110,9 +115,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// The thread is there.
+    /// The background thread is running.
     running: bool,
-    /// When the thread that flushes by time wakes up, while there is one.
+    /// When the thread that flushes for `flush.ms` wakes up, if there is one.
     alarm: Option<Instant>,
     closed: bool,
     failed: Option<String>,
@@ -132,25 +137,25 @@ impl Flusher {
             .name("offsetlog-flush".to_owned())
             .spawn(move || shared.work());
         if worker.is_err() {
-            // No thread to be had: the caller does it.
+            // If no thread can be started, the caller syncs.
             self.0.work();
         }
     }
 
-    /// Waits until all that was started is done.
+    /// Waits until all syncs that were started have ended.
     pub(super) fn wait(&self) {
         drop(self.wait_until(|queue| !queue.running));
         self.0.commits.wait();
     }
 
-    /// The callers who sync and wait.
+    /// The group commits of this log.
     pub(crate) fn commits(&self) -> &Commits {
         &self.0.commits
     }
 
-    /// Syncs for all who wait. Holds no lock meanwhile.
+    /// Runs `job` for all who wait. Holds no lock meanwhile.
     pub(crate) fn commit(&self, job: &Job) -> Result<()> {
-        // Rolls before this one hold bytes that come before these.
+        // Earlier rolls hold bytes that come before these, so their syncs must end first.
         drop(self.wait_until(|queue| !queue.running));
         let done = self.check(&job.directory.path).and_then(|()| job.run());
         self.stop_leading(done.as_ref().err());
@@ -171,7 +176,7 @@ impl Flusher {
         !self.0.lock().running && self.0.commits.is_idle()
     }
 
-    /// The first failure, which ends the appending: what a failed sync left of the pages is not known.
+    /// Fails with the first error of a sync: after it, nobody knows which pages reached the disk.
     pub(super) fn check(&self, path: &Path) -> Result<()> {
         match &self.0.lock().failed {
             Some(first) => Err(Error::new(ErrorKind::Poisoned {
@@ -182,7 +187,7 @@ impl Flusher {
         }
     }
 
-    /// Takes note that there must be a flush by `due`; says whether a thread has to be started for it.
+    /// Schedules a flush at `due`, unless one is scheduled. Returns whether the caller must start a thread for it.
     pub(crate) fn set_alarm(&self, due: Instant) -> bool {
         let mut queue = self.0.lock();
         if queue.alarm.is_some() || queue.closed {
@@ -192,7 +197,7 @@ impl Flusher {
         true
     }
 
-    /// Waits for the alarm; says whether it rang, or the log was closed before.
+    /// Waits for the scheduled flush. Returns false if the log was closed first.
     pub(crate) fn await_alarm(&self) -> bool {
         let mut queue = self.0.lock();
         loop {
@@ -213,7 +218,7 @@ impl Flusher {
         }
     }
 
-    /// No thread could be started for the alarm.
+    /// Cancels the scheduled flush, because no thread could be started for it.
     pub(crate) fn drop_alarm(&self) {
         self.0.lock().alarm = None;
     }
@@ -267,9 +272,10 @@ impl Shared {
 }
 
 impl PartitionWriter {
-    /// What makes everything below `target` durable, or with `None` everything appended so far and every truncation.
+    /// Decides how the caller makes everything below `target` durable; without a target, everything appended so far and every
+    /// truncation.
     pub(crate) fn begin_commit(&mut self, target: Option<i64>) -> Result<Commit> {
-        // A truncation may have taken away what the caller appended.
+        // A truncation may have deleted what the caller appended.
         let target = target.map(|target| target.min(self.log_end()));
         if target.is_some_and(|target| self.ends.recovery_point() >= target) {
             return Ok(Commit::Done);
@@ -287,9 +293,10 @@ impl PartitionWriter {
             .inspect_err(|_| self.durability.flusher.stop_leading(None))
     }
 
-    /// Everything that is not durable yet. The indexes of the active segment are left out: they are rebuilt after a crash.
+    /// Returns the sync of everything that is not durable yet. Leaves out the indexes of the active segment: recovery rebuilds
+    /// them.
     pub(super) fn commit_job(&mut self) -> Result<Job> {
-        // Here and not when the job is done: by then retention may have taken the segment.
+        // Checked here and not after the sync: by then retention may have deleted the segment.
         if let Err(error) = self.check_in_place() {
             self.poison(&error);
             return Err(error);
@@ -299,7 +306,7 @@ impl PartitionWriter {
         Ok(self.job())
     }
 
-    /// As [`commit_job`](Self::commit_job), where nothing was changed yet and nothing is to be marked.
+    /// As [`commit_job`](Self::commit_job), but checks and writes nothing.
     pub(super) fn job(&mut self) -> Job {
         let recovery_point = self.ends.recovery_point();
         let first = self
@@ -332,7 +339,8 @@ impl PartitionWriter {
         &self.durability.flusher
     }
 
-    /// What the settings ask for after an append: a sync each so many records or milliseconds. The caller does it.
+    /// Ends an append: decides whether `flush.messages` or `flush.ms` requires a sync, which the caller performs; writes the
+    /// recovery point once a minute; deletes files whose delay is over.
     pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) {
         let unflushed = self.log_end() - recovery_point;
         let by_count = unflushed >= self.config.effective.flush_messages();
@@ -343,7 +351,7 @@ impl PartitionWriter {
             && self.durability.flusher.is_idle()
         {
             self.durability.last_checkpoint = now;
-            // An older recovery point is as good: a recovery reads more. What hinders this write will hinder others too.
+            // The append succeeds even if this write fails: with the older recovery point a recovery only reads more.
             let saved = self.save_point();
             if let Err(error) = saved.and_then(|()| self.place.checkpoint_in_time(now)) {
                 self.note_failure(&error);
@@ -352,18 +360,19 @@ impl PartitionWriter {
         self.delete_due(now);
     }
 
-    /// Whether the settings want what was appended to be durable before the caller is answered.
+    /// Returns whether the settings require a sync before the append returns.
     pub(crate) fn take_flush_due(&mut self) -> bool {
         std::mem::take(&mut self.durability.flush_due)
     }
 
-    /// Recovery point after all that a roll began is done.
+    /// Waits for the syncs under way and returns the recovery point.
     pub(crate) fn recovery_point(&self) -> i64 {
         self.durability.flusher.wait();
         self.ends.recovery_point()
     }
 
-    /// Closes the log cleanly: everything durable, indexes trimmed, a snapshot, the clean mark.
+    /// Closes the log cleanly: trims the indexes, writes a producer snapshot, syncs everything and writes the clean-shutdown
+    /// mark.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.ends.is_closed() {
             return Ok(());
@@ -371,7 +380,7 @@ impl PartitionWriter {
         self.durability.flusher.wait();
         let closed = match self.check_usable() {
             Ok(()) => self.close_files(),
-            // A broken log is left as after a crash: the next opening recovers it.
+            // A poisoned log is left as after a crash: the next opening recovers it.
             Err(error) => Err(error),
         };
         self.ends.close();
@@ -380,7 +389,8 @@ impl PartitionWriter {
         closed
     }
 
-    /// Before files are made by their names: they would come to stand among somebody else's.
+    /// Checks that the active segment's file still has its name. Called before files are created by path: in a replaced
+    /// directory they would be created among those of another log.
     pub(super) fn check_in_place(&self) -> Result<()> {
         let (path, file) = self.segments.active.log_file();
         check_in_place(self.directory.disk.as_ref(), &path, file.as_ref())
@@ -399,10 +409,10 @@ impl PartitionWriter {
         self.take_snapshot(true)?;
         self.segments.active.close()?;
         let mut job = self.commit_job()?;
-        // Behind a clean end nothing is rebuilt.
+        // Opening after a clean end rebuilds no index, so the indexes are synced too.
         job.files = self.segments.active.files();
         job.names = true;
-        // The clean mark knows the file by its time.
+        // The clean-shutdown mark identifies the file by its modification time.
         job.times = true;
         job.run()?;
         let state = self.state_at(self.ends.recovery_point());
@@ -411,7 +421,7 @@ impl PartitionWriter {
         self.place.close(state, mark, log_end, first_base)
     }
 
-    /// Lets go of the files as a killed process would: nothing is written.
+    /// Closes the log as a killed process would: writes nothing more and releases the locks.
     pub(crate) fn abandon(&mut self) {
         self.ends.close();
         self.durability.flusher.close();
@@ -424,7 +434,7 @@ impl PartitionWriter {
         }
     }
 
-    /// How the active segment's file looks now.
+    /// Describes the active segment's file as it is now.
     fn clean_mark(&self) -> Result<CleanMark> {
         let path = self.segments.active.path();
         let stat = self
@@ -448,7 +458,7 @@ fn sync_closed(directory: &Directory, base_offset: i64) -> Result<()> {
     Ok(())
 }
 
-/// Syncs a file, if it is there.
+/// Syncs a file if it exists.
 pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<()> {
     let synced = match disk.open(path, Access::Write) {
         Ok(file) => file.sync_data(),

@@ -1,26 +1,28 @@
-//! Group commit: who of several callers syncs, and who waits for that.
+//! Group commit: one of several callers syncs for all of them.
 //!
-//! While one caller syncs, others append. Those whose records the sync does not reach wait for the next one, which one of them does for
-//! all of them. Each is woken once, when its records are durable, but for that one: waking all after each sync cost more than syncing.
+//! While one caller syncs, others append. Callers whose records that sync does not cover wait for the next one, which one of
+//! them runs for all. Each waiter is woken once, when its records are durable, except for the one that runs the next sync:
+//! waking all of them after each sync cost more than the syncs.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The callers of one log.
+/// The group commits of one log.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     state: Mutex<State>,
-    /// Those who wait for the commit under way and for the next one, by whether its number is even.
+    /// Waiters for the current commit and for the next one: two condition variables, indexed by the parity of the commit's
+    /// number.
     groups: [Condvar; 2],
-    /// Those who wait until nobody syncs.
+    /// Waiters for the moment when nobody syncs.
     idle: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     under_way: bool,
-    /// How many commits began: the number of the one under way, or of the last one.
+    /// Number of commits begun, which is the number of the current or latest one.
     begun: u64,
-    /// Everything below is durable when the one under way is done.
+    /// The current commit makes everything below this offset durable.
     end: i64,
 }
 
@@ -31,8 +33,8 @@ impl State {
 }
 
 impl Commits {
-    /// Takes the part of the caller who syncs everything below `end`, unless somebody has it. Who takes it calls
-    /// [`finish`](Self::finish).
+    /// Makes the caller the one who syncs everything below `end`. Returns false if somebody syncs already; after true the
+    /// caller must call [`finish`](Self::finish).
     pub(crate) fn lead(&self, end: i64) -> bool {
         let mut state = self.lock();
         if state.under_way {
@@ -44,7 +46,8 @@ impl Commits {
         true
     }
 
-    /// The commit under way is over. Where no further one can follow all are woken to find that out.
+    /// Ends the current commit and wakes its waiters. Also wakes one waiter of the next commit to run it, or all if it
+    /// `is_last`, because none of them can succeed.
     pub(crate) fn finish(&self, is_last: bool) {
         let mut state = self.lock();
         state.under_way = false;
@@ -59,8 +62,9 @@ impl Commits {
         self.idle.notify_all();
     }
 
-    /// Waits for the commit that reaches `target`, or with `None` for one that is still to begin. Says whether it is over; otherwise
-    /// nobody syncs, and others who wait count on this caller to [`lead`](Self::lead), or to [`pass_on`](Self::pass_on).
+    /// Waits for the commit that reaches `target`; without a target, for one that has not begun. Returns whether it has ended.
+    /// If not, nobody syncs, and the other waiters rely on this caller to [`lead`](Self::lead) or to
+    /// [`pass_on`](Self::pass_on).
     pub(crate) fn wait_for(&self, target: Option<i64>) -> bool {
         let mut state = self.lock();
         let is_reached = state.under_way && target.is_some_and(|target| target <= state.end);
@@ -75,7 +79,7 @@ impl Commits {
         true
     }
 
-    /// Wakes another one of those who wait, unless somebody syncs by now.
+    /// Wakes another waiter to run the next commit, unless somebody syncs.
     pub(crate) fn pass_on(&self) {
         let state = self.lock();
         if !state.under_way {
