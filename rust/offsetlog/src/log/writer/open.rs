@@ -1,4 +1,5 @@
-//! Opening for writing, and [`recover`], which does all of that but the writing.
+//! Opens a partition directory for appending: loads or recovers it and builds the writer. [`recover`] does that and closes it
+//! again.
 
 use super::{
     ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, Producers,
@@ -30,7 +31,7 @@ pub(in crate::log) fn open(
 ) -> Result<PartitionWriter> {
     let mut place = PartitionState::new(directory, topic, partition, shared)?;
     let stored = read_config(directory.disk.as_ref(), &directory.path)?;
-    // Before anything is made: the directory is to be seen as it was found.
+    // Read before anything is created, because the files decide whether the partition is a broker's.
     let mut membership = if let Some(known) = surroundings {
         known.membership(&directory.path, topic, partition)?
     } else {
@@ -67,7 +68,7 @@ pub(in crate::log) fn open(
         start.noted_by_us = false;
         start.log_start_offset = log_start;
     }
-    // What is made here is ours to keep, whatever is given: the next who opens it finds that out by its settings.
+    // A log that is not a broker's gets stored settings even if none are given: by them the next opening sees that it is ours.
     let is_made = stored.is_none() && !guard.membership.is_brokers() && !write.is_copy;
     if is_made || (write.config.is_some() && stored != write.config) {
         let given = write.config.clone().unwrap_or_default();
@@ -88,7 +89,7 @@ pub(in crate::log) fn open(
     Ok(writer)
 }
 
-/// Loads the directory and builds the writer on it.
+/// Loads the directory and builds the writer.
 pub(super) fn assemble(
     directory: &Arc<Directory>,
     place: PartitionState,
@@ -115,13 +116,13 @@ pub(super) fn assemble(
     };
     let ends = directory.ends.clone().unwrap_or_default();
     let changed = loaded.report.is_changed();
-    // Where the mark is that of a clean end all is durable.
+    // After a clean end everything is durable.
     let durable = if loaded.report.clean {
         loaded.recovery_point
     } else {
         durable.min(loaded.recovery_point)
     };
-    // What an unclean end left behind that point, and the indexes of the segment that ends there.
+    // After an unclean end: the closed segments above that point, and the one before it, whose indexes may not be durable.
     let unsettled = if loaded.report.clean {
         Vec::new()
     } else {
@@ -161,7 +162,7 @@ pub(super) fn assemble(
             last_flush: now,
             last_checkpoint: now,
             flush_due: false,
-            // What an earlier writer did last may not have reached the disk.
+            // The last changes of an earlier writer may not have reached the disk.
             unsynced: !loaded.report.clean,
             unsettled,
             names_changed: true,
@@ -184,9 +185,9 @@ pub(super) fn assemble(
         writer.settle_found_gap(base)?;
     }
     if changed || is_new {
-        // What was rebuilt counts as written by us: a broker must not believe an older mark.
+        // Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark.
         match writer.mark_unclean() {
-            // There is none. On a full disk it waits for the next change, so that room can be made.
+            // There is no such mark. On a full disk ours waits for the next change, so that the log can be opened to make room.
             Err(error) if error.is_out_of_room() && !is_new && !is_marked_clean => {}
             marked => marked?,
         }
@@ -196,7 +197,7 @@ pub(super) fn assemble(
         make_epochs_file(directory)?;
     }
     if loaded.recovery_point > durable {
-        // The caller named it, so it is made true.
+        // The caller passed this recovery point, so everything below it is synced.
         let mut job = writer.commit_job()?;
         job.up_to = loaded.recovery_point;
         job.run()?;
@@ -204,15 +205,14 @@ pub(super) fn assemble(
     Ok(writer)
 }
 
-/// Makes a log that was not closed cleanly, or is damaged, one that can be appended to: reads its segments whole, cuts them at the
-/// first bytes that are no batch, with everything behind, and makes those files beside them again that are missing or say anything
-/// wrong. What is cut is kept in the folder `offsetlog-cut` of the partition directory.
+/// Recovers a log that was not closed cleanly or is damaged, so that it can be appended to. Reads whole segments, truncates the
+/// log at the first bytes that are not a valid batch, and rebuilds the files beside the segments that are missing or wrong.
+/// Keeps what it truncates in the folder `offsetlog-cut` of the partition directory.
 ///
-/// Unlike opening, which refuses that, this also cuts where whole batches stand behind the damage: a broker does so without
-/// asking.
+/// Unlike opening, it also truncates if whole batches follow the damage. A broker does so without asking.
 ///
 /// # Errors
-/// `Io`; `Locked` while somebody writes; `LogDir` for names that are not Kafka's.
+/// `Io`; `Locked` while somebody writes; `LogDir` for names that are not Kafka's; `Argument` for a negative offset.
 pub fn recover(
     path: impl AsRef<Path>,
     options: &OpenOptions,

@@ -1,10 +1,10 @@
-//! Records copied out of a decompressor's buffer, which the next batch overwrites.
+//! Copies of decompressed records, for an append that is encoded again: the next batch overwrites the decompressor's buffer.
 
 use offsetlog_format::RecordView;
 use offsetlog_format::builder::NewRecord;
 use std::ops::Range;
 
-/// Records copied out of a decompressor's buffer, which the next batch overwrites.
+/// Records copied out of a decompressor's buffer.
 #[derive(Debug, Default)]
 pub(super) struct OwnedRecords {
     bytes: Vec<u8>,
