@@ -1,4 +1,4 @@
-//! Files that are renamed `.deleted` and go when `file.delete.delay.ms` is over.
+//! Deletes files as Kafka does: renames them to `.deleted`, and deletes those after `file.delete.delay.ms`.
 //!
 //! Source: Kafka's `LocalLog.deleteSegmentFiles` with `asyncDelete`.
 
@@ -12,20 +12,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Renames a segment's files, to be removed when `file.delete.delay.ms` is over: who reads them can finish.
+    /// Renames the files of a segment, and its snapshot, to `.deleted`. The delay lets readers finish.
     pub(super) fn doom_segment(&mut self, base_offset: i64, now: i64) -> Result<()> {
         self.doom_files(base_offset, now)?;
         self.doom_snapshot(base_offset, now)
     }
 
-    /// The same for its `.log` and indexes alone.
+    /// As [`doom_segment`](Self::doom_segment), without the snapshot.
     pub(super) fn doom_files(&mut self, base_offset: i64, now: i64) -> Result<()> {
         [".log", ".index", ".timeindex", ".txnindex"]
             .into_iter()
             .try_for_each(|suffix| self.doom(base_offset, suffix, now))
     }
 
-    /// The same for the snapshot of an offset.
+    /// As [`doom_segment`](Self::doom_segment), for the snapshot of an offset alone.
     pub(super) fn doom_snapshot(&mut self, offset: i64, now: i64) -> Result<()> {
         if self.producers.snapshots.remove(&offset) {
             self.doom(offset, ".snapshot", now)?;
@@ -50,7 +50,8 @@ impl PartitionWriter {
         }
     }
 
-    /// Removes what has waited long enough, and tells. A file that cannot be removed now is removed when the log is opened again.
+    /// Deletes the files whose delay is over and returns their paths. A file that cannot be deleted now is deleted at the next
+    /// opening.
     pub(crate) fn delete_due(&mut self, now: i64) -> Vec<PathBuf> {
         let disk = Arc::clone(&self.directory.disk);
         let is_due = |doomed: &mut (i64, PathBuf)| doomed.0 <= now;
@@ -60,7 +61,7 @@ impl PartitionWriter {
             .collect()
     }
 
-    /// What [`delete_due`](Self::delete_due) would remove.
+    /// Returns what [`delete_due`](Self::delete_due) would delete.
     pub(crate) fn due(&self, now: i64) -> Vec<PathBuf> {
         let due = self
             .segments

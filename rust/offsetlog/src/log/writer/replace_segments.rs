@@ -1,4 +1,4 @@
-//! What the cleaner asks of the writer: which segments there are to clean, and to put its output in their place.
+//! Selects the segments that the cleaner may clean, and replaces them by its output.
 //!
 //! Source: Kafka's `LogCleanerManager.cleanableOffsets`, `LogToClean` and `LocalLog.replaceSegments`.
 
@@ -16,14 +16,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// What a cleaning at `now` would work on. Without `first_dirty` it goes on where the last one ended.
+    /// Returns what a cleaning at `now` works on. Without `first_dirty` it continues where the last one ended.
     pub(crate) fn cleaning_plan(&self, first_dirty: Option<i64>, now: i64) -> Result<Plan> {
         self.check_usable()?;
         let (log_start, log_end) = (self.ends.log_start(), self.log_end());
         let (first_dirty, is_reset) = match first_dirty {
             Some(offset) => (offset, false),
             None => match self.place.cleaner_point()? {
-                // A log that was cut, or whose start moved on, is cleaned from its start again.
+                // A log that was truncated below this offset, or whose start moved above it, is cleaned from its start again.
                 Some(offset) if offset < log_start || offset > log_end => (log_start, true),
                 Some(offset) => (offset, false),
                 None => (log_start, false),
@@ -72,7 +72,7 @@ impl PartitionWriter {
         let stat = disk
             .stat(&path(".log"))
             .map_err(|error| Error::io(IoCall::Stat, &path(".log"), error))?;
-        // An index that is not there is made again when it is needed.
+        // A missing index is rebuilt when it is needed.
         let size_of = |suffix| disk.stat(&path(suffix)).map_or(0, |stat| stat.size);
         Ok(Source {
             base_offset,
@@ -84,7 +84,8 @@ impl PartitionWriter {
         })
     }
 
-    /// From where on nothing is cleaned: the active segment, open transactions, and what is younger than `min.compaction.lag.ms`.
+    /// Returns the offset from which nothing is cleaned: the least of the active segment's base offset, the last stable offset,
+    /// the high watermark and the first segment younger than `min.compaction.lag.ms`.
     fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
         let stable = self.ends.last_stable().min(self.high_watermark()?);
         let mut uncleanable = stable.min(self.segments.active.base_offset);
@@ -105,7 +106,7 @@ impl PartitionWriter {
         Ok(uncleanable.max(first_dirty))
     }
 
-    /// Base offsets of the closed segments from the one that holds `first_dirty` on, each with that of the next segment.
+    /// Base offsets of the closed segments, from the one that holds `first_dirty`, each with that of the next segment.
     fn dirty_segments(&self, first_dirty: i64) -> impl Iterator<Item = (i64, i64)> {
         let slot = self
             .segments
@@ -121,7 +122,7 @@ impl PartitionWriter {
         self.segments.closed.iter().skip(first).copied().zip(nexts)
     }
 
-    /// Whether a record has been waiting for a cleaning longer than `max.compaction.lag.ms`.
+    /// Whether the first batch of a dirty segment is older than `max.compaction.lag.ms`.
     pub(crate) fn must_be_cleaned(&self, first_dirty: i64, now: i64) -> Result<bool> {
         let lag = self.upkeep_config().max_compaction_lag_ms().max(0);
         let until = now.saturating_sub(lag);
@@ -137,8 +138,8 @@ impl PartitionWriter {
         Ok(false)
     }
 
-    /// Makes everything below the active segment durable, and has the next opening know it: behind this, gaps in the offsets of what
-    /// is about to be cleaned do not look like bytes that were lost with the power.
+    /// Makes everything below the active segment durable and writes the recovery point. Cleaning leaves gaps in the offsets,
+    /// which the next opening must not take for bytes that a power failure lost.
     pub(crate) fn settle_for_cleaning(&mut self) -> Result<()> {
         self.check_usable()?;
         self.durability.flusher.wait();
@@ -150,12 +151,12 @@ impl PartitionWriter {
         self.save_point()
     }
 
-    /// Puts the finished files of the segment `first` in the place of those of all of `group`, of which it is the first. They are
-    /// durable under the suffix `.cleaned`.
+    /// Replaces the files of all segments of `group` by those of the cleaner, which have the base offset of the group's first
+    /// segment and are durable under the suffix `.cleaned`.
     ///
-    /// At each moment a crash leaves a directory from which Kafka's loader, and ours, makes the log before or the log after: until all
-    /// new files are named `.swap`, those are thrown away; from then on they replace what they were made from. Between the steps the
-    /// names are synced, as no file system promises their order.
+    /// Invariant: after a crash at any moment, Kafka's loader and ours load the log from before or the log from after. Until
+    /// all new files are named `.swap`, loading deletes them; from then on they replace the old ones. The directory is synced
+    /// between the steps, because no file system promises the order of renames.
     pub(crate) fn swap_in(&mut self, group: &[i64], suffixes: &[&str], now: i64) -> Result<()> {
         self.check_usable()?;
         let Some(&first) = group.first() else {
@@ -167,13 +168,14 @@ impl PartitionWriter {
         self.ready(first, suffixes)?;
         let swapped = self.take_places(group, first, suffixes, now);
         if let Err(error) = &swapped {
-            // Which files are there is for the next opening to find out.
+            // Only the next opening can find out which files exist.
             self.poison(error);
         }
         swapped
     }
 
-    /// Names all files of the output `.swap`, durably; or takes that back, so that a part of it does not pass for the whole.
+    /// Renames all output files to `.swap` and syncs the directory. If that fails, renames them back, so that loading does not
+    /// take a part of them for all.
     fn ready(&mut self, first: i64, suffixes: &[&str]) -> Result<()> {
         let renamed = suffixes.iter().rev().try_for_each(|suffix| {
             self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
@@ -182,7 +184,7 @@ impl PartitionWriter {
             return Ok(());
         };
         for suffix in suffixes {
-            // With the .log first: while anything is named `.cleaned`, what is named `.swap` counts for nothing.
+            // The `.log` comes first: while any file is named `.cleaned`, loading deletes those named `.swap`.
             let back = self.give_state(first, suffix, FileState::Swap, FileState::Cleaned);
             if let Err(error) = back.or_else(|error| {
                 if error.is_missing_file() {
@@ -247,7 +249,7 @@ impl PartitionWriter {
             .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))
     }
 
-    /// Notes up to where the log was cleaned.
+    /// Writes the offset up to which the log is cleaned.
     pub(crate) fn set_cleaner_point(&mut self, offset: i64) -> Result<()> {
         self.check_usable()?;
         self.mark_unclean()?;
@@ -256,7 +258,7 @@ impl PartitionWriter {
         self.place.set_cleaner_point(offset, state)
     }
 
-    /// Before a truncation: what will be appended in the place of cleaned segments has to be cleaned anew.
+    /// Called before a truncation: what is appended in the place of cleaned segments must be cleaned too.
     pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {
         if !self.config.effective.is_compacted() {
             return Ok(());
