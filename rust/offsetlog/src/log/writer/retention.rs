@@ -1,7 +1,7 @@
-//! Retention: whole segments go from the start of the log, by its log start offset, its size and the age of its records.
+//! Retention: deletes whole segments from the start of the log, by log start offset, `retention.bytes` and `retention.ms`.
 //!
-//! Source: Kafka's `UnifiedLog.deleteOldSegments`. Unlike there a segment's age is that of its batches: a time index counts only as
-//! far as they agree with it, so one that lies neither keeps a segment for ever nor makes it go.
+//! Source: Kafka's `UnifiedLog.deleteOldSegments`. Unlike Kafka, the age of a segment is that of its batches. A time index
+//! counts only as far as the batches confirm it, so a wrong one neither keeps a segment forever nor deletes it early.
 
 use super::PartitionWriter;
 use crate::disk::IoCall;
@@ -11,19 +11,19 @@ use crate::segment::segment_path;
 use crate::segment::time_index::SegmentTimes;
 use std::sync::Arc;
 
-/// Why retention removes a segment.
+/// Why retention deletes a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RetentionReason {
     /// All its offsets are below the log start offset.
     LogStartOffset,
-    /// The log stays at or above `retention.bytes` without it.
+    /// Without it the log still has at least `retention.bytes`.
     RetentionBytes,
     /// Its newest record is older than `retention.ms`.
     RetentionMs,
 }
 
 impl RetentionReason {
-    /// The setting or offset that decided, in Kafka's words.
+    /// The setting or offset that decided, by Kafka's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,20 +34,20 @@ impl RetentionReason {
     }
 }
 
-/// A segment that retention removed, or would remove.
+/// A segment that retention deleted, or would delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovedSegment {
     /// Its base offset.
     pub base_offset: i64,
-    /// Offset behind it: where the next segment begins, or the log ends.
+    /// Base offset of the next segment, or the log end offset.
     pub end_offset: i64,
     /// Bytes of its `.log`.
     pub size_bytes: u64,
-    /// Why it goes.
+    /// Why it is deleted.
     pub reason: RetentionReason,
 }
 
-/// A segment as retention looks at it.
+/// A segment that retention may delete.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     base_offset: i64,
@@ -56,7 +56,7 @@ struct Candidate {
 }
 
 impl PartitionWriter {
-    /// The segments that retention removes at `now`, oldest first.
+    /// Returns the segments that retention deletes at `now`, oldest first.
     pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
         self.breached_below(self.high_watermark()?, now)
     }
@@ -121,7 +121,7 @@ impl PartitionWriter {
             .size)
     }
 
-    /// The segment's greatest timestamp or, where no record has one, when its file was last changed.
+    /// Returns the segment's greatest timestamp; if no record has one, when the file was last modified.
     fn newest_of(&self, candidate: &Candidate) -> Result<i64> {
         let timestamp = if candidate.is_last {
             self.segments.active.max_timestamp()
@@ -140,8 +140,8 @@ impl PartitionWriter {
             .modified_ms)
     }
 
-    /// Does what retention asks for at `now`. A crash leaves a log that begins at the old start or at the new one: the new log start
-    /// offset is durable before the first name goes, and names go from the oldest on.
+    /// Deletes the segments that retention selects at `now`. After a crash the log begins at the old start or at the new one:
+    /// the new log start offset is durable before the first file is renamed, and the oldest segments are renamed first.
     pub(crate) fn retain(&mut self, now: i64) -> Result<Vec<RemovedSegment>> {
         self.check_usable()?;
         let removed = self.breached(now)?;
@@ -156,7 +156,8 @@ impl PartitionWriter {
         if start > self.ends.log_start() {
             self.delete_records_before(start)?;
         } else {
-            // Where it stood since the log was opened it may be what the caller told.
+            // The log start offset has not moved since the log was opened. The caller may have passed it, so it may not be
+            // stored yet.
             self.save_point()?;
         }
         let ends = Arc::clone(&self.ends);
@@ -187,7 +188,7 @@ impl PartitionWriter {
     }
 }
 
-/// A walk from the oldest segment on. Each reason goes on where the one before stopped.
+/// Walks the segments from the oldest one. Each reason continues where the previous one stopped.
 struct Walk<'a> {
     writer: &'a PartitionWriter,
     high_watermark: i64,
@@ -200,7 +201,7 @@ impl Walk<'_> {
         self.candidates.get(self.removed.len()..).unwrap_or(&[])
     }
 
-    /// Takes segments along as long as they may go and `is_due` says so, which is told a segment's size.
+    /// Selects segments as long as they may be deleted and `is_due` returns true for the segment and its size.
     fn go(
         &mut self,
         reason: RetentionReason,
@@ -234,7 +235,7 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    /// Three segments of one record each, all of them old enough to go.
+    /// Three segments of one record each, all old enough to be deleted.
     #[test]
     fn what_is_not_replicated_stays() {
         let folder = tempfile::tempdir().unwrap();

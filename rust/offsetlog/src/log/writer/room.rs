@@ -1,8 +1,8 @@
-//! Room on a full disk: what retention takes anyway goes at once, without a file that is written first.
+//! Makes room on a full disk: deletes what retention would delete, without writing anything first.
 //!
-//! Elsewhere something is always written before anything is removed: the clean mark goes, the new log start offset is noted, files wait as
-//! `.deleted`. With no byte free that fails. A broker's own retention removes segments before it notes the new start, and finds the
-//! start again in the name of the first segment that is left; so does this.
+//! Elsewhere something is written before anything is deleted: the clean-shutdown mark is removed, the new log start offset is
+//! stored, files are renamed to `.deleted`. On a full disk that fails. A broker's retention deletes segments before it stores
+//! the new start, and derives the start from the name of the first segment left. So does this.
 
 use super::PartitionWriter;
 use super::retention::RemovedSegment;
@@ -14,12 +14,12 @@ use crate::segment::segment_path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What went to make room.
+/// What was deleted to make room.
 #[derive(Debug, Default)]
 pub(crate) struct Freed {
     /// Segments, oldest first.
     pub(crate) removed: Vec<RemovedSegment>,
-    /// Files that waited as `.deleted`.
+    /// Files that were named `.deleted`.
     pub(crate) deleted: Vec<PathBuf>,
 }
 
@@ -30,8 +30,8 @@ impl Freed {
 }
 
 impl PartitionWriter {
-    /// Removes the files that wait as `.deleted`, and of the segments below the active one those that retention takes at `now`. Writes
-    /// nothing. A crash leaves a log that begins with one of its segments.
+    /// Deletes all files named `.deleted`, even before their delay is over, and the segments below the active one that
+    /// retention selects at `now`. Writes nothing. After a crash the log begins with one of its segments.
     pub(crate) fn make_room(&mut self, now: i64) -> Result<Freed> {
         self.check_usable()?;
         self.check_in_place()?;
@@ -40,7 +40,7 @@ impl PartitionWriter {
             removed: Vec::new(),
             deleted: self.delete_due(i64::MAX),
         };
-        // The active one would need room for another in its place.
+        // Deleting the active segment would need room for a new one.
         for segment in due.into_iter().take(self.segments.closed.len()) {
             self.remove_oldest(&segment)?;
             freed.removed.push(segment);
@@ -56,7 +56,8 @@ impl PartitionWriter {
         let path = |suffix| segment_path(&self.directory.path, base, suffix);
         let beside = [".index", ".timeindex", ".txnindex", ".snapshot"].map(path);
         interrupted_swaps::remove(disk.as_ref(), &path(".log"))?;
-        // Its records are gone, whatever becomes of the rest: the next opening removes files that stand beside none.
+        // From here on the segment's records are deleted, even if the rest fails: the next opening deletes files without a
+        // `.log`.
         self.durability.names_changed = true;
         self.segments.closed.retain(|&closed| closed != base);
         self.durability
@@ -78,7 +79,7 @@ impl PartitionWriter {
         for file in &beside {
             interrupted_swaps::remove(disk.as_ref(), file)?;
         }
-        // One after the other: names that come back with the power must not leave a hole.
+        // Synced after each segment: names that reappear after a power failure must not leave a hole.
         let path = &self.directory.path;
         disk.sync_directory(path)
             .map_err(|error| Error::io(IoCall::SyncDirectory, path, error))?;
@@ -100,7 +101,7 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    /// Three segments of one record each, all of them old enough to go.
+    /// Three segments of one record each, all old enough to be deleted.
     fn filled(path: &Path) -> LogWriter {
         let settings = [("internal.segment.bytes", "100"), ("retention.ms", "0")];
         let write = WriteOptions {
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_removal_that_fails_half_way_leaves_a_log_that_goes_on() {
-        // The file that cannot be removed, and where the log begins then.
+        // The file that cannot be deleted, and the log start offset after that.
         for (stuck, start) in [("log", 0), ("index", 1), ("timeindex", 1)] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("orders-0");
@@ -138,7 +139,7 @@ mod tests {
             std::fs::rename(&aside, &file).unwrap();
             assert_eq!(log.log_start_offset().unwrap(), start, "{stuck}");
             assert_eq!(count(&log), 3 - start as usize, "{stuck}");
-            // The second call does the rest, and so does upkeep.
+            // A second call deletes the other closed segments, and maintenance the last one.
             let freed = log.changing(|writer| writer.make_room(NOW + 1)).unwrap();
             assert_eq!(freed.removed.len(), 2 - start as usize, "{stuck}");
             let options = MaintainOptions {
