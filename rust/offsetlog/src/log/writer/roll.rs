@@ -1,4 +1,4 @@
-//! Rolling: closing the active segment and beginning a new one.
+//! Rolls the log: closes the active segment and creates the next one.
 //!
 //! Source: Kafka's `LogSegment.shouldRoll` and `LocalLog.roll`.
 
@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Rolls if the coming append wants it.
+    /// Rolls if the next append requires it.
     pub(super) fn roll_if_due(
         &mut self,
         first: &BatchHeader,
@@ -28,7 +28,7 @@ impl PartitionWriter {
             return Ok(());
         }
         let at_least = if first.magic < 2 {
-            // A set tells only its last offset; the first one is not further away than a segment is long.
+            // A header of magic 0 or 1 may have only the last offset. As in Kafka, the first is at most `i32::MAX` below it.
             last_offset.saturating_sub(i64::from(i32::MAX))
         } else {
             first.base_offset.unwrap_or(last_offset)
@@ -50,7 +50,7 @@ impl PartitionWriter {
         batches: &[Indexed],
         now: i64,
     ) -> Result<bool> {
-        // As in a broker the first look at a new segment makes its indexes.
+        // As in a broker, the first append to a new segment creates its index files.
         self.segments.active.touch()?;
         let bytes: u64 = batches.iter().map(|batch| batch.size_bytes).sum();
         let size = self.segments.active.size();
@@ -72,7 +72,8 @@ impl PartitionWriter {
             || (size > 0 && self.segments.active.overfills(batches)?))
     }
 
-    /// Closes the active segment now and begins a new one at the log end offset; an empty one stays. Gives its base offset.
+    /// Closes the active segment and creates a new one at the log end offset, unless the active one is empty and begins there.
+    /// Returns the base offset of the active segment.
     pub(crate) fn roll(&mut self) -> Result<i64> {
         self.check_usable()?;
         if self.segments.active.size() > 0 || self.segments.active.base_offset < self.log_end() {
@@ -96,7 +97,7 @@ impl PartitionWriter {
             self.settle_gap(base_offset)?;
         }
         self.producers.states.set_end_offset(base_offset);
-        // What can fail comes first: a segment that is no longer the active one must have its job.
+        // Everything that can fail comes before the switch, because the sync of the old segment must be started after it.
         let mut files = Vec::new();
         let snapshot = self.take_snapshot(false)?;
         let has_snapshot = snapshot.is_some();
@@ -114,7 +115,7 @@ impl PartitionWriter {
         files.extend(last.files());
         self.durability.flusher.start(Job {
             files,
-            // The first roll after opening raises the recovery point over these too.
+            // The first roll after opening raises the recovery point over these segments, so it syncs them.
             closed: std::mem::take(&mut self.durability.unsettled),
             names: true,
             times: false,
@@ -126,8 +127,9 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// A segment that does not begin where the one before ends: that one is made durable first, and the recovery point says so
-    /// before anything behind the gap is promised, or the gap would look like bytes that were lost with the power.
+    /// Called before a segment is created that does not begin where the one before it ends. Makes that one durable and
+    /// remembers the gap. [`note_gap`](Self::note_gap) writes a recovery point at the gap before anything above it is
+    /// acknowledged. Otherwise recovery would take the gap for bytes that a power failure lost.
     fn settle_gap(&mut self, base_offset: i64) -> Result<()> {
         self.durability.flusher.wait();
         self.durability.flusher.check(&self.directory.path)?;
@@ -141,9 +143,9 @@ impl PartitionWriter {
         settled
     }
 
-    /// As [`settle_gap`](Self::settle_gap), for a gap that another writer left and that was found when its log was opened after an unclean
-    /// end. What is written down is beyond the recovery point, which stays where a broker would have it. It comes before any mark of ours:
-    /// one that we leave without it makes a gap a hole.
+    /// As [`settle_gap`](Self::settle_gap), for a gap that another writer left and that loading found after an unclean end.
+    /// Writes that everything below the gap is durable; the recovery point in memory stays where a broker would have it. That
+    /// must be written before our unclean mark: after a crash with the mark alone, recovery would take the gap for lost bytes.
     pub(super) fn settle_found_gap(&mut self, base_offset: i64) -> Result<()> {
         let mut job = self.job();
         job.up_to = self.ends.recovery_point();
@@ -153,7 +155,7 @@ impl PartitionWriter {
         self.save_point()
     }
 
-    /// Writes down that all before the newest gap is durable.
+    /// Writes a recovery point at the newest gap, once the log reaches it.
     pub(super) fn note_gap(&mut self) -> Result<()> {
         if let Some(base_offset) = self.durability.gap.filter(|&base| base <= self.log_end()) {
             self.ends.raise_recovery_point(base_offset);
@@ -163,7 +165,7 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Removes what an interrupted roll, or a deletion that did not reach the disk, left under the new segment's names.
+    /// Deletes files under the new segment's names, left by an interrupted roll or by a deletion that did not reach the disk.
     fn remove_leftovers_of(&self, base_offset: i64) -> Result<()> {
         for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
             let path = segment_path(&self.directory.path, base_offset, suffix);
@@ -178,8 +180,8 @@ impl PartitionWriter {
     }
 }
 
-/// A random number of 31 bits, for the jitter of rolls.
+/// Returns a random number of 31 bits for `segment.jitter.ms`.
 pub(super) fn random_u31() -> u32 {
-    // The standard library seeds each of these differently; nothing depends on more than that segments differ.
+    // Each `RandomState` has another seed. That suffices: segments only have to differ.
     (RandomState::new().build_hasher().finish() as u32) & 0x7fff_ffff
 }

@@ -1,4 +1,4 @@
-//! Taking records away: from the end (truncation), and from the start (deletion of records).
+//! Truncates the log at its end, and deletes records from its start.
 //!
 //! Source: Kafka's `UnifiedLog.truncateTo`, `truncateFullyAndStartAt` and `maybeIncrementLogStartOffset`.
 
@@ -23,8 +23,8 @@ use std::io;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
-    /// goes, and the next append still gets `offset`.
+    /// Deletes the records from `offset` on. Returns false if the log ends at `offset` or below. If `offset` is inside a batch,
+    /// the whole batch is deleted, and the next append still gets `offset`.
     pub(crate) fn truncate_to(&mut self, offset: i64) -> Result<bool> {
         self.check_usable()?;
         if offset < 0 {
@@ -34,7 +34,8 @@ impl PartitionWriter {
             ));
         }
         if offset >= self.log_end() {
-            // An epoch may begin where the log ends, after a deletion of all records: its leader wrote nothing that stays.
+            // An epoch may begin at the log end offset, for instance after all records were deleted. It has no records, so it
+            // is removed.
             let before = self.epochs.clone();
             self.epochs.truncate_from_end(self.log_end());
             if self.epochs != before {
@@ -50,10 +51,10 @@ impl PartitionWriter {
         self.durability.flusher.wait();
         self.durability.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
-        // Those that are due would have gone before; what is read again now stays until the next time.
+        // Expires producers first, as an append would. Those that the rebuild below reads again stay until the next check.
         self.expire_producers(self.now());
-        // In this order: with the cleaner's point the recovery point is written down as it stands in memory, and is lower on the disk
-        // while the cut is under way.
+        // In this order: the first call also writes the recovery point from memory; the second writes a lower one, which must
+        // stay on the disk during the truncation.
         self.lower_cleaner_point(offset)?;
         self.lower_recovery_point(offset)?;
         let truncated = self.cut_at(offset);
@@ -73,7 +74,7 @@ impl PartitionWriter {
             self.segments.made_with.split_off(&offset.saturating_add(1));
             let mut later = self.segments.closed.split_off(kept);
             later.push(self.segments.active.base_offset);
-            // The newest first: what a crash leaves is a log that ends earlier, never one with a hole.
+            // The newest first: after a crash the log ends earlier, but has no hole.
             for base in later.into_iter().rev() {
                 self.doom_segment(base, now)?;
             }
@@ -99,9 +100,9 @@ impl PartitionWriter {
         self.save_point()
     }
 
-    /// Cuts a segment and makes it the active one.
+    /// Truncates a segment and makes it the active one.
     fn reopen_cut(&mut self, base: i64, offset: i64, now: i64) -> Result<()> {
-        // As in a broker a segment keeps what it was made with, also when the log's settings have changed since.
+        // As in a broker, a segment keeps the settings it was created with, even if the log's settings have changed since.
         let mut settings = if base == self.segments.active.base_offset {
             self.segments.active.settings()
         } else {
@@ -116,7 +117,7 @@ impl PartitionWriter {
         };
         let path = segment_path(&self.directory.path, base, ".log");
         let segment = scan_segment::open(&self.directory, base, None)?;
-        // What was preallocated is no part of the log.
+        // Preallocated bytes are not part of the log.
         let written = if base == self.segments.active.base_offset {
             self.segments.active.size()
         } else {
@@ -135,7 +136,7 @@ impl PartitionWriter {
             Err(error) if written < segment.stat.size && error.is_corruption() => written,
             Err(error) => return Err(error),
         };
-        // The mapping goes before the file is cut.
+        // Unmaps the file before it is truncated.
         drop(segment);
         self.cut_file(base, ".log", position.min(written))?;
         self.cut_entries(base, offset)?;
@@ -177,7 +178,7 @@ impl PartitionWriter {
             .map_err(|failed| Error::failed_call(&path, failed))
     }
 
-    /// Drops the index entries from `offset` on.
+    /// Removes the index entries from `offset` on.
     fn cut_entries(&self, base: i64, offset: i64) -> Result<()> {
         self.cut_index(base, ".index", |bytes| {
             let kept = (0..offset_entry_count(bytes)).take_while(|&slot| {
@@ -199,7 +200,7 @@ impl PartitionWriter {
         })
     }
 
-    /// Keeps the front of an index, as long as `kept` says of its bytes.
+    /// Truncates an index to the length that `kept` returns for its bytes.
     fn cut_index(&self, base: i64, suffix: &str, kept: impl FnOnce(&[u8]) -> usize) -> Result<()> {
         let path = segment_path(&self.directory.path, base, suffix);
         let disk = self.directory.disk.as_ref();
@@ -212,7 +213,7 @@ impl PartitionWriter {
         let replaced = replace_file(disk, &path, front(&bytes, kept));
         match replaced {
             Err((_, error)) if is_out_of_room(&error) && suffix != ".txnindex" => {
-                // Zeros in place need no room; shortening a file that a reader has mapped would end that reader.
+                // Writing zeros needs no room. Truncating a file that a reader has mapped would kill the reader.
                 let rest = bytes.get_mut(kept..).unwrap_or_default();
                 rest.fill(0);
                 disk.open(&path, Access::Write)
@@ -243,7 +244,7 @@ impl PartitionWriter {
         rebuilt
     }
 
-    /// Takes all records away and goes on at `offset`, as a follower does whose leader has nothing older.
+    /// Deletes all records and continues at `offset`, as a follower does whose leader has no older records.
     pub(crate) fn truncate_fully_and_start_at(
         &mut self,
         offset: i64,
@@ -283,7 +284,7 @@ impl PartitionWriter {
         let files = ends.changing_files();
         let bases = self.segments.bases();
         let settings = self.settings(now);
-        // The new segment comes first, where its name is free: a directory without any does not tell where its log was to begin.
+        // The new segment is created first if its name is free: a directory without segments does not say where its log begins.
         let mut fresh = None;
         if !bases.contains(&offset) {
             fresh = Some(ActiveSegment::create(&self.directory, offset, &settings)?);
@@ -319,8 +320,8 @@ impl PartitionWriter {
         self.save_point()
     }
 
-    /// Makes `offset` the lowest offset that can be read; says whether that changed anything. No file of records is touched: whole
-    /// segments below go with retention.
+    /// Makes `offset` the log start offset. Returns whether that changed anything. Deletes no file: retention deletes whole
+    /// segments below the start.
     pub(crate) fn delete_records_before(&mut self, offset: i64) -> Result<bool> {
         self.check_usable()?;
         if offset > self.high_watermark()? || offset < 0 {
@@ -336,7 +337,7 @@ impl PartitionWriter {
         }
         self.mark_unclean()?;
         if offset > self.ends.recovery_point() {
-            // The recovery point moves as in a broker, so what it passes has to be on the disk.
+            // As in a broker the recovery point moves too, so everything below it must be durable.
             self.durability.flusher.wait();
             self.durability.flusher.check(&self.directory.path)?;
             let mut job = self.commit_job()?;
@@ -346,7 +347,7 @@ impl PartitionWriter {
         let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
-        // Before the epochs: those that reach below the start do not hurt, those that are missing above it would.
+        // Written before the epochs: epochs below the start do no harm, but missing epochs above it would.
         if let Err(error) = self.save_point() {
             self.ends.set_log_start(log_start);
             self.ends.set_recovery_point(recovery_point);
@@ -366,14 +367,15 @@ impl PartitionWriter {
         Ok(true)
     }
 
-    /// Before the first change: whoever opens the log after a crash reads all that is being changed.
+    /// Lowers the recovery point before the first change, so that recovery after a crash reads everything that is being
+    /// changed.
     fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
         self.durability.gap = self.durability.gap.filter(|&base| base <= offset);
         let durable = self.ends.recovery_point().max(self.place.durable());
         if durable <= offset.min(self.segments.active.base_offset) {
             return Ok(());
         }
-        // Where in its segment the cut will be is not known yet.
+        // The position of the cut in its segment is not known yet, so this is the segment's base offset.
         let slot = self.segments.closed.partition_point(|&base| base <= offset);
         let base = if self.segments.active.base_offset <= offset {
             self.segments.active.base_offset
@@ -390,7 +392,7 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Makes a truncation durable: what was cut must not come back under what is appended next.
+    /// Makes a truncation durable: after a crash the deleted bytes must not reappear among those that are appended next.
     fn sync_truncation(&mut self) -> Result<()> {
         let mut job = self.commit_job()?;
         job.names = true;
@@ -398,7 +400,7 @@ impl PartitionWriter {
         job.run()
     }
 
-    /// Writes recovery point and log start offset down.
+    /// Writes the recovery point and the log start offset.
     pub(super) fn save_point(&self) -> Result<()> {
         self.save_point_at(self.ends.recovery_point())
     }
@@ -411,8 +413,8 @@ impl PartitionWriter {
         )
     }
 
-    /// What is written down at a recovery point. Behind a truncation inside a batch that is where the records end: the log ends there when
-    /// it is opened again, and what is missing there later was behind the point.
+    /// Returns what to write for a recovery point. After a truncation inside a batch that is at most the end of the records:
+    /// the log ends there when it is opened again, and records that are missing later were above the point.
     pub(super) fn state_at(&self, recovery_point: i64) -> State {
         let point = match self.segments.cut_inside {
             Some((records_end, log_end)) if recovery_point <= log_end => {
