@@ -1,7 +1,7 @@
-//! What is checked of batches before they are appended, and what a leader changes in them.
+//! Validates batches before they are appended, and changes them as a leader does.
 //!
-//! A leader gives offsets and its epoch; it corrects the greatest timestamp and the timestamp type; and it encodes anew what is
-//! compressed differently from what the settings say, or has an old format. A follower stores what its leader stored.
+//! A leader assigns offsets and its epoch, corrects the greatest timestamp and the timestamp type, and encodes a batch again if
+//! its compression differs from the settings or its format is old. A follower stores what its leader stored.
 
 use super::owned_records::OwnedRecords;
 use crate::codec::{Compressor, Decompressor};
@@ -22,20 +22,21 @@ use offsetlog_format::{
 /// Smallest length field of any batch.
 const MINIMUM_LENGTH: i32 = 14;
 
-/// The batches of an append as they came.
+/// The batches of an append as received.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
-    /// The whole batches; an incomplete one behind them is left out, as in a broker.
+    /// The whole batches. An incomplete one at the end is left out, as in a broker; so is everything from a newer leader epoch
+    /// on.
     pub(super) bytes: &'a [u8],
     /// As in [`AppendInfo`](super::AppendInfo).
     pub(super) left_out_bytes: u64,
-    /// Place and header of each.
+    /// Position and header of each batch.
     pub(super) batches: Vec<(usize, BatchHeader)>,
     pub(super) max_timestamp: i64,
     source: Codec,
 }
 
-/// Settings and moment of one append.
+/// Settings, time and log state for one append.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms<'c> {
     pub(super) config: &'c LogConfig,
@@ -45,16 +46,16 @@ pub(super) struct Terms<'c> {
     pub(super) limits: Limits,
 }
 
-/// A batch as a leader stores it: what it changed of the header, and the rest.
+/// A batch as a leader stores it.
 #[derive(Debug)]
 pub(super) enum Stored<'a> {
-    /// A header of its own in front of the bytes that came.
+    /// A new header in front of the received bytes.
     Patched {
         head: [u8; BATCH_HEADER_V2_BYTES],
         rest: &'a [u8],
         header: BatchHeader,
     },
-    /// Encoded anew.
+    /// Encoded again.
     Rebuilt { bytes: Vec<u8>, header: BatchHeader },
 }
 
@@ -73,7 +74,7 @@ impl Stored<'_> {
     }
 }
 
-/// An append that is refused for what a record, or the batch itself, is.
+/// Returns the error for an append that is refused because of a record or of the batch itself.
 pub(super) fn refused(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::RecordRejected {
         reason: reason.into(),
@@ -84,7 +85,7 @@ pub(super) fn refused(reason: impl Into<String>) -> Error {
 ///
 /// # Errors
 /// `CorruptBatch`, `UnsupportedMagic`: framing or checksum. `RecordTooLarge`. `RecordRejected`: a client's batch whose base
-/// offset is not 0. `OffsetsOutOfOrder`: a follower's batches that do not ascend.
+/// offset is not 0. `OffsetsOutOfOrder`: a follower's batches whose offsets do not ascend.
 pub(super) fn inspect<'a>(
     data: &'a [u8],
     origin: Origin,
@@ -107,7 +108,7 @@ pub(super) fn inspect<'a>(
         if origin == Origin::Replication {
             let epoch = be_i32(batch, 12);
             if magic == 2 && epoch != -1 && epoch > leader_epoch {
-                // A newer leader's: the replica has not heard of it yet, and will be sent them again.
+                // From a newer leader that this replica does not know yet. The batches will be sent again.
                 break;
             }
         } else if origin == Origin::Client && magic >= 2 && be_i64(batch, 0) != 0 {
@@ -145,7 +146,7 @@ pub(super) fn inspect<'a>(
     Ok(incoming)
 }
 
-/// The whole batch at `at`; `None` behind the last whole one.
+/// Returns the whole batch at `at`, or `None` after the last whole one.
 fn next_batch(data: &[u8], at: usize) -> Result<Option<&[u8]>> {
     let rest = data.get(at..).unwrap_or(&[]);
     if rest.len() < LOG_OVERHEAD_BYTES {
@@ -171,7 +172,7 @@ fn next_batch(data: &[u8], at: usize) -> Result<Option<&[u8]>> {
     Ok(rest.get(..size))
 }
 
-/// The header of a whole batch whose checksum is right. The offset that a leader will overwrite is not looked at.
+/// Parses the header of a whole batch and verifies its checksum. Ignores the offset if a leader will overwrite it.
 fn checked_header(batch: &[u8], origin: Origin) -> Result<BatchHeader> {
     let magic = batch.get(16).copied().unwrap_or_default();
     if magic == 2 {
@@ -221,7 +222,7 @@ fn be_i64(bytes: &[u8], at: usize) -> i64 {
         .map_or(0, |chunk| i64::from_be_bytes(*chunk))
 }
 
-/// Codecs' contexts and buffers that a log keeps from append to append.
+/// Codec contexts and buffers, reused from append to append.
 #[derive(Debug, Default)]
 pub(super) struct CodecBuffers {
     pub(super) decompressor: Option<Decompressor>,
@@ -229,10 +230,10 @@ pub(super) struct CodecBuffers {
     pub(super) scratch: Vec<u8>,
 }
 
-/// What a leader stores of `incoming`: one batch, its offsets beginning at the log end offset.
+/// Returns what a leader stores for `incoming`: one batch that begins at the log end offset.
 ///
 /// # Errors
-/// `RecordRejected`, `InvalidTimestamp`, `RecordTooLarge`, `Decompression`, `UnsupportedCodec`. The log is not touched.
+/// `RecordRejected`, `InvalidTimestamp`, `RecordTooLarge`, `Decompression`, `UnsupportedCodec`. The log is not changed.
 ///
 /// Source: Kafka's `LogValidator`; FORMAT.md «Record batch, magic 2».
 pub(super) fn validate<'a>(
@@ -305,7 +306,7 @@ fn check_batch(header: &BatchHeader, magic: i8, origin: Origin) -> Result<()> {
     Ok(())
 }
 
-/// What the records of an append are together.
+/// Totals over the records of an append.
 #[derive(Debug, Clone, Copy)]
 struct Walked {
     count: i64,
@@ -350,7 +351,7 @@ fn walk_records(
             checks.check(walked.count, &record, header.timestamp_type());
             walked.count += 1;
         }
-        // Of the reasons within one batch times count first, of several batches the first one.
+        // Within a batch a bad timestamp is reported before a missing key. Of several batches the first bad one is reported.
         checks.finish()?;
     }
     if walked.count == 0 {
@@ -359,7 +360,7 @@ fn walk_records(
     Ok(walked)
 }
 
-/// What is wrong inside a batch whose checksum is right is what its maker put there.
+/// The checksum is correct, so the producer wrote the offsets out of order: the append is refused, nothing is corrupt.
 fn as_refusal(error: FormatError) -> Error {
     match error.fault {
         Fault::OffsetOrder { .. } => refused(error.to_string()),
@@ -367,7 +368,7 @@ fn as_refusal(error: FormatError) -> Error {
     }
 }
 
-/// Rules for each record of a client's or coordinator's append.
+/// Rules for each record that a client or coordinator appends.
 struct RecordChecks<'c> {
     compacted: bool,
     create_time: bool,
@@ -410,7 +411,8 @@ impl<'c> RecordChecks<'c> {
         }
     }
 
-    /// Within what the settings allow around now; a difference that does not fit 64 bits wraps, as in a broker.
+    /// Whether the timestamp is within the allowed range around now. As in a broker, a difference that does not fit 64 bits
+    /// wraps.
     fn is_near(&self, timestamp: i64) -> bool {
         self.now.wrapping_sub(timestamp) <= self.before
             && timestamp.wrapping_sub(self.now) <= self.after
@@ -439,7 +441,7 @@ pub(super) fn null_key(slot: i64) -> Error {
     ))
 }
 
-/// Checks the timestamps of records that we encode ourselves, of which only the extremes are known.
+/// Checks the timestamps of records that we encode ourselves. Only the least and the greatest are known.
 pub(super) fn check_times(minimum: i64, maximum: i64, terms: &Terms<'_>) -> Result<()> {
     let mut checks = RecordChecks::new(terms);
     if checks.create_time {
@@ -452,7 +454,7 @@ pub(super) fn check_times(minimum: i64, maximum: i64, terms: &Terms<'_>) -> Resu
     checks.finish()
 }
 
-/// Offsets, epoch, timestamp type and greatest timestamp in front of the bytes as they came.
+/// Returns the received bytes behind a header with new offsets, epoch, timestamp type and greatest timestamp.
 fn patch<'a>(
     bytes: &'a [u8],
     header: &BatchHeader,
@@ -493,7 +495,7 @@ fn patch<'a>(
     }
 }
 
-/// All records of the append in one new batch of magic 2.
+/// Encodes all records of the append as one new batch of magic 2.
 fn rebuild<'a>(
     incoming: &Incoming<'a>,
     first: &BatchHeader,
