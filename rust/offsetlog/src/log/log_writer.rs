@@ -1,4 +1,4 @@
-//! [`LogWriter`]: a log opened for appending, with the verbs that change it. Its reading half is a [`Log`].
+//! [`LogWriter`]: a partition's log opened for appending. Adds to [`Log`] the methods that change the log.
 
 use super::maintain::MaintenanceLock;
 use super::producers::MarkerOptions;
@@ -15,12 +15,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One partition's log, opened for appending. Dereferences to its [`Log`], so every question that a reader answers it answers too, from
-/// the same state.
+/// A partition's log, opened for appending. Dereferences to its [`Log`], so all methods that read are here too, and use the
+/// same state.
 ///
-/// Clones share everything, and all methods may be called from many threads: appends follow each other. There is one writer of a
-/// directory at a time. When the last clone is dropped without [`close`](Self::close), files and locks are left as by a killed
-/// process, and the next opening recovers the log.
+/// Clones share everything, and all methods may be called from many threads: appends are done one after the other. A directory
+/// has one writer at a time. If the last clone is dropped without [`close`](Self::close), files and locks are left as by a
+/// killed process, and the next opening recovers the log.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// A log that was opened for reading has none of these verbs:
+/// A log that was opened for reading has none of the methods that change it:
 ///
 /// ```compile_fail
 /// use offsetlog::{Log, OpenOptions};
@@ -53,7 +53,7 @@ pub struct LogWriter(Arc<Inner>);
 struct Inner {
     log: Log,
     writer: Mutex<PartitionWriter>,
-    /// Maintenance, of which there is one at a time.
+    /// Held by maintenance, so that only one runs at a time.
     maintenance_lock: MaintenanceLock,
 }
 
@@ -74,24 +74,24 @@ impl LogWriter {
         }))
     }
 
-    /// The log, for reading beside the appends. Does not keep the log open for appending.
+    /// Returns the log for reading beside the appends. Holding it does not keep the log open for appending.
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.0.log
     }
 
-    /// Opens the partition directory `path` for appending and makes it if it is missing.
+    /// Opens the partition directory `path` for appending. Creates it if it is missing.
     ///
-    /// Takes an exclusive lock on the directory and, in a log dir, a shared one on its `.lock`, which a running broker holds. After
-    /// an unclean end the segments from the recovery point on are read and an unfinished batch at the end is cut off and kept in
-    /// `offsetlog-cut`; [`recovery_report`](Self::recovery_report) tells. Cost after a clean end: a listing, two looks at each
-    /// segment's indexes and a read from the last index entry on.
+    /// Takes an exclusive lock on the directory and, in a log dir, a shared one on its `.lock`, which a running broker holds.
+    /// After an unclean end, reads the segments from the recovery point on, truncates an incomplete batch at the end and keeps
+    /// it in `offsetlog-cut`; [`recovery_report`](Self::recovery_report) returns what was changed. After a clean end this lists
+    /// the directory, looks twice at the indexes of each segment, and reads the log from the last index entry on.
     ///
     /// # Errors
     /// * `Locked`: somebody else writes.
-    /// * `LogDir`: the name is not `topic-partition`, or a file is named like a segment and is none.
-    /// * Those of damage with whole batches behind it: a broker would cut them off, [`recover`](crate::recover) does.
-    /// * `Argument`: another topic id than the stored one.
+    /// * `LogDir`: the name is not `topic-partition`, or a file is named like a segment and is not one.
+    /// * Corruption followed by whole batches: a broker truncates these too, and so does [`recover`](crate::recover).
+    /// * `Argument`: a topic id other than the stored one.
     ///
     /// Source: FORMAT.md «Partition directory».
     pub fn open(
@@ -102,15 +102,16 @@ impl LogWriter {
         super::open::open_for_append(path.as_ref(), options, write)
     }
 
-    /// Appends the records of `batch` as one batch and empties it; gives their offsets. After an error the log and the batch are as
-    /// before.
+    /// Appends the records of `batch` as one batch, empties it, and returns their offsets. After an error the log and the batch
+    /// are as before, unless [`is_appended`](Error::is_appended) says that the records are in the log.
     ///
-    /// When this returns, the batch has been handed to the operating system whole: it survives the death of this process, and
-    /// power loss after a flush.
+    /// When this returns, the operating system has the whole batch: it survives the death of this process, and after a flush a
+    /// power failure.
     ///
     /// # Errors
-    /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRejected`; with a producer id `OutOfOrderSequence`,
-    /// `ProducerFenced`, `InvalidTxnState`; `Io`, `Closed`, `Poisoned`.
+    /// `RecordTooLarge`, `RecordBatchTooLarge`, `Unreadable`, `InvalidTimestamp`, `RecordRejected`; with a producer id
+    /// `OutOfOrderSequence`, `ProducerFenced`, `InvalidTxnState`; `Argument` for a negative epoch; `Cluster` if other brokers
+    /// have replicas; `Io`, `Closed`, `Poisoned`.
     pub fn append(&self, batch: &mut BatchBuilder, options: &AppendOptions) -> Result<AppendInfo> {
         self.appending("append", options.flush, |writer| {
             let leader_epoch = writer.epoch_for(options.leader_epoch);
@@ -118,11 +119,11 @@ impl LogWriter {
         })
     }
 
-    /// As [`append`](Self::append), at an offset that is given, at or behind the log end offset: what a restore does. Timestamps, epochs
-    /// and sequences are not checked, as of what a leader stored.
+    /// As [`append`](Self::append), at a given offset, which must not be below the log end offset. For restoring a log: like
+    /// what a leader stored, timestamps, epochs and sequences are not checked.
     ///
     /// # Errors
-    /// `UnexpectedAppendOffset` below the log end offset; `RecordTooLarge`; `Io`, `Closed`, `Poisoned`.
+    /// `UnexpectedAppendOffset` below the log end offset; `RecordTooLarge`; `Cluster`; `Io`, `Closed`, `Poisoned`.
     pub fn append_at(
         &self,
         batch: &mut BatchBuilder,
@@ -135,8 +136,8 @@ impl LogWriter {
         })
     }
 
-    /// What [`append_at`](Self::append_at) refuses of records from offset `first` on, before they are encoded. Returns the settings, and
-    /// the time by the log's clock.
+    /// Checks what [`append_at`](Self::append_at) would refuse of records from offset `first` on, before they are encoded.
+    /// Returns the settings, and the time by the log's clock.
     ///
     /// # Errors
     /// `UnexpectedAppendOffset` below the log end offset; `Closed`, `Poisoned`.
@@ -147,9 +148,9 @@ impl LogWriter {
         Ok((writer.config().clone(), now))
     }
 
-    /// What [`append`](Self::append) refuses of records before they are encoded. Returns the settings, and the time by the log's clock.
-    /// `timestamps` are the least and the greatest in milliseconds since 1970, `None` for the time of the append; `first_null_key` is the
-    /// number of the first record without a key.
+    /// Checks what [`append`](Self::append) would refuse of records before they are encoded. Returns the settings, and the time
+    /// by the log's clock. `timestamps` are the least and the greatest in milliseconds since 1970, `None` for the time of the
+    /// append; `first_null_key` is the number of the first record without a key.
     ///
     /// # Errors
     /// `InvalidTimestamp`, `RecordRejected`; `Argument` for the epoch; `Closed`, `Poisoned`.
@@ -167,7 +168,7 @@ impl LogWriter {
         Ok((writer.config().clone(), now))
     }
 
-    /// Whether a record of so many headers may be appended: for whoever gathers records and tells early.
+    /// Checks whether a record may have `count` headers, for callers that collect records and report errors early.
     ///
     /// # Errors
     /// `Unreadable`: more than `max_headers`, with which this log was opened.
@@ -175,8 +176,8 @@ impl LogWriter {
         self.options().limits.allow_headers(count)
     }
 
-    /// Appends an encoded batch as a leader does: gives offsets and epoch, corrects the greatest timestamp, encodes anew what the
-    /// settings want compressed differently or what has magic 0 or 1.
+    /// Appends an encoded batch as a leader does: assigns offsets and epoch, corrects the greatest timestamp, and encodes the
+    /// batch again if its compression differs from the settings or its magic is 0 or 1.
     ///
     /// # Errors
     /// As [`append`](Self::append); `CorruptBatch` for framing and checksum.
@@ -192,8 +193,8 @@ impl LogWriter {
         })
     }
 
-    /// Appends encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does. Batches of a newer
-    /// epoch than `leader_epoch` are left out with all behind them.
+    /// Appends encoded batches and keeps their offsets and epochs, as a replica, a mirror or a restore does. Leaves out the
+    /// first batch with an epoch newer than `leader_epoch` and everything after it.
     ///
     /// # Errors
     /// As [`append_batches`](Self::append_batches); `OffsetsOutOfOrder`, `UnexpectedAppendOffset`.
@@ -211,7 +212,7 @@ impl LogWriter {
     /// Ends a producer's transaction with a marker.
     ///
     /// # Errors
-    /// `ProducerFenced`, `TransactionCoordinatorFenced`; `Io`, `Closed`, `Poisoned`.
+    /// `ProducerFenced`, `TransactionCoordinatorFenced`; `Cluster`; `Io`, `Closed`, `Poisoned`.
     pub fn append_marker(
         &self,
         marker: &MarkerOptions,
@@ -244,14 +245,14 @@ impl LogWriter {
         Ok(info)
     }
 
-    /// Makes everything below `end` durable, or with `None` everything so far. Callers at the same time share one sync.
+    /// Makes everything below `end` durable; without an end, everything appended so far. Concurrent callers share one sync.
     fn commit(&self, end: Option<i64>) -> Result<()> {
         let flusher = self.writer().flusher().clone();
         let ends = self.0.log.0.directory.ends.as_deref();
-        // Whether somebody who waits may count on this caller to sync.
+        // Whether other waiters rely on this caller to sync.
         let mut is_next = false;
         loop {
-            // Most of those who waited for a sync of somebody else need no look at the writer.
+            // After another caller's sync most waiters are done and need not lock the writer.
             let is_done =
                 end.is_some_and(|end| ends.is_some_and(|ends| ends.recovery_point() >= end));
             let commit = if is_done {
@@ -272,7 +273,7 @@ impl LogWriter {
         }
     }
 
-    /// Has a thread flush the log when `flush.ms` are over, unless one waits for that already.
+    /// Starts a thread that flushes the log after `flush.ms`, unless one is waiting already.
     fn flush_within(&self, interval: i64) -> Result<()> {
         let flusher = self.writer().flusher().clone();
         let wait = Duration::from_millis(interval.max(0) as u64);
@@ -290,27 +291,29 @@ impl LogWriter {
                 if waiting.await_alarm()
                     && let Some(inner) = log.upgrade()
                 {
-                    // A failure ends the appending, which the next caller is told.
+                    // A failed sync poisons the log, and the next call returns the error.
                     let _ = Self(inner).commit(None);
                 }
             });
         if started.is_err() {
-            // No thread to be had: the caller does it.
+            // If no thread can be started, the caller flushes.
             flusher.drop_alarm();
             return self.commit(None).map_err(Error::after_append);
         }
         Ok(())
     }
 
-    /// Makes everything appended so far durable, and every truncation. Callers at the same time share one sync.
+    /// Makes everything appended so far durable, and every truncation. Concurrent callers share one sync.
     ///
     /// # Errors
-    /// `Io`, after which nothing more can be appended until the log is opened again.
+    /// `Io`. If a sync failed, nothing more can be appended until the log is opened again.
+    /// `Closed`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.commit(None)
     }
 
-    /// Closes the active segment and begins a new one; an empty one stays. Gives the active segment's base offset.
+    /// Closes the active segment and creates a new one, unless the active one is empty and begins at the log end offset.
+    /// Returns the base offset of the active segment.
     ///
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
@@ -318,11 +321,12 @@ impl LogWriter {
         self.changing(PartitionWriter::roll)
     }
 
-    /// Takes the records from `offset` on away; says whether there were any. Where `offset` lies inside a batch the whole batch
-    /// goes, and the next append still gets `offset`.
+    /// Deletes the records from `offset` on. Returns false if the log ends at `offset` or below. If `offset` is inside a batch,
+    /// the whole batch is deleted, and the next append still gets `offset`.
     ///
     /// # Errors
-    /// `Argument` for a negative offset; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
+    /// `Argument` for a negative offset; `Cluster` if other brokers have replicas, or for an internal topic; `Io`, `Closed`,
+    /// `Poisoned`.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
         let _paused = self.pause_maintenance();
         self.changing(|writer| {
@@ -331,7 +335,7 @@ impl LogWriter {
         })
     }
 
-    /// Takes all records away and goes on at `offset`.
+    /// Deletes all records and continues at `offset`. The log start offset becomes `log_start`, by default `offset`.
     ///
     /// # Errors
     /// As [`truncate_to`](Self::truncate_to).
@@ -343,10 +347,11 @@ impl LogWriter {
         })
     }
 
-    /// Makes `offset` the lowest offset that can be read; says whether that changed anything.
+    /// Makes `offset` the lowest offset that can be read. Returns whether that changed anything.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` beyond the high watermark; `Io`, `Closed`, `Poisoned`; `Cluster` where a broker's cluster is against it.
+    /// `OffsetOutOfRange` above the high watermark; `Cluster` if other brokers have replicas, or for an internal topic; `Io`,
+    /// `Closed`, `Poisoned`.
     pub fn delete_records_before(&self, offset: i64) -> Result<bool> {
         self.changing(|writer| {
             self.check_removal(writer, "delete records")?;
@@ -354,33 +359,32 @@ impl LogWriter {
         })
     }
 
-    /// Refuses what a caller wants taken away against the cluster, or from a topic that brokers keep for themselves.
+    /// Refuses to delete records if other brokers have replicas, or in an internal topic.
     fn check_removal(&self, writer: &PartitionWriter, verb: &str) -> Result<()> {
         let guard = writer.guard();
         guard.check_internal(self.topic(), verb, self.path())?;
         guard.check_replicas(verb, self.path())
     }
 
-    /// Exclusive end of what is on the disk for certain: after the last flush, or behind the last roll. Waits for a sync that a
-    /// roll began.
+    /// Offset below which everything is durable. Waits for the syncs under way.
     pub fn recovery_point(&self) -> i64 {
         self.writer().recovery_point()
     }
 
-    /// The settings that hold, with where each one comes from. In a broker's log dir they are the cluster's.
+    /// Returns the settings in effect, with the source of each one. In a broker's log dir they are the cluster's.
     ///
     /// # Errors
-    /// `Config` where a setting of the cluster is not valid.
+    /// `Config` if a setting of the cluster is not valid.
     pub fn effective_config(&self) -> Result<EffectiveConfig> {
         self.writer().effective(None)
     }
 
-    /// The settings.
+    /// Returns the settings in effect.
     pub fn config(&self) -> LogConfig {
         self.writer().config().clone()
     }
 
-    /// Changes the settings, and those stored beside the data.
+    /// Replaces the settings, and those stored beside the data.
     ///
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.
@@ -388,35 +392,36 @@ impl LogWriter {
         self.changing(|writer| writer.set_config(config))
     }
 
-    /// What opening found and changed.
+    /// Returns what opening found and changed.
     pub fn recovery_report(&self) -> RecoveryReport {
         self.writer().report().clone()
     }
 
-    /// The greatest epoch at or below `epoch` and the offset at which it ended; `None` where the log knows none, as a leader answers
-    /// a follower.
+    /// Returns the greatest epoch at or below `epoch` and its end offset, as a leader answers a follower. If the log's first
+    /// epoch is greater, returns `epoch` and the start offset of the first. `None` for a negative epoch, or one greater than
+    /// the latest.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
         self.writer().end_offset_for_epoch(epoch)
     }
 
-    /// Closes the log: flushes, trims, writes a snapshot and the clean mark, and lets go of the locks. Does nothing for a log that is
-    /// closed.
+    /// Closes the log: writes a producer snapshot, trims the indexes, syncs everything, writes the clean-shutdown mark and
+    /// releases the locks. Does nothing if the log is closed.
     ///
     /// # Errors
-    /// `Io`, `Poisoned`; the log is closed all the same, and the next opening recovers it.
+    /// `Io`, `Poisoned`. The log is closed nevertheless, and the next opening recovers it.
     pub fn close(&self) -> Result<()> {
         let _paused = self.pause_maintenance();
         self.writer().close()
     }
 
-    /// Lets go of files and locks as a killed process would. For tests of recovery.
+    /// Closes the log as a killed process would: writes nothing more and releases the locks. For tests of recovery.
     #[doc(hidden)]
     pub fn abandon(&self) {
         let _paused = self.pause_maintenance();
         self.writer().abandon();
     }
 
-    /// Whether somebody else has a clone of it, or of its [`Log`].
+    /// Whether there is another clone of it, or of its [`Log`].
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1 || Arc::strong_count(&self.0.log.0) > 1
     }
@@ -425,7 +430,8 @@ impl LogWriter {
         &self.0.maintenance_lock
     }
 
-    /// Does what changes the log. A sync that fails anywhere in it ends the appending: a later one would answer with success.
+    /// Runs `work`, which changes the log. A failed sync in it poisons the log, because a later sync would succeed although
+    /// data is lost.
     pub(super) fn changing<T>(
         &self,
         work: impl FnOnce(&mut PartitionWriter) -> Result<T>,
@@ -434,7 +440,7 @@ impl LogWriter {
         work(&mut writer).inspect_err(|error| writer.note_failure(error))
     }
 
-    /// A panic of another thread is no reason to panic here: the writer's own state says whether it can go on.
+    /// Ignores that another thread panicked: the writer's own state decides whether it can continue.
     fn writer(&self) -> MutexGuard<'_, PartitionWriter> {
         self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
