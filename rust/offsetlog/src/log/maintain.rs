@@ -1,4 +1,4 @@
-//! Upkeep of one partition: retention, compaction, and the removal of files whose time has come.
+//! Maintains one partition: retention, compaction, and the deletion of `.deleted` files whose delay is over.
 //!
 //! Source: the order of Kafka's `kafka-log-retention` task and its cleaner threads.
 
@@ -18,24 +18,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// `log.cleaner.dedupe.buffer.size` of a broker.
 const MAP_BYTES: usize = 134_217_728;
 
-/// What is done by [`LogWriter::maintain`].
+/// Options of [`LogWriter::maintain`].
 #[derive(Debug, Clone)]
 pub struct MaintainOptions {
-    /// The time, in ms since 1970, from which ages are reckoned; the log's clock by default.
+    /// Time in milliseconds since 1970 from which ages are computed; by default the log's clock.
     pub now: Option<i64>,
-    /// Only say what would be done. A compaction that is due is done aside for that, in memory and a temporary file.
+    /// Only report what would be done. A compaction that is due is then done in memory and in a temporary file.
     pub dry_run: bool,
-    /// Whether segments go by the retention settings and the log start offset.
+    /// Whether to delete segments by the retention settings and the log start offset.
     pub retention: bool,
-    /// Whether a log with the policy `compact` is compacted where it is dirty enough.
+    /// Whether to compact a log with the policy `compact` if it is dirty enough.
     pub compaction: bool,
-    /// Whether files go that were renamed `.deleted` longer than `file.delete.delay.ms` ago.
+    /// Whether to delete files that were renamed to `.deleted` and whose `file.delete.delay.ms` is over.
     pub deletes: bool,
-    /// Most bytes of a compaction's table of keys; that of a broker by default, 128 MiB. With less, a log takes more passes.
+    /// Largest size in bytes of the cleaner's map of keys; by default a broker's, 128 MiB. With less, a log takes more passes.
     pub map_bytes: Option<usize>,
-    /// Settings above all others, for this time.
+    /// Settings that take precedence over all others for this run.
     pub config: Option<LogConfig>,
-    /// Of a log dir only these topics; all without any.
+    /// In a log dir, only these topics; all topics if empty.
     pub topics: Vec<String>,
 }
 
@@ -64,52 +64,52 @@ impl MaintainOptions {
     }
 }
 
-/// How a log is compacted by [`LogWriter::compact`].
+/// Options of [`LogWriter::compact`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CompactOptions {
-    /// First offset that counts as not compacted yet; where the last pass ended by default.
+    /// First offset that counts as dirty; by default the end of the last pass.
     pub first_dirty: Option<i64>,
-    /// Most bytes of the table of keys; that of a broker by default, 128 MiB.
+    /// Largest size in bytes of the cleaner's map of keys; by default a broker's, 128 MiB.
     pub map_bytes: Option<usize>,
 }
 
-/// One pass of the cleaner.
+/// Result of one pass of the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Compaction {
-    /// First offset that was not compacted before.
+    /// First offset that was dirty before the pass.
     pub first_dirty_offset: i64,
-    /// First offset that is not compacted now: the pass ended there.
+    /// End of the pass: the first offset that is dirty now.
     pub end_offset: i64,
-    /// First offset that may not be compacted yet.
+    /// First offset that must not be compacted yet.
     pub first_uncleanable_offset: i64,
-    /// Share of bytes that were not compacted before.
+    /// Share of the bytes that were dirty.
     pub dirty_ratio: f64,
-    /// Different keys from `first_dirty_offset` to `end_offset`.
+    /// Number of different keys from `first_dirty_offset` to `end_offset`.
     pub keys: usize,
-    /// Segments that were read.
+    /// Segments read.
     pub segments_before: usize,
-    /// Segments that took their place.
+    /// Segments that replaced them.
     pub segments_after: usize,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes_before: u64,
-    /// Bytes that took their place.
+    /// Bytes that replaced them.
     pub bytes_after: u64,
-    /// Records that were read.
+    /// Records read.
     pub records_before: u64,
-    /// Records that are left of them.
+    /// Records kept.
     pub records_after: u64,
 }
 
-/// What [`LogWriter::maintain`] did, or would do.
+/// Report of what [`LogWriter::maintain`] did, or would do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MaintainReport {
-    /// Nothing was changed: the report is the one that the same call without it would give now.
+    /// Nothing was changed. The report is that of the same call without `dry_run`.
     pub dry_run: bool,
-    /// Segments that went, oldest first.
+    /// Segments deleted by retention, oldest first.
     pub removed: Vec<RemovedSegment>,
     /// Passes of the cleaner.
     pub compactions: Vec<Compaction>,
-    /// Files renamed `.deleted` that are gone now.
+    /// Files named `.deleted` that were deleted.
     pub deleted: Vec<PathBuf>,
     /// Lowest offset that can be read.
     pub log_start_offset: i64,
@@ -118,30 +118,30 @@ pub struct MaintainReport {
 }
 
 impl MaintainReport {
-    /// Whether there was nothing to do.
+    /// Whether nothing was done.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.compactions.is_empty() && self.deleted.is_empty()
     }
 }
 
-/// What comes before retention.
+/// Which steps come before retention.
 #[derive(Debug, Clone, Copy)]
 struct Steps {
-    /// The log is compacted, if it is dirty enough.
+    /// Compact the log if it is dirty enough.
     compacts: bool,
-    /// Segments are removed before that too.
+    /// Delete segments by retention before the compaction too.
     removes_first: bool,
 }
 
-/// One upkeep at a time; and whoever has to cut the log, or to close it, comes before it.
+/// Lets one maintenance run at a time. Callers that truncate or close the log interrupt it.
 #[derive(Debug, Default)]
 pub(super) struct MaintenanceLock {
     busy: Mutex<()>,
     wanted: AtomicUsize,
 }
 
-/// As long as it is there, no upkeep runs.
+/// While this exists, no maintenance runs.
 #[derive(Debug)]
 pub(super) struct Paused<'t> {
     lock: &'t MaintenanceLock,
@@ -173,12 +173,12 @@ impl Drop for Paused<'_> {
 }
 
 impl LogWriter {
-    /// Does what is due now: compacts a log with the policy `compact` that is dirty enough, removes segments by retention, and files
-    /// whose delay is over. Appends and readers go on meanwhile.
+    /// Does what is due now: compacts a log with the policy `compact` if it is dirty enough, deletes segments by retention, and
+    /// deletes files whose delay is over. Appends and readers continue meanwhile.
     ///
     /// # Errors
-    /// Corruption of a batch that was to be compacted, which is then left as it is;
-    /// `Cluster` in a broker's log dir where a setting that decides is not known, or for a topic that brokers keep for themselves;
+    /// Corruption of a batch that was to be compacted, which then stays as it is;
+    /// `Cluster` in a broker's log dir if a setting that decides is not known, or for an internal topic;
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
         let mut report = MaintainReport::default();
@@ -186,9 +186,9 @@ impl LogWriter {
         Ok(report)
     }
 
-    /// As [`maintain`](Self::maintain). Where that fails, `report` has what was done until then. `is_one_of_many`: a broker's cleaner
-    /// compacts one log, removes what is old of all, and comes to the next one; of all but the first, segments go before they would be
-    /// merged with younger ones.
+    /// As [`maintain`](Self::maintain). If it fails, `report` has what was done before. `is_one_of_many`: a broker's cleaner
+    /// compacts one log, retention deletes old segments of all logs, and only then the cleaner compacts the next log. So in a
+    /// log dir old segments are deleted before they could be merged with younger ones; this does not except the first log.
     pub(crate) fn maintain_into(
         &self,
         report: &mut MaintainReport,
@@ -242,7 +242,8 @@ impl LogWriter {
         }
     }
 
-    /// Compacts, removes and deletes. `producers` are those whose last batches stay, if they are not those of the writer.
+    /// Compacts, then deletes segments and files. The cleaner keeps the last batches of `producers`; by default those of the
+    /// writer.
     fn work(
         &self,
         now: i64,
@@ -260,7 +261,7 @@ impl LogWriter {
             let passes = &mut report.compactions;
             compacted = self.in_turn(|| self.compact_due(now, map_bytes, producers, passes));
         }
-        // What follows may make the room that it lacks.
+        // On a full disk the next steps may free the room that the compaction needs.
         let compacted = match compacted {
             Err(error) if !error.is_out_of_room() => return Err(error),
             compacted => compacted,
@@ -275,11 +276,11 @@ impl LogWriter {
         compacted
     }
 
-    /// One pass of the cleaner, whatever the policy and however clean the log is: of the records below the active segment with the same
-    /// key, those go that a later one at or beyond `first_dirty` replaced.
+    /// Runs one pass of the cleaner, whatever the policy and the dirty ratio. Of the records that may be compacted, it deletes
+    /// those with the key of a later one at or above `first_dirty`.
     ///
     /// # Errors
-    /// As [`maintain`](Self::maintain); `Argument` for a table that holds no key.
+    /// As [`maintain`](Self::maintain); `Argument` for a negative `first_dirty`, or for a map that holds no key.
     pub fn compact(&self, options: &CompactOptions) -> Result<Compaction> {
         let now = (self.options().clock)();
         if let Some(offset) = options.first_dirty.filter(|&offset| offset < 0) {
@@ -302,18 +303,19 @@ impl LogWriter {
         Ok(compaction)
     }
 
-    /// Has the log go by what its cluster says now. What was a broker's when it was opened stays one's: our own files are no sign of
-    /// the contrary.
+    /// Uses what the cluster says now. A log that was a broker's when it was opened stays one, even if it now has files of
+    /// ours.
     pub(crate) fn join(&self, membership: Arc<Membership>) -> Result<()> {
         self.changing(|writer| writer.join(membership))
     }
 
-    /// Keeps upkeep away until the result is dropped: the segments that it reads are about to be cut.
+    /// Interrupts maintenance and keeps it out until the result is dropped: the segments that it reads are about to be
+    /// truncated or closed.
     pub(super) fn pause_maintenance(&self) -> Paused<'_> {
         self.maintenance_lock().pause()
     }
 
-    /// Does upkeep alone, and again from its beginning where somebody who had to come first ended it.
+    /// Runs `work` alone, and again from its beginning if a caller that truncates or closes the log interrupted it.
     fn in_turn<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let busy = self.maintenance_lock().take();
@@ -329,7 +331,7 @@ impl LogWriter {
         }
     }
 
-    /// What a pass would do, if the log is dirty enough or a record has waited too long.
+    /// Returns the next pass, if the log is dirty enough or a record has waited too long.
     fn due_plan(&self, now: i64) -> Result<Option<Plan>> {
         self.changing(|writer| {
             let plan = writer.cleaning_plan(None, now)?;
@@ -392,7 +394,7 @@ impl LogWriter {
     }
 }
 
-/// Whether a log is dirty enough, or a record has waited too long.
+/// Whether the log is dirty enough, or a record has waited too long.
 fn is_due(writer: &PartitionWriter, plan: &Plan, now: i64) -> Result<bool> {
     Ok(plan.dirty_bytes() > 0
         && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()

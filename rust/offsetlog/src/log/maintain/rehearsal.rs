@@ -1,5 +1,5 @@
-//! The dry run of upkeep. What removes segments and what merges them decide for each other, so the work itself is done, on a disk that
-//! keeps all changes to itself, and the report is that of the work.
+//! Dry run of maintenance: does the real work on a disk that keeps all changes to itself, and reports the result. Retention and
+//! compaction change each other's input, so nothing less predicts what they would do.
 
 use super::{MaintainOptions, MaintainReport, Steps, is_due};
 use crate::config::LogConfig;
@@ -11,21 +11,22 @@ use crate::log::{LogWriter, OpenOptions, Surroundings, WriteOptions, open_for_ap
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is known of a log before the work.
+/// State of a log before the work.
 struct Before {
-    /// What retention would remove now.
+    /// Segments that retention would delete now.
     removed: Vec<RemovedSegment>,
-    /// Files renamed `.deleted` whose delay is over.
+    /// Files named `.deleted` whose delay is over.
     due: Vec<PathBuf>,
-    /// What the cleaner would begin with, of a log that is compacted, and whether it would begin.
+    /// For a log with the policy `compact`: the first pass of the cleaner, and whether it is due.
     plan: Option<(Plan, bool)>,
     log_start_offset: i64,
     log_end_offset: i64,
 }
 
 impl LogWriter {
-    /// Puts what [`maintain`](Self::maintain) would do into `report`, by the settings `config`. If nothing is compacted, that is what
-    /// retention finds now. Otherwise it takes the time of the real run, and room for what the passes write.
+    /// Fills `report` with what [`maintain`](Self::maintain) would do with the settings `config`. If the steps cannot change
+    /// each other's input, that is what retention selects now. Otherwise this takes as long as the real run, and room for what
+    /// the passes write.
     pub(super) fn rehearse(
         &self,
         now: i64,
@@ -40,7 +41,7 @@ impl LogWriter {
             let (before, aside) = self.changing(|writer| {
                 let before = self.before(writer, now, options, steps)?;
                 let needs_work = before.needs_work(config, options, steps);
-                // While the writer is held, so that all of it is of one moment.
+                // Opened while the writer is locked, so that everything is from the same moment.
                 let aside = needs_work.then(|| self.aside(writer, &before));
                 Ok((before, aside.transpose()?))
             })?;
@@ -52,7 +53,7 @@ impl LogWriter {
             };
             if let Some(aside) = aside {
                 before.prepare(&aside, config)?;
-                // Opening forgets producers that were silent for long.
+                // Opening `aside` expired producers that the real cleaner would still see.
                 let producers = before.plan.as_ref().map(|(plan, _)| &plan.producers);
                 aside.work(now, report, options, steps, producers)?;
                 report.log_start_offset = aside.log_start_offset()?;
@@ -64,7 +65,7 @@ impl LogWriter {
             if options.deletes {
                 let made = std::mem::replace(&mut report.deleted, before.due);
                 for path in made {
-                    // Opening may have made one that is not there.
+                    // Opening `aside` may have created files that the real log does not have.
                     let is_there = self.options().disk.stat(&path.with_extension("")).is_ok();
                     if is_there && !report.deleted.contains(&path) {
                         report.deleted.push(path);
@@ -101,14 +102,14 @@ impl LogWriter {
         Ok(before)
     }
 
-    /// The same log on a disk of its own, for whoever holds its writer.
+    /// Opens the same log on an overlay disk. The caller holds the writer.
     fn aside(&self, writer: &PartitionWriter, before: &Before) -> Result<Self> {
         let own = self.options();
         let (interrupt, log) = (own.interrupt.clone(), self.clone());
         let options = OpenOptions {
             disk: Arc::new(OverlayDisk::of_holder(Arc::clone(&own.disk))),
             mapped: false,
-            // Whoever has to cut or close the log does not wait for this.
+            // A caller that truncates or closes the log does not wait for this.
             interrupt: Some(Arc::new(move || {
                 log.maintenance_lock().is_wanted()
                     || interrupt.as_ref().is_some_and(|asked| asked())
@@ -116,9 +117,9 @@ impl LogWriter {
             ..own.clone()
         };
         let write = WriteOptions {
-            // Its writer lives, so nothing is to be recovered.
+            // The log's writer is alive, so there is nothing to recover.
             clean: Some(true),
-            // Opening removes snapshots below the log start offset, which the writer still has.
+            // Opening deletes snapshots below the log start offset; the writer still has them.
             log_start_offset: Some(0),
             ..WriteOptions::default()
         };
@@ -133,18 +134,18 @@ impl LogWriter {
 }
 
 impl Before {
-    /// Whether more is to be done than retention finds now.
+    /// Whether the work must be done because what retention selects now is not the result.
     fn needs_work(&self, config: &LogConfig, options: &MaintainOptions, steps: Steps) -> bool {
         let is_due = self.plan.as_ref().is_some_and(|&(_, is_due)| is_due);
         let goes_at_once = options.deletes && config.file_delete_delay_ms() <= 0;
         is_due || (goes_at_once || steps.removes_first) && !self.removed.is_empty()
     }
 
-    /// Has `aside` begin where the log stands.
+    /// Puts `aside` into the state of the log.
     fn prepare(&self, aside: &LogWriter, config: &LogConfig) -> Result<()> {
         aside.changing(|writer| {
             writer.set_upkeep_config(config.clone());
-            // Where the last pass ended may not be on the disk yet.
+            // The end of the last pass may not be on the disk yet.
             match &self.plan {
                 Some((plan, _)) => writer.set_cleaner_point(plan.first_dirty),
                 None => Ok(()),
