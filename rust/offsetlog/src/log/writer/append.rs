@@ -1,5 +1,4 @@
-//! Appends batches: first all checks, then the writes, then the state in memory. The order decides what a failure leaves
-//! behind.
+//! Appends batches: first the checks, then the writes, then the state in memory. This order decides what a failure leaves.
 //!
 //! Source: Kafka's `UnifiedLog.append`; FORMAT.md «Record batch, magic 2». Kafka assigns leader epochs and rolls before its
 //! last check; here every check comes before both.

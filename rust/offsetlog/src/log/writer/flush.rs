@@ -1,8 +1,7 @@
-//! Makes appended bytes durable: when a caller flushes, when `flush.messages` or `flush.ms` says so, and in the background
-//! after a roll.
+//! Makes appended bytes durable: when a caller flushes, by `flush.messages` and `flush.ms`, and after a roll.
 //!
 //! A flush syncs outside the writer's lock: one caller syncs for all who wait (a group commit), and others append meanwhile.
-//! Rarer changes, such as a truncation, sync under the lock.
+//! After a roll a thread syncs in the background. Rarer changes, such as a truncation, sync under the lock.
 //!
 //! After a failed sync nothing is appended and no sync is retried: the kernel may have dropped the pages that it could not
 //! write, and a second sync would succeed.
@@ -340,7 +339,7 @@ impl PartitionWriter {
     }
 
     /// Ends an append: decides whether `flush.messages` or `flush.ms` requires a sync, which the caller performs; writes the
-    /// recovery point once a minute; deletes files whose delay is over.
+    /// recovery point, at most once a minute; deletes files whose delay is over.
     pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) {
         let unflushed = self.log_end() - recovery_point;
         let by_count = unflushed >= self.config.effective.flush_messages();
@@ -371,7 +370,7 @@ impl PartitionWriter {
         self.ends.recovery_point()
     }
 
-    /// Closes the log cleanly: trims the indexes, writes a producer snapshot, syncs everything and writes the clean-shutdown
+    /// Closes the log cleanly: writes a producer snapshot, trims the indexes, syncs everything and writes the clean-shutdown
     /// mark.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.ends.is_closed() {

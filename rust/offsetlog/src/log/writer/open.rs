@@ -1,5 +1,4 @@
-//! Opens a partition directory for appending: loads or recovers it and builds the writer. [`recover`] does that and closes it
-//! again.
+//! Opens a partition directory for appending, and recovers a damaged one without keeping it open ([`recover`]).
 
 use super::{
     ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, Producers,

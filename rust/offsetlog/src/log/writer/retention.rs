@@ -156,8 +156,7 @@ impl PartitionWriter {
         if start > self.ends.log_start() {
             self.delete_records_before(start)?;
         } else {
-            // The log start offset has not moved since the log was opened. The caller may have passed it, so it may not be
-            // stored yet.
+            // The log start offset stays. If the caller passed it at opening, it may not be stored yet.
             self.save_point()?;
         }
         let ends = Arc::clone(&self.ends);
