@@ -1,6 +1,6 @@
-//! Recovery: from the files of a clean or an unclean end to a log that can be appended to.
+//! Recovery: loads a partition directory after a clean or an unclean shutdown, and repairs it so that the log can be appended to.
 //!
-//! [`load`] is a function of a directory; it does not know the writer. Source: Kafka's `LogLoader`.
+//! [`load`] takes a directory and does not know the writer. Source: Kafka's `LogLoader`.
 
 mod finish;
 mod index_check;

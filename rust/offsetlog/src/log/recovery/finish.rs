@@ -1,4 +1,4 @@
-//! The end of a loading: where the log begins and ends, its leader epochs, its producers.
+//! The last steps of loading a log: its start and end offsets, its leader epochs and its producer state.
 
 use super::loader::{Loaded, Loading, RECOVER};
 use super::producer_state::{ProducerFiles, Tracked};
@@ -10,7 +10,8 @@ use offsetlog_format::LeaderEpochs;
 use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 
 impl Loading<'_> {
-    /// The leader epochs as stored. A file that is malformed is refused here, as a broker does, and set aside by recovery.
+    /// Returns the stored leader epochs. Opening refuses a malformed file, as a broker does; `recover` keeps a copy and starts without
+    /// epochs.
     pub(in crate::log) fn read_epochs(&mut self) -> Result<LeaderEpochs> {
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         let Some(bytes) = crate::log::named_offsets::read_optional(self.directory, &path)? else {
@@ -27,7 +28,7 @@ impl Loading<'_> {
         }
     }
 
-    /// What the directory holds, after all that is due was mended.
+    /// Completes the loading after every segment is checked and repaired.
     pub(in crate::log) fn finish(
         mut self,
         mut bases: Vec<i64>,
@@ -64,13 +65,13 @@ impl Loading<'_> {
         }
         carried.epochs.truncate_from_end(log_end);
         carried.epochs.truncate_from_start(start.log_start_offset);
-        // The start may be the end: what a broker would find at its next loading is done now.
+        // If the log start offset is the log end offset, the entry just kept starts at the end. A broker drops it at its next loading.
         carried.epochs.truncate_from_end(log_end);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
             write_epochs(self.directory, &carried.epochs)?;
         }
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
-        // Where there is no segment, one is about to be made.
+        // A log without segments gets its first one at the log start offset.
         let expected = if bases.is_empty() {
             &[log_start]
         } else {
@@ -103,8 +104,8 @@ impl Loading<'_> {
         })
     }
 
-    /// The producers' state at the base offset of a segment that is to be read. Where it is read whole, as in a broker's recovery, the
-    /// snapshots behind go, and one is taken there.
+    /// Returns the producer state at the base offset of a segment that is about to be scanned. If the whole segment is recovered, this
+    /// also deletes the snapshots above that offset and takes one there, as a broker's recovery does.
     pub(in crate::log) fn producers_before(
         &mut self,
         base: i64,
@@ -122,7 +123,7 @@ impl Loading<'_> {
         Ok(tracked)
     }
 
-    /// A snapshot behind a segment that was read whole.
+    /// Takes a producer snapshot at the end of a segment that was recovered.
     pub(in crate::log) fn snapshot_behind(
         &mut self,
         bases: &[i64],
@@ -147,7 +148,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Leader epochs that do not reach that of the last batch were lost: a broker goes on without them.
+    /// Rebuilds leader epochs that stop below the epoch of the last batch: entries were lost. A broker keeps the short list.
     fn complete_epochs(
         &mut self,
         epochs: &mut LeaderEpochs,
@@ -155,7 +156,7 @@ impl Loading<'_> {
         bases: &[i64],
     ) -> Result<()> {
         let known = epochs.latest().map_or(-1, |entry| entry.epoch);
-        // Of an empty last segment nothing is known.
+        // An empty last segment has no epoch: only the earlier segments can tell.
         let is_unknown = last_epoch < 0 && known < 0 && bases.len() > 1;
         if known >= last_epoch && !is_unknown {
             return Ok(());
@@ -172,15 +173,17 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// A log start offset above the end: a broker throws all segments away. Here they are kept aside, and that only where recovery
-    /// is asked for or the recovery point says that the log did reach that far: then all records were deleted and the last ones truncated.
+    /// Removes all segments, because the log start offset is above the log end offset. A broker deletes them; this moves them to the
+    /// folder for cut bytes. If they hold batches, this fails unless one of these is true: `recover` was called, a mark of our own writer
+    /// explains the offsets, or the recovery point is at or above the log start offset. The last means that the log once reached that
+    /// far: its records were deleted and the rest truncated.
     fn take_all_out(&mut self, bases: &mut Vec<i64>, log_end: i64) -> Result<()> {
         let start = self.terms.start;
         let log_start = start.log_start_offset;
         let is_ours = start.own.is_some() || start.noted_by_us || start.crashed_beyond.is_some();
         let reason =
             format!("the log start offset {log_start} is above the log end offset {log_end}");
-        // A broker that truncated below the log start and was killed leaves segments without batches: nothing can be lost with them.
+        // A broker killed while truncating below the log start offset leaves segments without batches: removing them loses nothing.
         let is_told = self.terms.cut_batches || is_ours || start.recovery_point >= log_start;
         let mut loses_batches = false;
         for &base in bases.iter() {
@@ -193,7 +196,7 @@ impl Loading<'_> {
             self.take_out(base, &reason)?;
         }
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
-        // All of them lie outside a log that is empty.
+        // Every snapshot is outside a log that is empty.
         self.producer_files(&[], log_start)
             .drop_outside(&mut snapshots, log_start)
     }

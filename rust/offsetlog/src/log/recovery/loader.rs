@@ -1,8 +1,8 @@
-//! Opening for writing: from the files of a clean or an unclean end to a log that can be appended to.
+//! Loads a partition directory for writing: checks or recovers its segments and rebuilds what is kept beside them.
 //!
-//! Source: Kafka's `LogLoader`. Order: leftovers, segments (checked, or read whole), end, leader epochs, producers. Where Kafka
-//! trusts or drops without a word, this checks, keeps and tells; what would lose whole batches is refused here and done by
-//! [`recover`](crate::recover) only.
+//! Source: Kafka's `LogLoader`. Order: interrupted swaps, segments (checked, or scanned whole), log end, leader epochs, producers. Where
+//! Kafka trusts a file or deletes it silently, this checks it, keeps a copy and reports it. Opening refuses to cut whole batches, except
+//! those that lost power explains; [`recover`](crate::recover) cuts them.
 
 use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// How a log is loaded.
 pub(in crate::log) struct LoadOptions {
     pub(in crate::log) start: Start,
-    /// Whether whole batches behind damage may be cut.
+    /// Whether whole batches after damage may be cut.
     pub(in crate::log) cut_batches: bool,
     pub(in crate::log) dry_run: bool,
     pub(in crate::log) now: i64,
@@ -32,12 +32,12 @@ pub(in crate::log) struct LoadOptions {
     pub(in crate::log) progress: Option<Progress>,
 }
 
-/// What a directory holds.
+/// What a loaded directory holds.
 #[derive(Debug)]
 pub(in crate::log) struct Loaded {
-    /// Base offsets, ascending; none for a new log.
+    /// Base offsets, ascending; empty for a new log.
     pub(in crate::log) bases: Vec<i64>,
-    /// What is in the last segment.
+    /// The contents of the last segment.
     pub(in crate::log) active: Option<active::Contents>,
     pub(in crate::log) epochs: LeaderEpochs,
     pub(in crate::log) producers: ProducerStates,
@@ -45,34 +45,35 @@ pub(in crate::log) struct Loaded {
     pub(in crate::log) last_snapshot: i64,
     pub(in crate::log) log_start: i64,
     pub(in crate::log) recovery_point: i64,
-    /// Base offset of the segment behind the last gap that was found after an unclean end and is none that lost power left.
+    /// Base offset of the segment after the last offset gap between a segment that was scanned and the next one. Gaps that lost power
+    /// explains are cut instead.
     pub(in crate::log) gap: Option<i64>,
     pub(in crate::log) report: RecoveryReport,
 }
 
-/// One loading under way.
+/// A loading under way.
 pub(in crate::log) struct Loading<'l> {
     pub(in crate::log) directory: &'l Arc<Directory>,
     pub(in crate::log) rule: Rule,
     pub(in crate::log) terms: LoadOptions,
     pub(in crate::log) files: Files,
     pub(in crate::log) report: RecoveryReport,
-    /// The end of the last segment, where it did not have to be read whole.
+    /// The end of the last segment, if that segment was not scanned whole.
     pub(in crate::log) tail: Option<sanity_check::Tail>,
     pub(in crate::log) gap: Option<i64>,
     compacted: bool,
     interrupt: Option<&'l Interrupt>,
 }
 
-/// The live files of a directory by what they are.
+/// The live files of a directory, by kind.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Files {
-    /// Suffixes present, by base offset.
+    /// The kinds of files present, by base offset.
     pub(in crate::log) segments: BTreeMap<i64, BTreeSet<SegmentFile>>,
     pub(in crate::log) snapshots: BTreeSet<i64>,
 }
 
-/// Works out what the directory holds, mending what can be mended.
+/// Loads a directory, and repairs it as far as `terms` allow.
 pub(in crate::log) fn load(
     directory: &Arc<Directory>,
     config: &LogConfig,
@@ -112,7 +113,7 @@ impl Loading<'_> {
         }
     }
 
-    /// As [`check`](Self::check), after so many more bytes of segments were read.
+    /// Reports this number of segment bytes read since the last call, then does what [`check`](Self::check) does.
     pub(in crate::log) fn went_on(&self, bytes: u64) -> Result<()> {
         if let Some(progress) = &self.terms.progress {
             progress(bytes);
@@ -202,7 +203,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// A mark of ours counts while the segment that it names is the last one.
+    /// Our clean-shutdown mark counts only if the segment that it names is still the last one.
     fn judge_own_mark(&mut self) {
         let last = self.files.segments.last_key_value().map(|(&base, _)| base);
         self.terms.start.own = self.terms.start.own.filter(|&base| last == Some(base));
@@ -246,7 +247,7 @@ impl Loading<'_> {
             self.check()?;
             let is_whole =
                 files.len() == sanity_check::ALL.len() && (is_due || doubtful != Some(slot));
-            // A dry run writes no snapshots to go on from.
+            // A dry run writes no snapshots, so the state carried over from the previous segment is used.
             if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
                 carried.producers = self.producers_before(base, &kept, is_whole)?;
             }
@@ -268,8 +269,8 @@ impl Loading<'_> {
         self.finish(kept, last.as_ref(), carried, &stored_epochs)
     }
 
-    /// The segment of ours that ends at the recovery point, if its log was not closed: it may have been rolled after that, and its indexes
-    /// were not synced then. A broker would not look at it.
+    /// Our writer's segment that ends at the recovery point, after an unclean shutdown. The writer may have rolled it after that flush,
+    /// without syncing its indexes. A broker would not check it.
     fn doubtful(&self, bases: &[i64], from: usize) -> Option<usize> {
         let start = &self.terms.start;
         let is_ours = !start.clean && start.crashed_beyond.is_some();
@@ -277,7 +278,8 @@ impl Loading<'_> {
         from.checked_sub(1).filter(|_| is_ours && ends_there)
     }
 
-    /// Tells of offsets that no segment holds: a segment may be missing. A broker says nothing. Compaction makes gaps itself.
+    /// Warns of offsets that are in no segment: a segment may be missing. A broker does not check this. Compaction makes such gaps
+    /// itself.
     fn warn_of_gaps(&mut self, bases: &[i64], ends: &BTreeMap<i64, i64>) -> Result<()> {
         if self.compacted || self.terms.start.own.is_some() {
             return Ok(());
@@ -309,5 +311,5 @@ impl Loading<'_> {
     }
 }
 
-/// What to do about damage that opening does not mend.
+/// The advice for damage that opening does not repair.
 pub(in crate::log) const RECOVER: &str = "`offsetlog recover --dry-run` shows what recovering would cut, `offsetlog recover` does it and keeps what it cuts";
