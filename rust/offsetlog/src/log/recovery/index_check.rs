@@ -1,5 +1,7 @@
-//! Whether an index says nothing that is not so. One that was written live may have other entries than a rebuilt one: the interval was
-//! another, a writer came and went, an older broker counted appends instead of batches. What it holds is true all the same.
+//! Checks every entry of an existing index against the log.
+//!
+//! A correct index may differ from a rebuilt one: the index interval was different, a writer restarted, or an older broker counted
+//! appends instead of batches.
 
 use super::scan_segment;
 use crate::error::Result;
@@ -14,8 +16,8 @@ use offsetlog_format::{AbortedTransaction, BatchHeader, SegmentFile};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Holds an index against the first `valid_bytes` of its segment, and against what a `rebuilt` one would hold. Gives the size of its
-/// entries, behind which are zeros at most; `None` where it has to be made again.
+/// Checks an index against the first `valid_bytes` of its segment, and a transaction index also against the `rebuilt` one. Returns the
+/// size of its entries in bytes; only zeros follow them. Returns `None` if the index must be rebuilt.
 pub(in crate::log) fn judge(
     directory: &Arc<Directory>,
     base: i64,
@@ -40,27 +42,27 @@ pub(in crate::log) fn judge(
         Ok(())
     });
     match hopped {
-        // What lies behind the valid bytes is no batch.
+        // The bytes after `valid_bytes` are not batches, so the scan may end with an error.
         Err(error) if !error.is_corruption() => Err(error),
         _ => Ok(truth.holds().then(|| truth.bytes())),
     }
 }
 
-/// Entries that are held against one batch after the other.
+/// Index entries, checked batch by batch.
 trait Truth {
     fn note(&mut self, header: &BatchHeader, walk: &mut Walk) -> Result<()>;
-    /// Whether all were true, and all that must be there is there.
+    /// Whether every entry is correct and no required entry is missing.
     fn holds(&self) -> bool;
     fn bytes(&self) -> usize;
 }
 
-/// Entries of an offset index, each of which must name a position where a batch starts, and the last offset of that batch or of one
-/// that was appended with it.
+/// Entries of an offset index. Each must have the position of a batch, and the last offset of that batch or of one appended together with
+/// it.
 struct Offsets {
     entries: Vec<OffsetIndexEntry>,
-    /// The first entry whose position was not met.
+    /// The next entry to match with a batch.
     at: usize,
-    /// The offset of an entry whose position was met.
+    /// The offset of the matched entry, until the batch with that last offset is found.
     open: Option<i64>,
     wrong: bool,
 }
@@ -71,7 +73,7 @@ impl Offsets {
         let entries = entries(index, count, OFFSET_INDEX_ENTRY_BYTES, |slot| {
             OffsetIndexEntry::read(index, slot, base).ok()
         })?;
-        // Nothing but zeros is what is left of an index that was lost.
+        // An index of zeros only is a lost one.
         let is_lost = count == 0 && !index.is_empty();
         (!is_lost).then_some(Self {
             entries,
@@ -111,8 +113,8 @@ impl Truth for Offsets {
     }
 }
 
-/// Entries of a time index, each of which must name the greatest timestamp so far and the batch that has it. The last one has to be
-/// the segment's: records behind it would not be found by their times.
+/// Entries of a time index. Each must have the greatest timestamp so far and an offset in the batch that has it. The last entry must have
+/// the segment's greatest timestamp: a lookup by timestamp would not find later records.
 struct Times {
     entries: Vec<TimeIndexEntry>,
     at: usize,
@@ -160,8 +162,9 @@ impl Truth for Times {
     }
 }
 
-/// Entries of a transaction index, each of which must end at an abort marker of its producer and begin behind the marker before. After a
-/// compaction it knows more than can be found: where a transaction began whose first records are gone. What can be found must be in it.
+/// Entries of a transaction index. Each must end at an abort marker of its producer and begin after that producer's previous marker.
+/// After compaction the index knows more than a rebuild finds, such as where a transaction began whose first records were removed.
+/// Whatever the rebuild finds must be in it.
 struct Aborted {
     entries: Vec<AbortedTransaction>,
     rebuilt: Vec<AbortedTransaction>,
@@ -230,7 +233,7 @@ impl Truth for Aborted {
     }
 }
 
-/// All entries; `None` for a file that ends inside one, or has anything but zeros behind them.
+/// Returns all entries; `None` if the file ends inside an entry or holds anything but zeros after them.
 fn entries<E>(
     index: &[u8],
     count: usize,

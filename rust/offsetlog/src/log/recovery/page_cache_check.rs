@@ -1,9 +1,9 @@
-//! Whether the disk holds what the system's cache shows of a log that was not closed.
+//! Compares the page cache with the disk for a log that was not closed, and rewrites files that differ.
 //!
-//! A sync that fails leaves pages which count as written and are read back from the cache until it drops them; a later sync says
-//! that all is well. Who opens the log again would then promise bytes that the disk does not have. So the bytes that no sync is
-//! known to have reached are read past the cache too, and where the disk lacks some of them the file is written anew: cutting it there
-//! would lose what was acknowledged, should this process be killed in between.
+//! After a failed fsync the kernel marks the pages as clean. They are read from the cache until it drops them, and a later fsync
+//! succeeds. A reopened log would then promise bytes that are not on the disk. So bytes that no successful sync is known to cover are
+//! also read with `O_DIRECT`. If the disk lacks some of them, the whole file is rewritten. Cutting it there would lose acknowledged
+//! records if this process were killed in between.
 
 use super::loader::Loading;
 use super::scan_segment;
@@ -15,13 +15,14 @@ use crate::segment::walk::SCAN_BYTES;
 use std::io;
 use std::path::Path;
 
-/// Bytes that are compared at once.
+/// Bytes compared at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes the disk hold what the cache shows of the segments that are not durable for certain.
+/// Makes the disk hold what the cache shows, for all segments that may not be durable.
 pub(in crate::log) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result<()> {
     let durable = loading.terms.start.durable;
-    // The segment that ends there may have been closed since: its log was synced, its indexes were not.
+    // Begins one segment early: the segment that ends at `durable` may have been rolled after that. Its log was synced, its indexes were
+    // not.
     let first = bases
         .partition_point(|&base| base < durable)
         .saturating_sub(1);
@@ -29,7 +30,7 @@ pub(in crate::log) fn settle(loading: &mut Loading<'_>, bases: &[i64]) -> Result
         loading.check()?;
         let from = position_of(loading, base, durable);
         settle_file(loading, base, ".log", from)?;
-        // An index that is found to be sound stays, and would be believed once the log is closed.
+        // An index that passes the checks is kept, and is trusted once the log is closed.
         for suffix in [".index", ".timeindex", ".txnindex"] {
             settle_file(loading, base, suffix, 0)?;
         }
@@ -44,7 +45,7 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(|error| Error::io(IoCall::Open, &path, error))?,
     };
-    // What no process was told of yet fails here.
+    // Reports a writeback error that no process has seen yet.
     file.sync_data()
         .map_err(|error| Error::io(IoCall::Sync, &path, error))?;
     let uncached = disk
@@ -63,7 +64,7 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
     Ok(())
 }
 
-/// Where the durable part of a segment ends; 0 where that cannot be told.
+/// Returns the position where the durable part of a segment ends; 0 if it is unknown.
 fn position_of(loading: &Loading<'_>, base: i64, durable: i64) -> u64 {
     if durable <= base {
         return 0;
@@ -80,7 +81,7 @@ fn position_of(loading: &Loading<'_>, base: i64, durable: i64) -> u64 {
     }
 }
 
-/// The first chunk in which the two differ.
+/// Returns the position of the first chunk in which the two differ.
 fn first_difference(
     path: &Path,
     cached: &dyn DiskFile,
@@ -88,7 +89,7 @@ fn first_difference(
     from: u64,
 ) -> Result<Option<u64>> {
     let failed = |error| Error::io(IoCall::Read, path, error);
-    // Most files are short, and one byte more than there are tells the end.
+    // Most files are short: one byte more than the size is enough to see the end of the file.
     let size = cached.stat().map_err(failed)?.size;
     let chunk = usize::try_from(size + 1).map_or(CHUNK_BYTES, |bytes| {
         bytes.next_multiple_of(UNCACHED_ALIGNMENT).min(CHUNK_BYTES)
@@ -116,7 +117,7 @@ fn first_difference(
     }
 }
 
-/// Copies a file as the cache shows it and puts the copy, durable, in its place.
+/// Copies the file as the cache shows it, syncs the copy and renames it over the file.
 fn write_anew(loading: &Loading<'_>, path: &Path, cached: &dyn DiskFile) -> Result<()> {
     let disk = loading.directory.disk.as_ref();
     let failed = |error| Error::io(IoCall::Write, path, error);

@@ -1,4 +1,4 @@
-//! What is looked at of a segment that counts as clean: whether its indexes can be what they say, and the end of the last one.
+//! Checks a segment that needs no recovery (Kafka's `sanityCheck`): are its indexes plausible, and where does the last segment end?
 
 use super::loader::Loading;
 use super::scan_segment::{self, Contents, Rule};
@@ -47,7 +47,7 @@ pub(in crate::log) fn of_contents(contents: &Contents, base: i64) -> Tail {
     }
 }
 
-/// All that is made from a segment's batches.
+/// All files that a recovery rebuilds from a segment's batches.
 pub(in crate::log) const ALL: [SegmentFile; 3] = [
     SegmentFile::OffsetIndex,
     SegmentFile::TimeIndex,
@@ -55,7 +55,7 @@ pub(in crate::log) const ALL: [SegmentFile; 3] = [
 ];
 const BY_OFFSET_AND_TIME: [SegmentFile; 2] = [SegmentFile::OffsetIndex, SegmentFile::TimeIndex];
 
-/// The files of a segment whose log is durable and whose indexes may not be.
+/// The files to check of a segment whose log is durable and whose indexes may not be.
 pub(in crate::log) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
     let files = loading.files.segments.get(&base);
     let has_aborted = files.is_some_and(|files| files.contains(&SegmentFile::TransactionIndex))
@@ -67,9 +67,9 @@ pub(in crate::log) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'sta
     })
 }
 
-/// The files of a segment of a clean log that have to be made from its batches after all; mostly none. Sound ones are left alone: they
-/// may differ from what would be made now, because the interval between entries was another, or a writer came and went. Of the
-/// last segment the end is looked at and kept.
+/// The files of a segment that must be rebuilt although it needs no recovery; usually none. Correct indexes are kept: they may differ
+/// from rebuilt ones, because the index interval was different or a writer restarted. For the last segment this also reads its end and
+/// stores it.
 pub(in crate::log) fn needed(
     loading: &mut Loading<'_>,
     base: i64,
@@ -89,7 +89,7 @@ pub(in crate::log) fn needed(
     if !has_times {
         return Ok(&[SegmentFile::TimeIndex]);
     }
-    // One that is empty says as little as one that is missing: a broker would serve what was aborted.
+    // An empty transaction index is as good as a missing one: with it a broker would return aborted records.
     let has_aborted =
         kinds.contains(&SegmentFile::TransactionIndex) && size_of(loading, base, ".txnindex")? > 0;
     if has_aborted && !is_sound_txn_index(loading, base)? {
@@ -109,7 +109,7 @@ pub(in crate::log) fn needed(
     Ok(&[])
 }
 
-/// Bytes of a file of a segment.
+/// Returns the size in bytes of one of a segment's files.
 fn size_of(loading: &Loading<'_>, base: i64, suffix: &str) -> Result<u64> {
     let path = segment_path(&loading.directory.path, base, suffix);
     let stat = loading.directory.disk.stat(&path);
@@ -118,7 +118,7 @@ fn size_of(loading: &Loading<'_>, base: i64, suffix: &str) -> Result<u64> {
         .size)
 }
 
-/// The last segment, empty and without indexes: a roll that no append followed.
+/// Whether the last segment is empty and has no indexes: it was rolled and never appended to.
 fn is_new_segment(loading: &mut Loading<'_>, base: i64, is_last: bool) -> Result<bool> {
     if !is_last || size_of(loading, base, ".log")? > 0 {
         return Ok(false);
@@ -146,7 +146,7 @@ fn empty(base: i64) -> Tail {
     }
 }
 
-/// The first entry decides, as in a broker: it must lie in the segment and have the version that is known.
+/// The file must hold whole entries only; each must have a known version and end at or after the base offset, as in a broker.
 fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     let path = segment_path(&loading.directory.path, base, ".txnindex");
     let bytes = read_whole(loading.directory.disk.as_ref(), &path, u64::from(u32::MAX))
@@ -158,8 +158,8 @@ fn is_sound_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
         }))
 }
 
-/// Whether a segment without transaction index holds an aborted transaction, records and marker. Looked for only where a producer was
-/// known at the segment's end, and not in a log that we closed ourselves.
+/// Whether a segment without a transaction index holds an aborted transaction, records and marker. Not checked if the snapshot at the
+/// segment's end has no producers, or if our writer closed the log.
 fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     if loading.terms.start.own.is_some() {
         return Ok(false);
@@ -179,12 +179,12 @@ fn has_lost_txn_index(loading: &Loading<'_>, base: i64) -> Result<bool> {
     Ok(!is_quiet && holds_aborted(loading, base)?)
 }
 
-/// Whether a segment holds a marker of an aborted transaction, and records of it that are not deleted.
+/// Whether a segment holds the marker of an aborted transaction, and records of it above the log start offset.
 fn holds_aborted(loading: &Loading<'_>, base: i64) -> Result<bool> {
     let segment = scan_segment::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
-    // A cleaner drops the entry, and the records, of an aborted transaction; its marker may stay. Of one whose records are all deleted a
-    // broker that was killed knows nothing any more, and there is nothing to hide.
+    // The cleaner removes the records and the index entry of an aborted transaction; its marker may stay. If all records are removed,
+    // there is nothing to hide, and a broker that was killed does not know the transaction either.
     let mut with_data = HashSet::new();
     loop {
         let header = match walk.step(false) {
@@ -208,7 +208,7 @@ fn holds_aborted(loading: &Loading<'_>, base: i64) -> Result<bool> {
     }
 }
 
-/// Whether the batches of a segment follow each other without a gap, from its base offset on. A compacted one has gaps.
+/// Whether the batches of a segment follow each other without a gap, from its base offset on. A compacted segment has gaps.
 pub(in crate::log) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<bool> {
     let segment = scan_segment::open(loading.directory, base, None)?;
     let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
@@ -226,7 +226,7 @@ pub(in crate::log) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<
     }
 }
 
-/// Offset behind the last batch of a segment, found from its last index entry; `None` where it cannot be read.
+/// Returns the offset after a segment's last batch, found from its last index entry; `None` if it cannot be read.
 pub(in crate::log) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64>> {
     let segment = scan_segment::open(loading.directory, base, None)?;
     let mut trace = Trace::default();
@@ -246,8 +246,8 @@ pub(in crate::log) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Op
     }
 }
 
-/// Whether an index of a closed segment holds nothing though the segment has batches to be found by it: an interrupted swap leaves
-/// zeros at full size, and a lost time index makes records look as old as the file.
+/// Whether an index of a closed segment is empty although the segment has batches. An interrupted swap leaves zeros at full size; without
+/// its time index a segment's records would seem as old as its file.
 fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
     let times = size_of(loading, base, ".timeindex")?;
     let offsets = size_of(loading, base, ".index")?;
@@ -283,7 +283,7 @@ fn is_emptied(loading: &Loading<'_>, base: i64) -> Result<bool> {
     }
 }
 
-/// The end of the last segment from its last index entry on; `None` where anything does not agree.
+/// Reads the end of the last segment, from its last index entry on; `None` if the indexes and the log do not agree.
 pub(in crate::log) fn read_tail(
     directory: &std::sync::Arc<crate::segment::Directory>,
     rule: Rule,
@@ -351,7 +351,7 @@ pub(in crate::log) fn read_tail(
             Err(error) => return Err(error),
         }
     }
-    // Without a time entry before the tail nothing is known of what lies before it.
+    // Without a time entry, the greatest timestamp before `position` is unknown.
     if time_entries == 0 && position > 0 && tail.contents.max.timestamp >= 0 {
         return Ok(None);
     }
@@ -369,7 +369,7 @@ pub(in crate::log) fn read_tail(
     Ok(Some(tail))
 }
 
-/// Offset entries that rebuilding would make: a bound from the size where that is far below what fits, else counted.
+/// Returns how many offset entries a rebuild would write: an upper bound from the size if that is far below the capacity, else the count.
 fn rebuilt_entries(
     rule: Rule,
     segment: &std::sync::Arc<crate::segment::OpenSegment>,
