@@ -1,7 +1,7 @@
-//! Checksums of a long segment, compared by two threads before the walk that works out what its batches say comes to them.
+//! Compares the checksums of a long segment in two threads, ahead of the sequential recovery scan.
 //!
-//! The walk stays the judge: it compares a checksum itself wherever not all were found to be right here, so that what a recovery finds,
-//! and how it says so, does not depend on threads.
+//! The sequential scan remains authoritative: it compares a checksum itself unless all of a window were right here. So threads change
+//! neither what a recovery finds nor how it is reported.
 
 use crate::segment::walk::{HOP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Source};
@@ -10,20 +10,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What is looked at in one go: long enough that starting a thread does not count.
+/// Bytes checked in one go; large enough that the cost of starting a thread does not matter.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// What a thread checks at a time, a batch at least.
+/// Bytes that a thread takes at a time; at least one batch.
 const TURN_BYTES: u64 = 256 << 10;
 
-/// To find out where smaller batches begin takes as long as their checksums.
+/// Finding where smaller batches begin takes as long as their checksums.
 const LARGE_BATCH: u64 = 8 << 10;
 
-/// How far ahead of a walk batches were checked.
+/// How far ahead of the scan checksums were compared.
 #[derive(Debug)]
 pub(in crate::log) struct Ahead {
-    /// `None` where a second thread would not help.
+    /// `None` if a second thread would not help.
     segment: Option<Arc<OpenSegment>>,
-    /// The positions that were looked at last, and whether all batches that begin there are right.
+    /// The range of positions checked last, and whether all batches that begin in it are right.
     window: Range<u64>,
     is_right: bool,
 }
@@ -40,7 +40,7 @@ impl Ahead {
         }
     }
 
-    /// Whether the checksum of the batch at `position` was found to be right. Positions ascend.
+    /// Whether the checksum of the batch at `position` was compared and is right. Call it with ascending positions.
     pub(in crate::log) fn has_checked(&mut self, position: u64) -> bool {
         if !self.window.contains(&position)
             && let Some(segment) = &self.segment
@@ -60,20 +60,20 @@ impl Ahead {
     }
 }
 
-/// Does the same in two threads, until both are done; says whether both came to their end.
+/// Runs the same work in two threads until both are done; returns whether neither panicked.
 fn in_two_threads(work: impl Fn() + Sync) -> bool {
     std::thread::scope(|scope| {
         let other = std::thread::Builder::new()
             .name("offsetlog-recover".to_owned())
             .spawn_scoped(scope, &work);
         work();
-        // No thread to be had: this one did it all.
+        // If no thread can be started, this one has done all the work.
         other.map_or(true, |other| other.join().is_ok())
     })
 }
 
-/// Headers of the batches from a position on with their positions, and where the last of them ends: what cannot be read is for the
-/// walk to say.
+/// Returns the headers and positions of one window of batches, and where the last of them ends. It stops at the first unreadable header:
+/// the sequential scan reports that.
 fn headers(segment: &Arc<OpenSegment>, position: u64) -> (Vec<(u64, BatchHeader)>, u64) {
     let mut walk = Walk::new(Arc::clone(segment), position, HOP_BYTES, Vec::new());
     let mut batches = Vec::new();
@@ -85,7 +85,7 @@ fn headers(segment: &Arc<OpenSegment>, position: u64) -> (Vec<(u64, BatchHeader)
     (batches, walk.position())
 }
 
-/// Neighbours that one thread checks.
+/// Groups neighbouring batches for one thread.
 fn turns(batches: &[(u64, BatchHeader)]) -> Vec<&[(u64, BatchHeader)]> {
     let turn_of = |(position, _): &(u64, BatchHeader)| position / TURN_BYTES;
     batches
@@ -117,7 +117,7 @@ mod tests {
     use crate::{BatchBuilder, LogWriter, OpenOptions, WriteOptions};
     use std::os::unix::fs::FileExt;
 
-    /// A closed segment of batches of 1 MiB: in which windows a flipped byte is found, and that nothing else is refused.
+    /// A closed segment with batches of 1 MiB: a flipped byte fails its own window, and no other.
     #[test]
     fn only_what_is_right_counts_as_checked() {
         let folder = tempfile::tempdir().unwrap();

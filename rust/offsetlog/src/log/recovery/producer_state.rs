@@ -1,7 +1,7 @@
-//! The producers' state from snapshots and the batches behind them.
+//! Rebuilds the producer state of a log from its snapshots and the batches after them.
 //!
-//! Source: Kafka's `UnifiedLog.rebuildProducerState`. Unlike there the log is also scanned where all snapshots are missing after a
-//! clean end, so that duplicates are recognised.
+//! Source: Kafka's `UnifiedLog.rebuildProducerState`. Unlike Kafka, this also scans the log if all snapshots are missing after a clean
+//! shutdown, so that duplicates are still recognised.
 
 use super::interrupted_swaps;
 use super::scan_segment::{self, producer_batch};
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-/// What a broker's `ProducerStateManager` holds: the producers, and the offset of the newest snapshot of them.
+/// What a broker's `ProducerStateManager` holds: the producers, and the offset of their newest snapshot.
 #[derive(Debug, Clone)]
 pub(in crate::log) struct Tracked {
     pub(in crate::log) states: ProducerStates,
@@ -28,7 +28,7 @@ pub(in crate::log) struct Tracked {
 }
 
 impl Tracked {
-    /// Nothing is known yet.
+    /// An empty state.
     pub(in crate::log) fn new() -> Self {
         Self {
             states: ProducerStates::new(),
@@ -37,17 +37,18 @@ impl Tracked {
     }
 }
 
-/// Whether nothing could be read because of what stands there, and not because the system failed.
+/// Whether the file is missing or its contents are wrong, rather than the system call having failed.
 fn is_no_snapshot(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound => true,
-        // It may well be one: without it, producers whose records are gone would be forgotten.
+        // It may be a valid snapshot: without it, producers whose records are deleted would be forgotten.
         io::ErrorKind::FileTooLarge => false,
         _ => error.raw_os_error().is_none(),
     }
 }
 
-/// The log start offset was moved to `log_start`, or is found to be there. Gives the offset of the newest snapshot.
+/// Adapts the producer state to a log start offset that was moved to `log_start`, or found there. Returns the offset of the newest
+/// snapshot, or `log_start` if there is none.
 pub(in crate::log) fn follow_log_start(
     states: &mut ProducerStates,
     snapshots: &BTreeSet<i64>,
@@ -60,30 +61,30 @@ pub(in crate::log) fn follow_log_start(
     snapshots.last().copied().unwrap_or(log_start)
 }
 
-/// Snapshot files and the log they belong to.
+/// The snapshot files, and the log that they belong to.
 pub(in crate::log) struct ProducerFiles<'l> {
     pub(in crate::log) directory: &'l Arc<Directory>,
     pub(in crate::log) bases: &'l [i64],
     pub(in crate::log) log_start: i64,
     pub(in crate::log) now: i64,
     pub(in crate::log) dry_run: bool,
-    /// Whether the last writer's end was clean, and the log is being loaded.
+    /// Whether the last shutdown was clean, and the log is being loaded.
     pub(in crate::log) clean: bool,
 }
 
 impl ProducerFiles<'_> {
-    /// Brings the state to `end`, where the log ends or a segment begins that is to be read whole. Snapshots outside the log go;
-    /// those that are due are written.
+    /// Brings the state to `end`: the log end offset, or the base offset of a segment that is about to be scanned. Deletes snapshots
+    /// outside the log and writes those that are due.
     pub(in crate::log) fn rebuild(
         &self,
         snapshots: &mut BTreeSet<i64>,
         tracked: &mut Tracked,
         end: i64,
     ) -> Result<()> {
-        // A broker takes a snapshot where the last two segments begin, when it passes there.
+        // A broker takes a snapshot at the base offsets of the last two segments as it passes them.
         let ends = self.bases.len().saturating_sub(2);
         if self.clean && snapshots.is_empty() {
-            // It writes empty ones, and forgets the producers.
+            // A broker writes empty snapshots here, and forgets the producers.
             for &offset in self.bases.iter().skip(ends).chain([&end]) {
                 self.scan(&mut tracked.states, offset)?;
                 tracked.states.set_end_offset(offset);
@@ -91,7 +92,7 @@ impl ProducerFiles<'_> {
             }
             return Ok(());
         }
-        // Where there were no producers before a truncation, it does not look for any.
+        // A broker does not scan if a truncation found no producers.
         let is_settled = tracked.states.is_empty() && tracked.states.end_offset() >= end;
         self.drop_outside(snapshots, end)?;
         if tracked.states.end_offset() == end {
@@ -121,7 +122,8 @@ impl ProducerFiles<'_> {
         self.write(snapshots, tracked)
     }
 
-    /// Goes on from the newest snapshot that can be read; others go. Without one the state is that of the log's start.
+    /// Loads the newest readable snapshot; deletes the unreadable ones above it. Without one, the state begins empty at the log start
+    /// offset.
     fn load_newest(&self, snapshots: &mut BTreeSet<i64>, tracked: &mut Tracked) -> Result<()> {
         while let Some(&snapshot) = snapshots.last() {
             if let Some(entries) = self.read(snapshot)? {
@@ -139,7 +141,7 @@ impl ProducerFiles<'_> {
         Ok(())
     }
 
-    /// Takes a snapshot, unless there is one of that offset or a later one.
+    /// Takes a snapshot, unless one exists at this offset or above.
     pub(in crate::log) fn write(
         &self,
         snapshots: &mut BTreeSet<i64>,
@@ -151,7 +153,7 @@ impl ProducerFiles<'_> {
         }
         if !self.dry_run {
             match write_snapshot(self.directory, &tracked.states) {
-                // Without it the next opening reads more; a full disk is to be opened, so that room can be made.
+                // Without it the next opening scans more. A log on a full disk must open, so that room can be made.
                 Err(error) if error.is_out_of_room() => return Ok(()),
                 written => written?,
             }
@@ -161,8 +163,8 @@ impl ProducerFiles<'_> {
         Ok(())
     }
 
-    /// Removes snapshots that stand for no segment, when a log is loaded. The newest of them stays, if it is behind the last segment's
-    /// beginning: it was taken at a clean end.
+    /// Deletes snapshots that belong to no segment, when a log is loaded. The newest of them is kept if it is above the last base offset:
+    /// a clean shutdown wrote it.
     pub(in crate::log) fn drop_stray(&self, snapshots: &mut BTreeSet<i64>) -> Result<()> {
         let is_base = |offset: i64| self.bases.binary_search(&offset).is_ok();
         let last_base = self.bases.last().copied();
@@ -206,7 +208,7 @@ impl ProducerFiles<'_> {
         interrupted_swaps::remove(self.directory.disk.as_ref(), &path)
     }
 
-    /// The entries of a snapshot; `None` where it is not one: the next older one is taken.
+    /// Returns the entries of a snapshot; `None` if it is missing or malformed, and the next older one is used.
     fn read(&self, offset: i64) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
         let path = segment_path(&self.directory.path, offset, ".snapshot");
         let limit = self.directory.limits.max_state_file_bytes;
@@ -217,7 +219,7 @@ impl ProducerFiles<'_> {
         }
     }
 
-    /// Follows the batches from where the state stands to `end`.
+    /// Replays the batches from the state's end offset to `end`.
     fn scan(&self, states: &mut ProducerStates, end: i64) -> Result<()> {
         let from = states.end_offset().max(self.log_start);
         if from >= end {
@@ -231,8 +233,8 @@ impl ProducerFiles<'_> {
         Ok(())
     }
 
-    /// Follows the batches of a segment from where the state stands to `end`. As in a broker all of them together are one change: which
-    /// of a producer's batches are remembered is decided by the epochs before the first and behind the last of them.
+    /// Replays a segment's batches from the state's end offset to `end`. As in a broker they are one change: the producer epochs before
+    /// the first and after the last of them decide which batches are remembered.
     fn scan_segment(&self, states: &mut ProducerStates, slot: usize, end: i64) -> Result<()> {
         let Some(&base) = self.bases.get(slot).filter(|&&base| base < end) else {
             return Ok(());
@@ -252,7 +254,7 @@ impl ProducerFiles<'_> {
             let header = match walk.step(false) {
                 Ok(Step::Batch(header)) => header,
                 Ok(Step::End(_)) => break,
-                // Damage that nobody asked to look for: what lies behind it is read by nobody either.
+                // This pass does not look for damage, and readers do not get past it either.
                 Err(error) if error.is_corruption() => break,
                 Err(error) => return Err(error),
             };

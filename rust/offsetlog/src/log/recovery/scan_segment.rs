@@ -1,5 +1,5 @@
-//! One pass over a segment that checks every batch and works out all that is kept beside it: both indexes, aborted transactions,
-//! leader epochs, producers. Nothing is written here.
+//! Scans a segment once: checks every batch and computes its indexes, aborted transactions, leader epochs and producer state. Writes
+//! nothing.
 
 use super::parallel_crc::Ahead;
 use super::producer_state::Tracked;
@@ -13,39 +13,39 @@ use offsetlog_format::index_entry::OFFSET_INDEX_ENTRY_BYTES;
 use offsetlog_format::{BatchHeader, EpochEntry, LeaderEpochs};
 use std::sync::Arc;
 
-/// After how many bytes the caller is asked whether to go on.
+/// Number of bytes after which the caller may interrupt the scan.
 const CHECK_BYTES: u64 = 4 << 20;
 
-/// Bytes of a segment that no batch explains.
+/// Bytes of a segment that are not batches.
 #[derive(Debug)]
 pub(in crate::log) struct Damage {
     pub(in crate::log) error: Error,
-    /// Whole batches stand behind them, which cutting would lose.
+    /// Whether whole batches follow, which a cut would lose.
     pub(in crate::log) batches_follow: bool,
 }
 
-/// What a segment holds.
+/// What a scan of a segment found.
 #[derive(Debug)]
 pub(in crate::log) struct Contents {
-    /// Up to here whole, checked batches in order.
+    /// Up to this position the segment holds whole, checked batches in order.
     pub(in crate::log) valid_bytes: u64,
     pub(in crate::log) file_bytes: u64,
     pub(in crate::log) entries: NewEntries,
-    /// Offset entries that the rule asks for, also where the index has no room for them.
+    /// Number of offset entries that a rebuild wants, even if the index has no room for them.
     pub(in crate::log) rebuilt_entries: usize,
     pub(in crate::log) transactions: Vec<u8>,
     pub(in crate::log) max: MaxTimestamp,
     pub(in crate::log) first_timestamp: Option<i64>,
-    /// Offset behind the last batch; the base offset where there is none.
+    /// Offset after the last batch; the base offset if there is none.
     pub(in crate::log) next_offset: i64,
     /// Leader epoch of the last batch, -1 for none.
     pub(in crate::log) last_epoch: i32,
     pub(in crate::log) damage: Option<Damage>,
-    /// Epochs that go down, gaps and the like: kept, and told.
+    /// What is odd, such as leader epochs that decrease: kept, and reported as warnings.
     pub(in crate::log) oddities: Vec<String>,
 }
 
-/// What the segments before leave to this one, and this one to the next.
+/// What a scan hands on from one segment to the next.
 #[derive(Debug, Clone)]
 pub(in crate::log) struct Carried {
     pub(in crate::log) producers: Tracked,
@@ -61,22 +61,22 @@ impl Carried {
     }
 }
 
-/// Settings that decide where index entries stand.
+/// Settings that decide which index entries are written.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::log) struct Rule {
     pub(in crate::log) index_bytes: i32,
     pub(in crate::log) index_interval: i32,
 }
 
-/// Opens a segment to be walked to its last whole batch, whatever its place in the log.
+/// Opens a segment for a scan up to its last whole batch, even if it is the last segment.
 pub(in crate::log) fn open(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
 ) -> Result<Arc<OpenSegment>> {
-    // As one that is closed: whether bad bytes are an unfinished end is decided here.
+    // Opened as a closed segment: the scan decides whether bad bytes are an unfinished append.
     let end = next_base.unwrap_or(i64::MAX);
-    // Whose lock this process holds, nobody can shrink under a mapping; and a mapping saves a copy of every byte.
+    // This process holds the lock, so nobody can shrink the file under a mapping. A mapping saves a copy of every byte.
     let directory = if directory.ends.is_some() {
         Arc::new(directory.mapped())
     } else {
@@ -86,7 +86,7 @@ pub(in crate::log) fn open(
     Ok(segment.open()?.0)
 }
 
-/// Walks a segment from its start. `check` is told every few MiB how far it came since the last time, and may end the work.
+/// Scans a segment from its start. Calls `check` every few MiB with the number of bytes since the last call; its error ends the scan.
 pub(in crate::log) fn survey(
     directory: &Arc<Directory>,
     base_offset: i64,
@@ -167,7 +167,7 @@ fn is_unknown_magic(error: &Error) -> bool {
     matches!(error.kind(), crate::ErrorKind::UnsupportedMagic(_))
 }
 
-/// The leader epochs as the batch headers of all segments say.
+/// Returns the leader epochs according to the batch headers of all segments.
 pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
     let mut carried = Carried::new(LeaderEpochs::default());
     for &base in bases {
@@ -185,7 +185,7 @@ pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Re
     Ok(carried.epochs)
 }
 
-/// As in a broker's recovery only epochs above the newest count.
+/// Adds an epoch only if it is above the latest one, as a broker's recovery does.
 fn note_epoch(header: &BatchHeader, carried: &mut Carried, oddities: &mut Vec<String>) {
     if header.magic < 2 || header.leader_epoch < 0 {
         return;
@@ -209,7 +209,7 @@ fn note_epoch(header: &BatchHeader, carried: &mut Carried, oddities: &mut Vec<St
     }
 }
 
-/// Follows a producer's batch under the rules for replicas, and collects the transactions that it aborts.
+/// Applies a producer's batch under the rules for replicas, and collects the transactions that its marker aborts.
 fn note_producer(
     header: &BatchHeader,
     walk: &mut Walk,
@@ -230,7 +230,7 @@ fn note_producer(
     Ok(())
 }
 
-/// The batch at which `walk` stands, if it has a producer.
+/// Returns the batch at the position of `walk`, if it has a producer.
 pub(in crate::log) fn producer_batch(
     header: &BatchHeader,
     walk: &mut Walk,
