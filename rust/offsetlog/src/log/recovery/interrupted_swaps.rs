@@ -1,4 +1,4 @@
-//! What a deletion, a compaction or a split left half done, and how it ends: as a broker does it when it loads a log.
+//! Completes what a deletion, a compaction or a split left half done, as a broker does when it loads a log (`completeSwapOperations`).
 
 use crate::disk::{Access, Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
@@ -9,23 +9,23 @@ use offsetlog_format::{BatchHeader, FileName, FileState, SegmentFile, SegmentFil
 use std::io;
 use std::path::Path;
 
-/// One step of tidying up.
+/// One step of the cleanup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::log) enum Step {
-    /// A file goes.
+    /// Deletes the file, for this reason.
     Remove(String, &'static str),
-    /// Finished output takes its place.
+    /// Renames a finished `.swap` file to its live name.
     Rename(String, String),
 }
 
-/// What has to be done, in order, and the base offsets of segments that came out of a swap.
+/// The steps, in order, and the base offsets of the segments that the swaps put in place.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Plan {
     pub(in crate::log) steps: Vec<Step>,
     pub(in crate::log) swapped: Vec<i64>,
 }
 
-/// Looks at a directory's leftovers; changes nothing.
+/// Plans the cleanup of a directory; changes nothing.
 pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     let disk = directory.disk.as_ref();
     let entries = disk
@@ -80,7 +80,7 @@ fn is_our_temporary(name: &str) -> bool {
     })
 }
 
-/// Finished output takes the place of the files that it was made from.
+/// Plans the swaps: deletes the segments that the finished output replaces, then renames the output.
 fn plan_swaps(
     directory: &Directory,
     live: &[SegmentFileName],
@@ -116,7 +116,7 @@ fn plan_swaps(
     Ok(())
 }
 
-/// Offset behind the last whole batch of a file; its base offset where there is none.
+/// Returns the offset after the last whole batch of a file; its base offset if it has none.
 pub(in crate::log) fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64) -> Result<i64> {
     let failed = |error| Error::io(IoCall::Read, path, error);
     let file = disk.open(path, Access::Read).map_err(failed)?;
@@ -138,7 +138,7 @@ pub(in crate::log) fn next_offset(disk: &dyn Disk, path: &Path, base_offset: i64
     Ok(next)
 }
 
-/// Does what was planned.
+/// Runs the planned steps, then syncs the directory.
 pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
     let disk = directory.disk.as_ref();
     for step in &plan.steps {
@@ -158,7 +158,7 @@ pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
         .map_err(|error| Error::io(IoCall::SyncDirectory, &directory.path, error))
 }
 
-/// Removes a file that may be gone already.
+/// Deletes a file; one that does not exist is not an error.
 pub(in crate::log) fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
     match disk.unlink(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

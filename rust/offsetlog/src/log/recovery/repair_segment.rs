@@ -1,4 +1,5 @@
-//! Reading a segment whole, cutting what is no batch, keeping what was cut, and writing the files beside it again.
+//! Recovers a segment (Kafka's `LogSegment.recover`): scans it, cuts bytes that are not batches, keeps a copy of them and rewrites the
+//! indexes.
 
 use super::index_check;
 use super::interrupted_swaps;
@@ -13,10 +14,10 @@ use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Folder for what recovery cuts, inside the partition directory; brokers do not look into folders there.
+/// The folder for cut bytes, inside the partition directory; brokers ignore folders there.
 pub(in crate::log) const CUT_FOLDER: &str = "offsetlog-cut";
 
-/// Whole batches that are cut off.
+/// The whole batches that a cut removes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lost {
     records: u64,
@@ -24,7 +25,8 @@ struct Lost {
 }
 
 impl Loading<'_> {
-    /// Reads the segment in `slot` and mends what is beside it: all of it, as in a broker's recovery, or some files. Where it is cut, the segments behind it are taken out.
+    /// Scans the segment in `slot` and repairs its indexes: all of them, as a broker's recovery does, or only `files`. If the segment is
+    /// cut, the segments after it are moved out of the log.
     pub(in crate::log) fn read_segment(
         &mut self,
         bases: &mut Vec<i64>,
@@ -90,7 +92,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// What goes with the bytes of a segment from a position on, if whole batches are among them.
+    /// Counts the whole batches that a cut at `position` removes, if there are any.
     fn lost(&self, base: i64, position: u64, had_batches: bool) -> Result<Lost> {
         let mut lost = Lost::default();
         if !had_batches {
@@ -120,15 +122,16 @@ impl Loading<'_> {
         }
     }
 
-    /// Whether bytes from `offset` on may be missing because power was lost: in any order, and also before others that are there.
+    /// Whether bytes from `offset` on may be missing because power was lost. Unsynced bytes reach the disk in any order, so later ones
+    /// may be there.
     pub(in crate::log) fn is_unsynced(&self, offset: i64) -> bool {
         let start = &self.terms.start;
         let is_beyond = |point: i64| offset >= point.max(start.recovery_point);
         !start.clean && start.crashed_beyond.is_some_and(is_beyond)
     }
 
-    /// Takes out the segments behind a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
-    /// segment did. Nothing beyond the hole was promised, since a flush covers all that comes before.
+    /// Moves out the segments after a hole that lost power left: the end of the segment in `slot` did not reach the disk, the next
+    /// segment did. Nothing after the hole was promised, because a flush covers everything before it.
     pub(in crate::log) fn cut_behind_hole(
         &mut self,
         bases: &mut Vec<i64>,
@@ -147,7 +150,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Whether a segment begins with a whole batch.
+    /// Whether a segment holds at least one whole batch.
     pub(in crate::log) fn holds_batches(&self, base: i64) -> Result<bool> {
         let segment = scan_segment::open(self.directory, base, None)?;
         let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new());
@@ -159,7 +162,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Moves a whole segment, its indexes and its snapshot out of the log.
+    /// Moves a whole segment out of the log, and deletes its indexes and its snapshot.
     pub(in crate::log) fn take_out(&mut self, base: i64, reason: &str) -> Result<()> {
         let path = segment_path(&self.directory.path, base, ".log");
         let disk = self.directory.disk.as_ref();
@@ -193,7 +196,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Copies the end of a file into the folder for cut bytes; zeros are not kept.
+    /// Copies the end of a file to the folder for cut bytes. Returns `None` if it holds only zeros: those are not kept.
     fn keep_tail(&self, path: &Path, position: u64, bytes: u64) -> Result<Option<PathBuf>> {
         let failed = |error| Error::io(IoCall::Read, path, error);
         let disk = self.directory.disk.as_ref();
@@ -218,7 +221,7 @@ impl Loading<'_> {
                 let file = disk
                     .open(&kept, Access::Replace)
                     .map_err(|error| Error::io(IoCall::Create, &kept, error))?;
-                // Zeros in front of the first byte that is not: a hole of the right length.
+                // Leading zeros become a hole in the copy, so that positions stay the same.
                 file.set_len(done)
                     .map_err(|error| Error::io(IoCall::Write, &kept, error))?;
                 target = Some(file);
@@ -237,7 +240,7 @@ impl Loading<'_> {
         Ok(Some(kept))
     }
 
-    /// Keeps the bytes of a small file that cannot be used.
+    /// Keeps a copy of a small file that cannot be parsed.
     pub(in crate::log) fn keep_bytes(
         &mut self,
         path: &Path,
@@ -269,7 +272,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// What is kept is on the disk before it is cut.
+    /// The copy must be durable before the original is cut.
     fn sync_kept(&self, file: &dyn crate::disk::DiskFile, path: &Path) -> Result<()> {
         file.sync_all()
             .and_then(|()| match path.parent() {
@@ -287,7 +290,7 @@ impl Loading<'_> {
             .map_err(|error| Error::io(IoCall::Create, &path, error))
     }
 
-    /// A name that is free: file and position, numbered where an earlier recovery cut at the same place.
+    /// Returns an unused name: file and position, with a number if an earlier recovery cut at the same position.
     fn kept_path(&self, path: &Path, position: u64) -> PathBuf {
         let folder = self.directory.path.join(CUT_FOLDER);
         let name = path
@@ -303,8 +306,8 @@ impl Loading<'_> {
         kept
     }
 
-    /// Writes those of a segment's files that are `wanted` as the batches say, where they are not that already. Indexes that say nothing
-    /// wrong are left alone, unless opening recovers the segment: then they are written as a broker's recovery does.
+    /// Writes the `wanted` files of a segment if they differ from what the batches say. A correct index is kept without the zeros at its
+    /// end, unless opening recovers the whole segment: then it is rewritten as a broker's recovery does.
     fn write_beside(
         &mut self,
         base: i64,
@@ -368,10 +371,10 @@ impl Loading<'_> {
             match write(disk.as_ref(), &path, bytes) {
                 Err(error) if error.is_out_of_room() => {
                     if let Some(entries) = sound {
-                        // What it holds is true: it stays, with zeros behind it.
+                        // It is correct: it stays, with the zeros at its end.
                         *bytes = entries;
                     } else {
-                        // A wrong one is of no use, and what it took is room.
+                        // A wrong index is useless: deleting it makes room for the new one.
                         interrupted_swaps::remove(disk.as_ref(), &path)?;
                         write(disk.as_ref(), &path, bytes)?;
                     }
@@ -383,7 +386,7 @@ impl Loading<'_> {
     }
 }
 
-/// Durably: who opens the log next finds it in order and does not ask whether it was ever synced.
+/// Writes the file durably: the next opening trusts it without asking whether it was synced.
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }

@@ -1,47 +1,47 @@
-//! What a recovery is asked for, and what it found and did.
+//! The options of a recovery, and the report of what it found and did.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that recovery took out of a log.
+/// Bytes that recovery removed from a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The file that they were cut from.
+    /// The file that held them.
     pub path: PathBuf,
-    /// Where the cut begins; the file ends there now.
+    /// Position of the first removed byte; 0 if the whole file was removed.
     pub position: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// What is wrong with them.
     pub reason: String,
-    /// Whether whole batches were among them.
+    /// Whether they hold whole batches.
     pub had_batches: bool,
-    /// Records in those whole batches, control records among them: they can be read from what is kept.
+    /// Number of records in those batches, including control records. They can be read from the kept copy.
     pub records: u64,
-    /// The first and the last offset of those batches.
+    /// First and last offset of those batches, both inclusive.
     pub offsets: Option<(i64, i64)>,
-    /// Where they are kept; `None` for zeros, which are not worth keeping.
+    /// Where a copy is kept, or would be after a dry run; `None` if there were only zeros, or no bytes.
     pub kept: Option<PathBuf>,
 }
 
-/// What was found and done when a log was opened for writing.
+/// What opening a log for writing found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecoveryReport {
-    /// Whether the last writer's end was clean.
+    /// Whether the last shutdown was clean.
     pub clean: bool,
     /// Nothing was changed: the report says what would be.
     pub dry_run: bool,
-    /// Bytes cut off segments, and segments taken out whole.
+    /// Bytes cut off segments, segments moved out whole, and small files that could not be parsed.
     pub cut: Vec<Cut>,
-    /// Files made from the batches again, with the reason.
+    /// Files rebuilt from the batches, or rewritten because the disk did not hold what the page cache showed; each with the reason.
     pub rebuilt: Vec<(PathBuf, String)>,
-    /// Leftovers removed or put in place, in words.
+    /// Leftover files deleted or renamed, one sentence each.
     pub tidied: Vec<String>,
     /// What is odd and was left as it is.
     pub warnings: Vec<String>,
-    /// Segments that were read whole.
+    /// Number of segments that were scanned whole.
     pub segments_read: usize,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes_read: u64,
     /// Lowest offset that can be read.
     pub log_start_offset: i64,
@@ -50,7 +50,7 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// Files and folders in which cut bytes are kept.
+    /// Paths of the copies of removed bytes.
     pub fn kept(&self) -> impl Iterator<Item = &Path> {
         self.cut.iter().filter_map(|cut| cut.kept.as_deref())
     }
@@ -62,17 +62,17 @@ impl RecoveryReport {
     }
 }
 
-/// Told every few MiB how many bytes of segments were read since it was told last.
+/// Called every few MiB with the number of segment bytes read since the last call.
 pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How a log is recovered.
 #[derive(Clone, Default)]
 pub struct RecoverOptions {
-    /// Segments from the one that holds this offset on are read whole; `None`: all.
+    /// The segment with this offset and all later ones are scanned whole; `None` scans all.
     pub from_offset: Option<i64>,
-    /// Only say what would be done. Takes no lock and changes nothing.
+    /// Only reports what would be done. Takes no lock and changes nothing.
     pub dry_run: bool,
-    /// Follows the work.
+    /// Called as the recovery makes progress.
     pub progress: Option<Progress>,
 }
 
