@@ -1,6 +1,7 @@
-//! What stands on the disk about a partition, beside its records: marks, recovery point, settings, locks, companion files.
+//! The persistent state of a partition beside its records: clean-shutdown marks, recovery point, settings, locks and companion files.
 //!
-//! A partition in a log dir has its lines in the log dir's files; elsewhere all of it is inside the partition directory.
+//! If the partition is in a log dir, its checkpoints are lines in the log dir's files. Otherwise all of it is inside the partition
+//! directory.
 
 mod companion_files;
 mod locks;

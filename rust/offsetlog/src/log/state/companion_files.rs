@@ -1,4 +1,4 @@
-//! The files beside the segments: leader epochs, producer snapshots, the topic's id.
+//! Writes the files beside the segments: the leader epoch checkpoint, producer snapshots and the topic id.
 
 use crate::disk::{Access, DiskFile, IoCall, temporary, write_whole};
 use crate::error::{Error, ErrorKind, Result};
@@ -11,14 +11,14 @@ use offsetlog_format::{LeaderEpochs, PartitionMetadata, Uuid};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Path and bytes of the snapshot of a state.
+/// Returns the path and the bytes of a snapshot of this state.
 fn snapshot_of(directory: &Directory, producers: &ProducerStates) -> Result<(PathBuf, Vec<u8>)> {
     let path = segment_path(&directory.path, producers.end_offset(), ".snapshot");
     let bytes = write_producer_snapshot(&producers.to_snapshot())?;
     Ok((path, bytes))
 }
 
-/// Writes a snapshot, durably.
+/// Writes a producer snapshot durably.
 pub(in crate::log) fn write_snapshot(
     directory: &Directory,
     producers: &ProducerStates,
@@ -28,7 +28,7 @@ pub(in crate::log) fn write_snapshot(
         .map_err(|failed| Error::failed_call(&path, failed))
 }
 
-/// Writes a snapshot so that a crash of the process leaves no half of it; the caller syncs the file.
+/// Writes a producer snapshot so that a crash of the process leaves no partial file. The caller syncs the returned file.
 pub(in crate::log) fn place_snapshot(
     directory: &Directory,
     producers: &ProducerStates,
@@ -49,7 +49,7 @@ pub(in crate::log) fn place_snapshot(
     }
 }
 
-/// Makes the file of leader epochs, empty, where there is none: a broker does so when it makes a log.
+/// Creates an empty leader epoch checkpoint if there is none, as a broker does for a new log.
 pub(in crate::log) fn make_epochs_file(directory: &Directory) -> Result<()> {
     let path = directory.path.join(LEADER_EPOCH_CHECKPOINT);
     directory
@@ -68,7 +68,7 @@ pub(in crate::log) fn write_epochs(directory: &Directory, epochs: &LeaderEpochs)
         .map_err(|failed| Error::failed_call(&path, failed))
 }
 
-/// Gives the partition its topic's id, or compares it with the one it has.
+/// Stores the topic id of the partition, or compares it with the stored one.
 pub(in crate::log) fn keep_topic_id(directory: &Directory, wanted: Option<Uuid>) -> Result<()> {
     let path = directory.path.join(PARTITION_METADATA);
     let stored = match crate::log::named_offsets::read_optional(directory, &path)? {

@@ -1,4 +1,4 @@
-//! The locks of a writer: shared on the log dir, exclusive on the partition.
+//! The locks that a writer holds: shared on the log dir, exclusive on the partition.
 
 use super::{LOCK_FILE, PartitionState, forget_dead_writers};
 use crate::disk::{Disk, IoCall, Lock, LockKind, read_whole};
@@ -20,7 +20,7 @@ pub(in crate::log) fn lock(directory: &Directory, place: &PartitionState) -> Res
     Ok(locks)
 }
 
-/// Keeps brokers out of a log dir, and is kept out by one; other processes of ours may have it as well.
+/// Locks a log dir against brokers; fails if a broker runs on it. Other processes of ours may hold the lock too.
 pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     forget_dead_writers(disk, log_dir)?;
     let path = log_dir.join(LOCK);
@@ -46,17 +46,17 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
         return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
     };
     match lock.sign(&format!("{}\n", std::process::id())) {
-        // It only helps who finds it locked.
+        // The process id only improves the error of whoever finds the file locked.
         Err(error) if is_out_of_room(&error) => {}
         signed => signed.map_err(|error| Error::io(IoCall::Write, &path, error))?,
     }
-    // Who reads the partition in this process looks again when the lock is given back, whatever was done under it.
+    // Releasing the lock makes this process's readers of the partition look again, whatever was changed under it.
     let identity = disk.stat(partition).ok().map(|stat| stat.id);
     Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
 }
 
-/// Keeps others away from a directory that is about to be removed; `None` where somebody works in it. Makes no file: who works there
-/// has made it, and a full disk must not keep anything from going.
+/// Locks a directory that is about to be deleted; returns `None` if it is in use. Creates no lock file: whoever uses the directory has
+/// created it, and a full disk must not prevent a deletion.
 pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock>> {
     let path = directory.join(LOCK_FILE);
     let locked = disk

@@ -1,11 +1,11 @@
-//! The texts that a writer leaves about a partition: its state file, and its line in the list of those that are not closed.
+//! The files that a writer leaves about a partition: its state file, and the log dir's list of partitions that are not closed.
 
 use crate::disk::Disk;
 use crate::segment::segment_path;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What the active segment looked like when the log was closed: a file that somebody else changed since does not match.
+/// The active segment as it was when the log was closed. A file that somebody has changed since does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::log) struct CleanMark {
     pub(in crate::log) active_base: i64,
@@ -13,24 +13,24 @@ pub(in crate::log) struct CleanMark {
     pub(in crate::log) modified_ns: i128,
 }
 
-/// What the checkpoints of a log dir say of a partition.
+/// The recovery point and log start offset of a partition, as in the checkpoints of a log dir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::log) struct Lines {
     pub(in crate::log) recovery_point: i64,
     pub(in crate::log) log_start: i64,
 }
 
-/// Contents of the state file.
+/// The contents of the state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
     pub(crate) recovery_point: i64,
     pub(crate) log_start: i64,
-    /// In a log dir, until its checkpoints say the above: what they said before.
+    /// In a log dir, the values of the checkpoints until they say the above.
     pub(in crate::log) before: Option<Lines>,
     pub(in crate::log) clean: Option<CleanMark>,
-    /// First offset that was not compacted yet; not in a log dir, which has a checkpoint for it.
+    /// First offset that was not compacted yet. Unused in a log dir, which has a checkpoint for it.
     pub(in crate::log) cleaner: Option<i64>,
-    /// When the machine was started on which a writer has the log open, or had it when it ended.
+    /// The boot id of the machine, while a writer has the log open. It stays if the writer ends without closing the log.
     pub(in crate::log) boot: Option<u128>,
 }
 
@@ -53,12 +53,12 @@ impl State {
         }
     }
 
-    /// Whether what is noted here, or was before, is what the checkpoints say.
+    /// Whether the checkpoints have the values of this file, now or before the last update.
     pub(in crate::log) fn notes(&self, is_said: impl Fn(Lines) -> bool) -> bool {
         is_said(self.lines()) || self.before.is_some_and(is_said)
     }
 
-    /// Base offset of the segment that was the active one when a writer of ours closed the log, if it is still as it was then.
+    /// Returns the base offset of the segment that was active when our writer closed the log, if the file is unchanged since.
     pub(crate) fn closed_with(&self, disk: &dyn Disk, directory: &Path) -> Option<i64> {
         let mark = self.clean?;
         let stat = disk.stat(&segment_path(directory, mark.active_base, ".log"));
@@ -145,7 +145,7 @@ impl State {
     }
 }
 
-/// Contents of the list of partitions that are not closed.
+/// The contents of the list of partitions that are not closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unclean {
     pub(crate) broker_epoch: i64,
