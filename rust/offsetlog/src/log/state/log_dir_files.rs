@@ -1,7 +1,7 @@
-//! What the partitions of a log dir share: a line each in its checkpoints, and one mark that all were closed cleanly.
+//! The files that the partitions of a log dir share: the checkpoints, with a line for each partition, and the clean-shutdown marker.
 //!
-//! A log that is opened by itself changes these files at once. A program that has the whole log dir open collects the lines of its
-//! partitions, as a broker does, and writes them together; what must not be lost in between is written at once there too.
+//! A log that is opened alone updates these files at once. A program that has the whole log dir open collects the lines of its
+//! partitions, as a broker does, and writes them together. Lines that must not be lost in between are written at once there too.
 
 use super::{STATE_FILE, Unclean, read_small, read_state};
 use crate::checkpoints::Checkpoints;
@@ -17,21 +17,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Held while one of our processes changes a file that all partitions share.
+/// Locked while one of our processes changes a file that all partitions share.
 const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
-/// In the list of partitions: any, as their own files say. What a program writes that has the whole log dir open.
+/// An entry of the list that stands for all partitions: their own state files decide. A program that has the whole log dir open writes
+/// it.
 const ANY: &str = "*";
-/// How often lines that wait are written: `log.flush.offset.checkpoint.interval.ms` of a broker.
+/// How often collected lines are written: a broker's `log.flush.offset.checkpoint.interval.ms`.
 pub(crate) const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
 
-/// A checkpoint, and what is to stand in a partition's line of it; `None`: no line.
+/// A checkpoint file, and the value for a partition's line in it; `None` removes the line.
 pub(crate) type Line = (OffsetCheckpointFile, Option<i64>);
 
 /// The files of one log dir that its partitions share.
 #[derive(Debug)]
 pub(crate) struct LogDirFiles {
     checkpoints: Arc<Checkpoints>,
-    /// Whether lines wait until [`write_lines`](Self::write_lines).
+    /// Whether lines are collected until [`write_lines`](Self::write_lines).
     gathers: bool,
     waiting: Mutex<Waiting>,
 }
@@ -42,9 +43,9 @@ type ByPartition = HashMap<(String, i32), Option<i64>>;
 #[derive(Debug, Default)]
 struct Waiting {
     lines: BTreeMap<OffsetCheckpointFile, ByPartition>,
-    /// When lines were written last, in ms since 1970.
+    /// When the last interval of [`write_lines_in_time`](LogDirFiles::write_lines_in_time) began, in ms since 1970.
     written: Option<i64>,
-    /// The list as it was when it said what this program needs.
+    /// The list's stat when it last named what this program needs.
     listed: Option<FileStat>,
 }
 
@@ -59,7 +60,7 @@ impl Waiting {
 }
 
 impl LogDirFiles {
-    /// For a log that is open by itself: every change is written at once.
+    /// For a log that is opened alone: every change is written at once.
     pub(crate) fn new(checkpoints: &Arc<Checkpoints>) -> Self {
         Self::with(checkpoints, false)
     }
@@ -81,7 +82,7 @@ impl LogDirFiles {
         &self.checkpoints
     }
 
-    /// Whether lines wait to be written.
+    /// Whether lines are collected before they are written.
     pub(crate) const fn gathers(&self) -> bool {
         self.gathers
     }
@@ -94,7 +95,7 @@ impl LogDirFiles {
         self.checkpoints.log_dir()
     }
 
-    /// What stands in a partition's line, or will.
+    /// Returns the value of a partition's line, including one that is not written yet.
     ///
     /// # Errors
     /// `Io`; those of damage in the checkpoint.
@@ -112,7 +113,7 @@ impl LogDirFiles {
         }
     }
 
-    /// What stands in a partition's line on the disk. A checkpoint that cannot be read is empty, to a broker too.
+    /// Returns the value of a partition's line on the disk. An unreadable checkpoint counts as empty, as in a broker.
     ///
     /// # Errors
     /// `Io`.
@@ -128,15 +129,15 @@ impl LogDirFiles {
         }
     }
 
-    /// Takes back what waits for a partition: it is about to say something else of itself.
+    /// Drops a partition's unwritten lines, because new ones follow.
     pub(crate) fn withdraw(&self, lines: &[Line], topic: &str, partition: i32) {
         self.waiting().take(lines, &(topic.to_owned(), partition));
     }
 
-    /// Sets a partition's lines: at once, with all that wait, or with the next that are written.
+    /// Sets a partition's lines. Writes them at once, with all collected ones, or leaves them for the next write.
     ///
     /// # Errors
-    /// `Io`, and these lines do not wait either.
+    /// `Io`; then these lines are not kept for the next write either.
     pub(crate) fn set_lines(
         &self,
         lines: &[Line],
@@ -160,8 +161,8 @@ impl LogDirFiles {
         written
     }
 
-    /// Removes the lines of a partition that is gone, or is about to be made; `log_start` is where that one will begin, if that is not its
-    /// first segment's base offset.
+    /// Removes the lines of a partition that is deleted or about to be created. `log_start` is the new partition's log start offset, if
+    /// that is not the base offset of its first segment.
     ///
     /// # Errors
     /// `Io`.
@@ -174,15 +175,15 @@ impl LogDirFiles {
         if self.gathers { Ok(()) } else { self.settle() }
     }
 
-    /// Writes the lines that wait.
+    /// Writes the collected lines.
     ///
     /// # Errors
-    /// `Io`; they wait on.
+    /// `Io`; the lines that were not written are kept.
     pub(crate) fn write_lines(&self) -> Result<()> {
         self.write_waiting(&mut self.waiting())
     }
 
-    /// Writes the lines that wait, if that was not done for a minute.
+    /// Writes the collected lines, unless this function did so in the last minute.
     ///
     /// # Errors
     /// As [`write_lines`](Self::write_lines).
@@ -219,7 +220,7 @@ impl LogDirFiles {
             let of = (entry.topic.clone(), entry.partition);
             let offset = match lines.get(&of) {
                 Some(&line) => {
-                    // Of lines that stand there twice one stays.
+                    // Of duplicate lines one is kept.
                     if rest.remove(&of).is_none() {
                         continue;
                     }
@@ -255,7 +256,7 @@ impl LogDirFiles {
         self.write(&path, &bytes)
     }
 
-    /// Removes the clean marker, durably, and notes for whom: for `partition`, or for any where the whole log dir is open.
+    /// Deletes the clean-shutdown marker durably, and records for whom: for `partition`, or for any if the whole log dir is open.
     ///
     /// # Errors
     /// `Io`.
@@ -274,7 +275,7 @@ impl LogDirFiles {
             },
             None => match read_small(self.disk(), &list)? {
                 Some(bytes) => Unclean::parse(&bytes),
-                // Nobody said that the log dir was clean: there is nothing to restore.
+                // Nobody said that the log dir was clean: there is no marker to restore.
                 None => return Ok(()),
             },
         };
@@ -290,13 +291,13 @@ impl LogDirFiles {
         Ok(())
     }
 
-    /// Takes those from the list that were closed cleanly since; behind the last one the log dir is clean again.
+    /// Removes the partitions from the list that were closed cleanly since. When it is empty, restores the clean-shutdown marker.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn settle(&self) -> Result<()> {
         let list = self.log_dir().join(UNCLEAN_FILE);
-        // A process that comes to note itself waits, and finds what was done here.
+        // A process that adds itself to the list waits for this, and then sees the result.
         let _shared = self.share()?;
         let Some(bytes) = read_small(self.disk(), &list)? else {
             return Ok(());
@@ -327,11 +328,12 @@ impl LogDirFiles {
         self.remove(&list)
     }
 
-    /// Whether a partition's own file says that a writer of ours changed it and did not close it. `unknown` is the answer where the directory has no such file.
+    /// Whether a partition's own state file says that a writer of ours has it open or did not close it. Returns `unknown` if there is no
+    /// such file, and `true` if it cannot be parsed.
     fn is_open(&self, name: &str, unknown: bool) -> Result<bool> {
         let directory = self.log_dir().join(name);
         if self.look_at(&directory)?.is_none() {
-            // It was deleted.
+            // The partition was deleted.
             return Ok(false);
         }
         let mut unreadable = Vec::new();
@@ -351,7 +353,7 @@ impl LogDirFiles {
             let is_partition = entry.kind == EntryKind::Directory
                 && DirectoryName::parse(&entry.name)
                     .is_ok_and(|name| name.state == DirectoryState::Live);
-            // A writer leaves its file before it changes anything.
+            // A writer writes its state file before it changes anything.
             if is_partition && self.is_open(&entry.name, false)? {
                 return Ok(true);
             }
@@ -359,7 +361,7 @@ impl LogDirFiles {
         Ok(false)
     }
 
-    /// As [`share`], of this log dir.
+    /// Calls [`share`] for this log dir.
     ///
     /// # Errors
     /// As there.
@@ -384,8 +386,8 @@ impl LogDirFiles {
     }
 }
 
-/// Removes the list that writers of ours left which died: a broker may have used the log dir since and have been killed too, so closing
-/// our partitions says no longer that the log dir is clean. To be called before a writer takes its lock on the log dir.
+/// Deletes the list if all writers in it are dead. A broker may have used the log dir since and been killed too, so closing our
+/// partitions no longer proves that the log dir is clean. Must be called before a writer locks the log dir.
 ///
 /// # Errors
 /// `Io`.
@@ -394,13 +396,14 @@ pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()>
     if look_at(disk, &list)?.is_none() {
         return Ok(());
     }
-    // One that comes at the same time waits here, and whoever notes itself in the list.
+    // Another process that does the same waits here, and so does one that adds itself to the list.
     let _shared = share(disk, log_dir)?;
     let path = log_dir.join(LOCK);
     let alone = disk
         .lock(&path, LockKind::Exclusive)
         .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
-    // Each writer in the list has a lock here for its life. The list goes behind this one: who finds none waits for nobody.
+    // Each writer in the list holds a shared lock here for its life. This lock is released before the list is deleted: a process that
+    // finds no list does not wait, and must not find the log dir locked.
     match alone {
         Some(alone) => alone.release(),
         None => return Ok(()),
@@ -408,10 +411,10 @@ pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()>
     remove(disk, log_dir, &list)
 }
 
-/// Keeps our other processes away from what the partitions share, their names among it; held for a few small writes.
+/// Locks the files that the partitions share, and their names, against our other processes; held for a few small writes.
 ///
 /// # Errors
-/// `Io`, also where others hold it for more than a minute: each for a few small writes, which a busy disk may take seconds for.
+/// `Io`, also if other processes hold it for more than a minute. Each needs a few small writes, which may take seconds on a busy disk.
 fn share(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     let path = log_dir.join(SHARED_LOCK_FILE);
     let mut waited = 0;

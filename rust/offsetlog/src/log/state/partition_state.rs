@@ -1,8 +1,8 @@
-//! Where a log keeps what a broker keeps in its log dir: recovery point, log start offset, the mark of a clean end, settings.
+//! Where a partition keeps what a broker keeps in its log dir: recovery point, log start offset, clean-shutdown mark and settings.
 //!
-//! A partition directory in any folder keeps them inside itself, in files that a broker ignores. In a log dir the checkpoints and
-//! the clean marker beside it rule, because a broker reads and writes those; the own file then only tells whether *this*
-//! partition was closed cleanly and not touched since.
+//! Outside a log dir they are in the partition directory, in files that a broker ignores. In a log dir the checkpoints and the
+//! clean-shutdown marker are authoritative, because a broker reads and writes them. The partition's own state file then says whether our
+//! writer closed *this* partition, which values it wrote last, and on which boot of the machine.
 
 mod cleaner_point;
 
@@ -20,57 +20,57 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Settings of the partition.
+/// The settings of the partition.
 pub(crate) const CONFIG_FILE: &str = ".offsetlog.config";
-/// Recovery point, log start offset and clean mark of the partition.
+/// Recovery point, log start offset and clean-shutdown mark of the partition.
 pub(crate) const STATE_FILE: &str = ".offsetlog.state";
-/// Exclusive lock of the partition's writer.
+/// The lock file of the partition's writer.
 pub(crate) const LOCK_FILE: &str = ".offsetlog.lock";
 
 /// The boot id on systems that have none.
 const UNKNOWN_BOOT: u128 = 0;
 
-/// What stands on the disk about a partition's last writer.
+/// What the files say about a partition's last writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::log) struct Start {
     pub(in crate::log) clean: bool,
-    /// A writer of ours closed the log, and the segment with this base offset is as it left it: a clean end, if that is still the
-    /// last one.
+    /// Our writer closed the log, and the segment with this base offset is unchanged since. The shutdown was clean if it is still the
+    /// last segment.
     pub(in crate::log) own: Option<i64>,
-    /// A writer of ours ended since the machine was started without closing the log: the system's cache may show what a disk that
-    /// failed does not hold.
+    /// Our writer ended on this boot of the machine without closing the log: the page cache may show bytes that a failing disk does not
+    /// hold.
     pub(in crate::log) same_boot: bool,
-    /// A writer of ours ended without closing the log: beyond this offset power loss may have taken any bytes, also of segments that
-    /// others follow.
+    /// Our writer ended without closing the log: lost power may have removed any bytes from this offset on, also in segments that others
+    /// follow.
     pub(in crate::log) crashed_beyond: Option<i64>,
-    /// The log start offset is the one that a writer of ours noted.
+    /// The log start offset is one that our writer wrote.
     pub(in crate::log) noted_by_us: bool,
     pub(in crate::log) recovery_point: i64,
-    /// Everything below is on the disk, as far as is written down. A recovery point that a caller names says only from where on to read.
+    /// All records below are on the disk, according to the files. A recovery point that the caller passes only says where a scan begins.
     pub(in crate::log) durable: i64,
     pub(in crate::log) log_start_offset: i64,
 }
 
-/// A partition's place and how it is marked.
+/// Where a partition keeps its state, and whether it is marked unclean.
 #[derive(Debug)]
 pub(in crate::log) struct PartitionState {
     directory: Arc<Directory>,
-    /// What is shared with the log dir's other partitions, where the folder around this one is a log dir.
+    /// The files that the log dir's partitions share, if the parent directory is a log dir.
     shared: Option<Arc<LogDirFiles>>,
     topic: String,
     partition: i32,
     marked_unclean: bool,
     /// As in [`State`].
     cleaner: Option<i64>,
-    /// Everything below was durable when the last writer of ours ended, whatever recovery point this one was told to begin with; in a log
-    /// dir, if no broker has been there since.
+    /// All records below are durable, whatever recovery point the caller passed. In a log dir this is known only if no broker has been
+    /// there since our last writer.
     durable: i64,
-    /// Other brokers have replicas, or nobody can tell: the high watermark is theirs to raise.
+    /// Other brokers have replicas, or it is unknown whether they do: then they decide how far the high watermark rises.
     has_others: bool,
 }
 
 impl PartitionState {
-    /// `shared` is what a program has that has the whole log dir open.
+    /// `shared` comes from a program that has the whole log dir open.
     pub(in crate::log) fn new(
         directory: &Arc<Directory>,
         topic: &str,
@@ -96,13 +96,14 @@ impl PartitionState {
         })
     }
 
-    /// Goes by what the cluster says of the partition.
+    /// Adopts what the cluster's metadata says of the partition.
     pub(in crate::log) fn join(&mut self, membership: &Membership) {
         self.has_others = membership.is_brokers()
             && (membership.unreadable().is_some() || !membership.others().is_empty());
     }
 
-    /// The high watermark of a log that ends at `log_end`: where others have replicas what the broker wrote down, else the end.
+    /// Returns the high watermark of a log that ends at `log_end`: if other brokers have replicas, the checkpoint's value, or 0 if there
+    /// is none; otherwise `log_end`.
     ///
     /// # Errors
     /// `Io`.
@@ -130,12 +131,12 @@ impl PartitionState {
         self.durable
     }
 
-    /// What is known to be durable ends at `offset`: the log does, or is about to.
+    /// Lowers what is known to be durable to `offset`, where the log ends or is about to end.
     pub(in crate::log) fn limit_durable(&mut self, offset: i64) {
         self.durable = self.durable.min(offset);
     }
 
-    /// Everything below `offset` is durable, wherever the recovery point is.
+    /// Records that everything below `offset` is durable, wherever the recovery point is.
     pub(in crate::log) fn raise_durable(&mut self, offset: i64) {
         self.durable = self.durable.max(offset);
     }
@@ -156,7 +157,7 @@ impl PartitionState {
         self.directory.path.join(STATE_FILE)
     }
 
-    /// What the marks and checkpoints say; a file that cannot be read counts as not there, as in a broker, and leaves a warning.
+    /// Reads the marks and checkpoints. A file that cannot be parsed counts as missing, as in a broker, and adds a warning.
     pub(in crate::log) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
         self.cleaner = state.and_then(|state| state.cleaner);
@@ -194,7 +195,8 @@ impl PartitionState {
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
         let recovery_point = recovery_point.unwrap_or(0);
-        // Unless a broker had the log after us. What is noted may be further than the checkpoint, which is written for many at once.
+        // Not if a broker had the log after us. The state file may be ahead of the checkpoint, which is written for many partitions at
+        // once.
         let crashed =
             crashed.filter(|state| state.notes(|lines| lines.recovery_point == recovery_point));
         self.durable = crashed.map_or(0, |state| state.recovery_point);
@@ -214,7 +216,7 @@ impl PartitionState {
         })
     }
 
-    /// Takes the clean marks away, durably, before the first change of a file.
+    /// Removes the clean-shutdown marks and syncs, before the first change of a file.
     pub(in crate::log) fn mark_unclean(
         &mut self,
         recovery_point: i64,
@@ -244,7 +246,7 @@ impl PartitionState {
         };
         let recovery_point = recovery_point.max(self.durable);
         self.write_state(&State {
-            // What stands there, or will, to see whether a broker moves it.
+            // The value of the line, written or collected: a different one later shows that a broker moved it.
             recovery_point,
             before: (recovery_point != on_disk.recovery_point).then_some(on_disk),
             ..state
@@ -258,7 +260,7 @@ impl PartitionState {
         self.disk().boot_id().unwrap_or(UNKNOWN_BOOT)
     }
 
-    /// What the log dir's checkpoints say of the partition now, 0 without a line.
+    /// Returns what the log dir's checkpoints on the disk say of the partition; 0 for a missing line.
     fn on_disk(&self, shared: &LogDirFiles) -> Result<Lines> {
         let line = |file| -> Result<i64> {
             let line = shared.line_on_disk(file, &self.topic, self.partition)?;
@@ -270,7 +272,7 @@ impl PartitionState {
         })
     }
 
-    /// The partition is gone, or another one takes its place that begins at `log_start`: so are its lines in the log dir.
+    /// Removes the partition's lines from the log dir: it was deleted, or another one that begins at `log_start` takes its place.
     pub(in crate::log) fn forget(&self, log_start: Option<i64>) -> Result<()> {
         let Some(shared) = &self.shared else {
             return Ok(());
@@ -278,8 +280,8 @@ impl PartitionState {
         shared.forget(&self.topic, self.partition, log_start)
     }
 
-    /// Writes recovery point and log start offset where the next opening reads them. `first_base` decides, as in a broker,
-    /// whether the log dir needs a line for the log start offset.
+    /// Writes the recovery point and log start offset for the next opening. As in a broker, the log dir gets a line for the log start
+    /// offset only if that is above `first_base`.
     pub(in crate::log) fn checkpoint(
         &self,
         state: State,
@@ -290,7 +292,7 @@ impl PartitionState {
         self.note(State { boot, ..state }, log_end, first_base)
     }
 
-    /// Writes them down for a minute in which nobody did, where many partitions' are written together.
+    /// Writes the log dir's collected lines once a minute.
     pub(in crate::log) fn checkpoint_in_time(&self, now: i64) -> Result<()> {
         match &self.shared {
             Some(shared) => shared.write_lines_in_time(now),
@@ -298,7 +300,7 @@ impl PartitionState {
         }
     }
 
-    /// As [`checkpoint`](Self::checkpoint), and notes a clean end; everything else is on the disk already.
+    /// Does what [`checkpoint`](Self::checkpoint) does, and marks a clean shutdown. Everything else must be on the disk already.
     pub(in crate::log) fn close(
         &mut self,
         state: State,
@@ -335,14 +337,14 @@ impl PartitionState {
         ];
         shared.withdraw(&lines, &self.topic, self.partition);
         let on_disk = self.on_disk(shared)?;
-        // What is lower must not be found higher, and where the log begins is a promise.
+        // A lower value must not be found higher after a crash, and a moved log start offset is a promise.
         let at_once = !shared.gathers()
             || state.recovery_point < on_disk.recovery_point
             || state.log_start < on_disk.log_start
             || start_line.is_some_and(|start| start != on_disk.log_start);
         let before = Some(on_disk).filter(|&on_disk| on_disk != state.lines());
         if before.is_some() || !at_once {
-            // Until all is written both count as ours: a crash in between must not look like a broker's doing.
+            // Until both files are written, both values count as ours: a crash in between must not look like a broker's change.
             let noted = State { before, ..state };
             self.write_state(&if at_once {
                 State {
@@ -379,7 +381,7 @@ impl PartitionState {
     }
 }
 
-/// The settings stored with a partition, if any.
+/// Returns the settings stored with a partition, if any.
 pub(crate) fn read_config(disk: &dyn Disk, directory: &Path) -> Result<Option<LogConfig>> {
     let path = directory.join(CONFIG_FILE);
     match read_small(disk, &path)? {
@@ -396,7 +398,7 @@ pub(crate) fn write_config(disk: &dyn Disk, directory: &Path, config: &LogConfig
         .map_err(|failed| Error::failed_call(&path, failed))
 }
 
-/// The partition's own log start offset, for readers; `None` where no writer of ours left one.
+/// Reads the partition's state file; `None` if it is missing or cannot be parsed, the latter with a warning.
 pub(crate) fn read_state(
     disk: &dyn Disk,
     path: &Path,
@@ -420,7 +422,7 @@ pub(crate) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>
     }
 }
 
-/// Whether an entry of a partition directory is a file of ours.
+/// Whether a name in a partition directory is that of a file of ours.
 pub(in crate::log) fn is_ours(name: &str) -> bool {
     name.starts_with(".offsetlog") || name.starts_with("offsetlog-")
 }

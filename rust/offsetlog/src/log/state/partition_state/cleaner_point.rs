@@ -1,4 +1,5 @@
-//! Up to where a log was compacted: in the checkpoint of a log dir, as a broker's cleaner keeps it, otherwise in the partition's own state.
+//! Up to which offset a log was compacted: stored in the log dir's `cleaner-offset-checkpoint`, as by a broker, else in the partition's
+//! state file.
 
 use super::{PartitionState, State};
 use crate::error::Result;
@@ -7,7 +8,7 @@ use offsetlog_format::OffsetCheckpointFile;
 const FILE: OffsetCheckpointFile = OffsetCheckpointFile::CleanerOffset;
 
 impl PartitionState {
-    /// First offset that was not compacted yet, if the log ever was. A checkpoint that cannot be read counts as empty.
+    /// Returns the first offset that was not compacted yet, if the log ever was. An unreadable checkpoint counts as empty.
     pub(in crate::log) fn cleaner_point(&self) -> Result<Option<i64>> {
         let Some(shared) = &self.shared else {
             return Ok(self.cleaner);
@@ -18,14 +19,14 @@ impl PartitionState {
         }
     }
 
-    /// Writes it down. `state` is what stands beside it where there is no log dir.
+    /// Stores the first offset that was not compacted yet. Without a log dir, the rest of the state file is written from `state`.
     pub(in crate::log) fn set_cleaner_point(&mut self, offset: i64, state: State) -> Result<()> {
         let Some(shared) = &self.shared else {
             self.cleaner = Some(offset);
             let boot = Some(self.boot());
             return self.write_state(&State { boot, ..state });
         };
-        // A point that was lost is cleaned from again; one that is too high hides what is dirty.
+        // A lost point costs another cleaning; one that is too high hides dirty records. So a lower one is written at once.
         let on_disk = shared.line_on_disk(FILE, &self.topic, self.partition)?;
         let is_lower = on_disk.is_some_and(|on_disk| offset < on_disk);
         shared.set_lines(
