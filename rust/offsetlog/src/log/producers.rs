@@ -1,13 +1,12 @@
-//! What a partition remembers of its idempotent and transactional producers: epochs, the last sequences, open transactions.
+//! The producer state of a partition (Kafka's `ProducerStateManager`): epochs, last sequences and open transactions.
 //!
-//! No files and no clock. Who appends [`check`](ProducerStates::check)s all batches of an append, writes them, then
-//! [`apply`](ProducerStates::apply)s what the check gave. Who rebuilds the state from the log does the same with
-//! [`Origin::Recovery`], a scanned stretch at a time ([`prepare`](ProducerStates::prepare)). Snapshots go out and come in as
-//! entries.
+//! It reads no files and no clock. An append [`check`](ProducerStates::check)s all its batches, writes them, then
+//! [`apply`](ProducerStates::apply)s the changes that the check returned. Rebuilding the state from the log does the same with
+//! [`Origin::Recovery`], one scanned stretch at a time ([`prepare`](ProducerStates::prepare)). Snapshots are read and written as entries.
 //!
 //! Invariants:
 //! - `ongoing` has exactly the open transactions of all entries.
-//! - A transaction is in `ongoing` or in `unreplicated` or forgotten, never in both.
+//! - A transaction is in `ongoing`, in `unreplicated`, or forgotten; never in both sets.
 
 mod changes;
 mod entry;
@@ -27,13 +26,13 @@ use offsetlog_format::snapshot::{HASH_TABLE_MINIMUM, hash_table_after, sort_by_b
 use offsetlog_format::{AbortedTransaction, ProducerSnapshotEntry};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// `producer.id.expiration.ms` of a broker.
+/// A broker's `producer.id.expiration.ms`.
 pub(in crate::log) const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 
-/// First offset and producer of a transaction. The offset alone would do but for followers, which may be sent batches that overlap.
+/// First offset and producer of a transaction. The offset alone is not enough: a follower may be sent batches that overlap.
 type TransactionKey = (i64, i64);
 
-/// An entry, and its place in the order of first appearance.
+/// An entry, and its place in the order in which producers first appeared.
 #[derive(Debug, Clone)]
 struct Stored {
     serial: u64,
@@ -45,25 +44,25 @@ struct Stored {
 pub(crate) struct ProducerStates {
     producers: HashMap<i64, Stored>,
     next_serial: u64,
-    /// Table size of the Java `HashMap` that a broker would have by now: it decides the order of a snapshot.
+    /// Table size of the Java `HashMap` that a broker would have: it decides the order of entries in a snapshot.
     hash_table: usize,
     ongoing: BTreeSet<TransactionKey>,
-    /// Completed transactions, and where their markers are, that the high watermark has not passed.
+    /// Completed transactions that the high watermark has not passed, with the offsets of their markers.
     unreplicated: BTreeMap<TransactionKey, i64>,
     end_offset: i64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) enum Checked {
-    /// The client sent a batch again that is already there; nothing is to be appended.
+    /// The client sent a batch that is in the log already; nothing is appended.
     Duplicate {
         first_offset: i64,
         last_offset: i64,
-        /// What the answer calls the log append time.
+        /// The timestamp of the stored batch, which the response returns as log append time.
         timestamp: i64,
     },
-    /// To be applied when the batches are written.
+    /// Apply these when the batches are written.
     Update(Changes),
 }
 
@@ -78,7 +77,7 @@ impl From<&AppendedBatch> for Checked {
 }
 
 impl ProducerStates {
-    /// No producers, at offset 0.
+    /// An empty state at offset 0.
     pub(crate) fn new() -> Self {
         Self {
             producers: HashMap::new(),
@@ -90,35 +89,35 @@ impl ProducerStates {
         }
     }
 
-    /// Offset behind the last batch that the state knows of, also of those without a producer.
+    /// Returns the offset after the last batch that the state covers, including batches without a producer.
     pub(crate) const fn end_offset(&self) -> i64 {
         self.end_offset
     }
 
-    /// To be called after each append, whether or not a producer took part.
+    /// Sets the end offset. Call it after each append, with or without a producer.
     pub(crate) const fn set_end_offset(&mut self, end_offset: i64) {
         self.end_offset = end_offset;
     }
 
-    /// Whether there is neither a producer nor a transaction that waits to be replicated.
+    /// Whether there are no producers and no completed transactions that the high watermark has not passed.
     pub(crate) fn is_empty(&self) -> bool {
         self.producers.is_empty() && self.unreplicated.is_empty()
     }
 
-    /// What is remembered of a producer.
+    /// Returns the entry of a producer.
     pub(crate) fn get(&self, producer_id: i64) -> Option<&ProducerEntry> {
         self.producers.get(&producer_id).map(|stored| &stored.entry)
     }
 
-    /// All that are known.
+    /// Returns all producers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &ProducerEntry)> {
         let all = self.producers.iter();
         all.map(|(&producer_id, stored)| (producer_id, &stored.entry))
     }
 
-    /// Checks the batches of one append. Each is held against the state that those before it leave.
+    /// Checks the batches of one append, each against the state that the ones before it leave.
     ///
-    /// `transaction_version` is that of a marker's sender: 0, 1 or 2. It matters for markers alone.
+    /// `transaction_version` is that of a marker's sender: 0, 1 or 2. Only markers need it.
     ///
     /// # Errors
     /// [`OutOfOrderSequence`](crate::ErrorKind::OutOfOrderSequence), [`ProducerFenced`](crate::ErrorKind::ProducerFenced),
@@ -140,8 +139,8 @@ impl ProducerStates {
         Ok(Checked::Update(changes))
     }
 
-    /// One batch of [`check`](Self::check): adds it to the changes, or gives the batch of which it is a duplicate. After an error
-    /// the changes are worth nothing.
+    /// Checks one batch of [`check`](Self::check): adds it to the changes, or returns the batch that it duplicates. After an error the
+    /// changes must be dropped.
     pub(crate) fn prepare(
         &self,
         changes: &mut Changes,
@@ -169,10 +168,10 @@ impl ProducerStates {
         Ok(None)
     }
 
-    /// Commits what [`check`](Self::check) gave. Gives the entries for the `.txnindex` of the segment that holds the markers.
+    /// Applies what [`check`](Self::check) returned. Returns the entries for the `.txnindex` of the segment that holds the markers.
     pub(crate) fn apply(&mut self, changes: &Changes) -> Vec<AbortedTransaction> {
-        // Backwards: the map in which a broker gathers an append's producers puts a new one before those of the same bucket, which
-        // shows in the order of snapshots.
+        // In reverse: the map in which a broker collects an append's producers puts a new one before others in the same bucket. The order
+        // of a snapshot shows it.
         for changed in changes.changed.iter().rev() {
             match self.producers.get_mut(&changed.producer_id) {
                 Some(stored) => stored.entry.merge(&changed.entry),
@@ -188,7 +187,7 @@ impl ProducerStates {
         aborted
     }
 
-    /// What [`apply`](Self::apply) will give, for whoever writes it before.
+    /// Returns what [`apply`](Self::apply) will return, for a caller that writes it first.
     pub(crate) fn aborted_by(&self, changes: &Changes) -> Vec<AbortedTransaction> {
         if !changes.completed.iter().any(|completed| completed.aborted) {
             return Vec::new();
@@ -198,26 +197,26 @@ impl ProducerStates {
         end_transactions(&changes.completed, &mut ongoing)
     }
 
-    /// First offset of the earliest transaction that is open, or whose marker the high watermark has not passed. It may lie below
-    /// the log start offset.
+    /// Returns the first offset of the earliest transaction that is open or whose marker the high watermark has not passed. It may be
+    /// below the log start offset.
     pub(crate) fn first_unstable_offset(&self) -> Option<i64> {
         let ongoing = self.ongoing.first().map(|&(first, _)| first);
         let unreplicated = self.unreplicated.keys().next().map(|&(first, _)| first);
         ongoing.into_iter().chain(unreplicated).min()
     }
 
-    /// Forgets completed transactions with markers below `offset`: when the high watermark moves there, or the log start offset.
+    /// Forgets completed transactions whose markers are below `offset`: the new high watermark or log start offset.
     pub(crate) fn complete_until(&mut self, offset: i64) {
         self.unreplicated.retain(|_, marker| *marker >= offset);
     }
 
-    /// Forgets producers that were silent for `expiration_ms`.
+    /// Forgets producers that wrote nothing for `expiration_ms`, except those with an open transaction.
     pub(crate) fn remove_expired(&mut self, now: i64, expiration_ms: i64) {
         self.producers
             .retain(|_, stored| !stored.entry.is_expired(now, expiration_ms));
     }
 
-    /// Forgets everything and goes on at `end_offset`: a log that was truncated, before its snapshot is loaded.
+    /// Forgets everything and sets the end offset, as after a truncation and before a snapshot is loaded.
     pub(crate) fn clear(&mut self, end_offset: i64) {
         // The table of a Java map keeps its size.
         self.producers.clear();
@@ -226,7 +225,7 @@ impl ProducerStates {
         self.end_offset = end_offset;
     }
 
-    /// What a snapshot at [`end_offset`](Self::end_offset) holds, in the order in which a broker would write it.
+    /// Returns the entries of a snapshot at [`end_offset`](Self::end_offset), in the order in which a broker would write them.
     pub(crate) fn to_snapshot(&self) -> Vec<ProducerSnapshotEntry> {
         let mut stored: Vec<_> = self.producers.iter().collect();
         stored.sort_unstable_by_key(|(_, stored)| stored.serial);
@@ -238,7 +237,7 @@ impl ProducerStates {
         entries
     }
 
-    /// Goes on from a snapshot: what was known before is forgotten, and so are producers that have expired since.
+    /// Replaces the state with that of a snapshot, without producers that have expired since.
     pub(crate) fn load_snapshot(
         &mut self,
         entries: &[ProducerSnapshotEntry],
@@ -276,8 +275,8 @@ impl ProducerStates {
     }
 }
 
-/// Takes the completed transactions from the open ones, and gives the index entries of those that were aborted. All that began in
-/// the same append are among `ongoing` when the first one ends, also those that began behind its marker.
+/// Removes the completed transactions from the open ones and returns the index entries of the aborted ones. All transactions that began
+/// in the same append are in `ongoing` when the first one ends, even those that began after its marker.
 fn end_transactions(
     completed: &[CompletedTransaction],
     ongoing: &mut BTreeSet<TransactionKey>,
@@ -286,7 +285,7 @@ fn end_transactions(
     for transaction in completed {
         ongoing.remove(&(transaction.first_offset, transaction.producer_id));
         if transaction.aborted {
-            // First offset of the earliest open transaction of another producer, or the offset behind the marker.
+            // First offset of the earliest open transaction of another producer, or the offset after the marker.
             let other = ongoing
                 .iter()
                 .find(|&&(_, producer_id)| producer_id != transaction.producer_id);

@@ -1,29 +1,29 @@
-//! The checks of one append, and what it would change.
+//! Checks the batches of one append against the producer state, and collects the changes.
 
 use super::entry::{self, AppendedBatch, NO_EPOCH, NO_SEQUENCE, ProducerEntry};
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::{BatchHeader, ControlRecord, Fault, FormatError, Part, RecordView};
 use std::collections::HashMap;
 
-/// The transaction version of a marker whose sender did not say one.
+/// The transaction version of a marker whose sender did not state one.
 pub(crate) const TRANSACTION_VERSION_UNKNOWN: i16 = -1;
-/// From this version on each transaction of a producer has an epoch of its own.
+/// From this version on, each transaction of a producer has its own epoch.
 const EPOCH_PER_TRANSACTION: i16 = 2;
 
 /// Who appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A producer: sequences are checked.
+    /// A producer: sequences and epochs are checked.
     Client,
     /// A group or transaction coordinator: epochs are checked.
     Coordinator,
-    /// A follower: the leader has checked, and epochs may go down.
+    /// A follower: the leader has checked, and epochs may decrease.
     Replication,
-    /// A scan of what is stored. The same, but nothing is refused.
+    /// A scan of stored batches: as for a follower, but nothing is refused.
     ///
-    /// A broker scans with the checks of a follower, and so cannot start on a log of its own making: records deleted before a point
-    /// inside an open transaction, a truncation (the transaction is forgotten), a batch without transaction from that producer, a
-    /// kill.
+    /// A broker scans with a follower's checks, so it cannot start on a log that it wrote itself: records are deleted up to an offset
+    /// inside an open transaction, a truncation makes the broker forget the transaction, the producer appends a batch without one, and
+    /// the broker is killed.
     Recovery,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// Decodes the first record of a producer's control batch.
+    /// Parses the first record of a producer's control batch.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidRecord`] for anything but a commit or an abort.
@@ -68,7 +68,7 @@ impl Marker {
 pub(crate) enum Content {
     Records,
     Marker(Marker),
-    /// A control batch whose marker was cleaned away.
+    /// A control batch whose marker the cleaner removed.
     Nothing,
 }
 
@@ -87,8 +87,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Takes from a header what the checks need; `None` without a producer id. `marker` is the first record of a control batch,
-    /// and nothing for one without records.
+    /// Returns what the checks need from a header; `None` without a producer id. `marker` is the first record of a control batch, `None`
+    /// if it has no records.
     pub(crate) fn new(header: &BatchHeader, marker: Option<Marker>) -> Option<Self> {
         let base_offset = header.base_offset.filter(|_| header.producer_id >= 0)?;
         let delta = i32::try_from(header.last_offset.wrapping_sub(base_offset)).unwrap_or(0);
@@ -119,7 +119,7 @@ impl Batch {
     }
 }
 
-/// A transaction that met its marker.
+/// A transaction that a marker has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompletedTransaction {
     pub(crate) producer_id: i64,
@@ -129,7 +129,7 @@ pub(crate) struct CompletedTransaction {
     pub(crate) aborted: bool,
 }
 
-/// A producer as the append found it, and as it would leave it.
+/// A producer before the append, and as the append would leave it.
 #[derive(Debug, Clone)]
 pub(super) struct Changed {
     pub(super) producer_id: i64,
@@ -138,10 +138,10 @@ pub(super) struct Changed {
     stored_last_sequence: i32,
 }
 
-/// What the batches of one append change, to be committed as a whole or dropped.
+/// The changes of one append's batches, applied together or dropped.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
-    /// In the order in which the producers came.
+    /// In the order in which the producers first appear.
     pub(super) changed: Vec<Changed>,
     slots: HashMap<i64, usize>,
     /// First offset and producer of each transaction.
@@ -150,7 +150,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Checks a batch against the state that the earlier ones leave, and adds it. After an error the changes are worth nothing.
+    /// Checks a batch against the state that the earlier ones leave, and adds it. After an error the changes must be dropped.
     pub(super) fn add(
         &mut self,
         stored: Option<&ProducerEntry>,
@@ -188,7 +188,7 @@ impl Changes {
 }
 
 impl Changed {
-    /// Gives the first offset of a transaction that the batch opens.
+    /// Returns the first offset of a transaction that the batch opens.
     fn add_records(&mut self, batch: &Batch, origin: Origin) -> Result<Option<i64>> {
         if origin.is_leader() {
             check_epoch(batch, self.entry.producer_epoch)?;
@@ -215,7 +215,7 @@ impl Changed {
 
     fn check_sequence(&self, batch: &Batch) -> Result<()> {
         let expected = if batch.producer_epoch != self.entry.producer_epoch {
-            // The first batch of an epoch; any one will do from a producer whose earlier batches nobody remembers.
+            // The first batch of an epoch. A producer that is not known may begin with any sequence.
             if self.entry.producer_epoch == NO_EPOCH {
                 return Ok(());
             }
@@ -258,7 +258,8 @@ impl Changed {
                 ));
             }
             let epoch = self.entry.producer_epoch;
-            // The marker of such a transaction raises the epoch, unless it ends nothing and was sent again, or cannot.
+            // From this version on the marker raises the epoch. It does not if no transaction is open (the marker was sent again), or if
+            // the epoch is the highest one.
             let raised = transaction_version >= EPOCH_PER_TRANSACTION && open.is_some();
             check_epoch(
                 batch,
@@ -292,7 +293,7 @@ impl Changed {
     }
 }
 
-/// Refuses a batch below `minimum`.
+/// Refuses a batch whose epoch is below `minimum`.
 pub(super) fn check_epoch(batch: &Batch, minimum: i16) -> Result<()> {
     if batch.producer_epoch >= minimum {
         return Ok(());
