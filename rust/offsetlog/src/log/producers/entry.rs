@@ -1,16 +1,16 @@
-//! What is remembered of one producer.
+//! What the producer state remembers of one producer (Kafka's `ProducerStateEntry`).
 
 use offsetlog_format::{BatchHeader, ProducerSnapshotEntry};
 
-/// Batches remembered per producer: a client may have that many requests in flight and send any of them again.
+/// Batches remembered per producer: a client may have this many requests in flight, and send any of them again.
 const BATCHES: usize = 5;
 
-/// Epoch of a producer that has not been seen.
+/// Epoch of an unknown producer.
 pub(crate) const NO_EPOCH: i16 = -1;
 /// Sequence of a batch without one.
 pub(crate) const NO_SEQUENCE: i32 = -1;
 
-/// A batch that was appended, as far as it takes to know it again.
+/// What is remembered of an appended batch, to recognise it if it is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AppendedBatch {
     pub(crate) last_sequence: i32,
@@ -20,7 +20,7 @@ pub(crate) struct AppendedBatch {
 }
 
 impl AppendedBatch {
-    /// The first record's sequence, counted back from the last one.
+    /// Returns the first record's sequence, counted back from the last one.
     pub(crate) const fn first_sequence(&self) -> i32 {
         if self.last_sequence < self.offset_delta {
             i32::MAX
@@ -36,14 +36,14 @@ impl AppendedBatch {
     }
 }
 
-/// The sequence of a batch's last record. Unlike [`offsetlog_format::batch::sequence_after`] it counts on from sequences below
-/// -1, which only a leader's check keeps out.
+/// Returns the sequence of a batch's last record. Unlike [`offsetlog_format::batch::sequence_after`] it also counts on from sequences
+/// below -1, which only a leader refuses.
 pub(crate) fn last_sequence(header: &BatchHeader, offset_delta: i32) -> i32 {
     if header.base_sequence == NO_SEQUENCE {
         return NO_SEQUENCE;
     }
     let last = i64::from(header.base_sequence) + i64::from(offset_delta);
-    // 2^31 - 1 is followed by 0.
+    // 0 follows 2^31 - 1.
     i32::try_from(last).unwrap_or((last & 0x7fff_ffff) as i32)
 }
 
@@ -83,9 +83,9 @@ impl LastBatches {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProducerEntry {
     pub(crate) producer_epoch: i16,
-    /// Of the last marker, -1 when there is none.
+    /// From the last marker, -1 if there is none.
     pub(crate) coordinator_epoch: i32,
-    /// Of the last batch or marker, milliseconds since 1970.
+    /// From the last batch or marker, milliseconds since 1970.
     pub(crate) last_timestamp: i64,
     /// First offset of the open transaction.
     pub(crate) transaction_first_offset: Option<i64>,
@@ -93,7 +93,7 @@ pub(crate) struct ProducerEntry {
 }
 
 impl ProducerEntry {
-    /// A producer that has not been seen.
+    /// An entry for an unknown producer.
     pub(crate) fn unknown() -> Self {
         Self {
             producer_epoch: NO_EPOCH,
@@ -104,7 +104,7 @@ impl ProducerEntry {
         }
     }
 
-    /// The same producer without its batches: what an append starts from.
+    /// Returns the entry without its batches, for an append to change.
     pub(crate) fn without_batches(&self) -> Self {
         Self {
             batches: LastBatches::default(),
@@ -112,14 +112,14 @@ impl ProducerEntry {
         }
     }
 
-    /// Sequence of the last record of the epoch, -1 when there is none.
+    /// Returns the sequence of the epoch's last record, -1 if there is none.
     pub(crate) fn last_sequence(&self) -> i32 {
         self.batches
             .last()
             .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
-    /// The batch with these sequences, if it was appended lately under this epoch.
+    /// Returns the remembered batch with this epoch and these sequences.
     pub(crate) fn find_duplicate(
         &self,
         producer_epoch: i16,
@@ -140,7 +140,7 @@ impl ProducerEntry {
         self.last_timestamp = batch.timestamp;
     }
 
-    /// Ends the open transaction, if there is one. The batches stay unless the marker brings another epoch.
+    /// Ends the open transaction, if there is one. The batches are kept unless the marker has another epoch.
     pub(crate) fn end_transaction(
         &mut self,
         producer_epoch: i16,
@@ -153,9 +153,9 @@ impl ProducerEntry {
         self.transaction_first_offset = None;
     }
 
-    /// Takes over what an append made of [`without_batches`](Self::without_batches).
+    /// Adopts what an append made of [`without_batches`](Self::without_batches).
     ///
-    /// The stored batches stay when the append ends at the epoch it began with, whatever happened between: so does Kafka.
+    /// As in Kafka, the stored batches are kept if the append ends at the epoch it began with, whatever epochs came between.
     pub(crate) fn merge(&mut self, changed: &Self) {
         self.set_epoch(changed.producer_epoch);
         for batch in changed.batches.as_slice() {
@@ -173,13 +173,13 @@ impl ProducerEntry {
         }
     }
 
-    /// Whether the producer was silent for `expiration_ms`, by the time of its records. An open transaction keeps it.
+    /// Whether the producer's last batch or marker is at least `expiration_ms` old. A producer with an open transaction does not expire.
     pub(crate) const fn is_expired(&self, now: i64, expiration_ms: i64) -> bool {
         self.transaction_first_offset.is_none()
             && now.wrapping_sub(self.last_timestamp) >= expiration_ms
     }
 
-    /// As a snapshot holds it: with its last batch only.
+    /// Returns the snapshot entry, which has only the last batch.
     pub(crate) fn to_snapshot(self, producer_id: i64) -> ProducerSnapshotEntry {
         let last = self.batches.last();
         ProducerSnapshotEntry {
@@ -194,7 +194,7 @@ impl ProducerEntry {
         }
     }
 
-    /// As it comes back from a snapshot. Its batch gets the producer's timestamp, which may be that of a later marker.
+    /// Restores an entry from a snapshot. Its batch gets the producer's timestamp, which may be that of a later marker.
     pub(crate) fn from_snapshot(entry: &ProducerSnapshotEntry) -> Self {
         let mut batches = LastBatches::default();
         if entry.last_offset >= 0 {

@@ -1,4 +1,4 @@
-//! Markers: the control batches that end transactions, as a coordinator sends them.
+//! Transaction markers: parses and builds the control batches that end transactions.
 
 use super::Marker;
 use crate::codec::{Compressor, Decompressor};
@@ -15,19 +15,19 @@ const MARKER_BYTES_MAX: u64 = 1 << 20;
 pub struct MarkerOptions {
     /// The producer.
     pub producer_id: i64,
-    /// Its epoch.
+    /// The producer's epoch.
     pub producer_epoch: i16,
-    /// Committed, or aborted.
+    /// Whether the transaction is committed; otherwise it is aborted.
     pub commit: bool,
     /// Epoch of the coordinator that decided.
     pub coordinator_epoch: i32,
-    /// Milliseconds since 1970; `None`: now.
+    /// Milliseconds since 1970; `None` for now.
     pub timestamp: Option<i64>,
     /// Version of the transaction protocol, 0 to 2.
     pub transaction_version: i16,
 }
 
-/// The marker that a producer's control batch holds; `None` for data and for an emptied control batch.
+/// Returns the marker in a producer's control batch; `None` for other batches and for a control batch without records.
 pub(in crate::log) fn parse_marker(bytes: &[u8], header: &BatchHeader) -> Result<Option<Marker>> {
     let is_marker = header.attributes.is_control() && header.producer_id >= 0;
     if !is_marker || header.record_count == 0 || header.magic < 2 {
@@ -43,7 +43,7 @@ pub(in crate::log) fn parse_marker(bytes: &[u8], header: &BatchHeader) -> Result
     }
 }
 
-/// The control batch that ends a transaction, as a coordinator sends it.
+/// Returns the control batch that ends a transaction, as a coordinator sends it.
 pub(in crate::log) fn encode_marker(
     marker: &MarkerOptions,
     timestamp: i64,

@@ -12,7 +12,7 @@ impl ProducerStates {
             .map(|(&id, stored)| (id, &stored.entry))
     }
 
-    /// Where readers of committed records stop.
+    /// The last stable offset for readers of committed records.
     fn last_stable_offset(&self, log_start_offset: i64, high_watermark: i64) -> i64 {
         let first = self.first_unstable_offset();
         first.map_or(high_watermark, |first| {
@@ -81,7 +81,7 @@ fn aborted(producer_id: i64, first: i64, last: i64, last_stable: i64) -> Aborted
     }
 }
 
-/// Appends, as one, and gives the entries for the transaction index.
+/// Appends the batches together and returns the entries for the transaction index.
 fn append(
     states: &mut ProducerStates,
     origin: Origin,
@@ -98,7 +98,7 @@ fn append(
     }
 }
 
-/// The states after these batches, each one an append of a follower.
+/// Returns the state after these batches, each one appended by a follower.
 fn after(batches: &[Batch]) -> ProducerStates {
     let mut states = ProducerStates::new();
     for batch in batches {
@@ -122,7 +122,7 @@ fn accepts(states: &ProducerStates, origin: Origin, version: i16, batch: Batch) 
     )
 }
 
-/// First and last offset and timestamp of the batch of which this one is a duplicate.
+/// Returns first offset, last offset and timestamp of the batch that this one duplicates.
 fn duplicate(states: &ProducerStates, batch: Batch) -> Option<(i64, i64, i64)> {
     match states.check(&[batch], Origin::Client, 0) {
         Ok(Checked::Duplicate {
@@ -154,7 +154,7 @@ fn the_last_five_batches_are_known_again() {
         older,
         "out of order sequence of producer 5, epoch 0: 0 found, 12 expected; base offset 10"
     );
-    // Other bounds, another epoch, or not from a client: no duplicate.
+    // Not a duplicate: other bounds, another epoch, or not from a client.
     assert_eq!(duplicate(&states, batch(5, 0, 10, 22, 1)), None);
     assert_eq!(duplicate(&states, batch(5, 1, 10, 22, 2)), None);
     assert!(accepts(&states, Origin::Coordinator, 0, sent[5]));
@@ -192,7 +192,7 @@ fn sequences_wrap_to_zero() {
     let states = after(&[batch(5, 0, i32::MAX, 0, 3)]);
     let entry = states.get(5).unwrap();
     assert_eq!(entry.last_sequence(), 1);
-    // The first one is counted back from the last.
+    // The first sequence is counted back from the last.
     assert_eq!(entry.batches.last().unwrap().first_sequence(), i32::MAX);
     assert_eq!(
         duplicate(&states, batch(5, 0, i32::MAX, 3, 3)),
@@ -247,8 +247,8 @@ fn a_transaction_takes_transactional_batches_only() {
     assert_eq!(states.first_unstable_offset(), Some(7));
 }
 
-/// Kafka cannot start on such a log: records were deleted up to inside of a transaction, a truncation made it forget the
-/// transaction, and the producer went on without one. Ours reads what is there.
+/// Kafka cannot start on such a log: records were deleted up to an offset inside a transaction, a truncation made it forget the
+/// transaction, and the producer appended without one. Recovery here reads what is stored.
 #[test]
 fn recovery_refuses_nothing() {
     let mut states = after(&[transactional(batch(5, 3, 0, 7, 2))]);
@@ -278,7 +278,7 @@ fn a_marker_ends_the_transaction_and_keeps_the_batches() {
     assert_eq!(entry.last_timestamp, 1009);
     assert_eq!(entry.last_sequence(), 5);
     assert!(accepts(&states, Origin::Client, 0, batch(5, 0, 6, 10, 1)));
-    // A commit leaves nothing for the index.
+    // A commit adds no entry to the index.
     append(
         &mut states,
         Origin::Client,
@@ -331,11 +331,11 @@ fn markers_need_an_epoch_by_their_transaction_version() {
     // Sent again after the transaction has ended.
     assert!(accepts(&closed, coordinator, 2, commit(5, 3, 2)));
     assert!(!accepts(&closed, coordinator, 2, commit(5, 2, 2)));
-    // The last epoch there is cannot be raised.
+    // The highest epoch cannot be raised.
     let last = after(&[transactional(batch(5, i16::MAX, 0, 0, 1))]);
     assert!(accepts(&last, coordinator, 2, commit(5, i16::MAX, 2)));
     assert!(!accepts(&last, coordinator, 2, commit(5, i16::MAX - 1, 2)));
-    // Who sends no version must be a follower.
+    // Only a follower may leave the version out.
     let unknown = TRANSACTION_VERSION_UNKNOWN;
     let error = refused(&open, coordinator, unknown, commit(5, 4, 2));
     assert!(error.starts_with("transaction_version: "), "{error}");
@@ -361,7 +361,7 @@ fn markers_of_replaced_coordinators_are_fenced() {
     assert_eq!(states.get(5).unwrap().coordinator_epoch, 3);
 }
 
-/// A producer of which nothing but such a batch is left gets an entry all the same.
+/// A producer that has only such a batch left still gets an entry.
 #[test]
 fn a_marker_that_was_cleaned_away_changes_nothing() {
     let cleaned = |id| Batch {
@@ -404,7 +404,7 @@ fn nothing_is_committed_if_one_batch_fails() {
     assert_eq!(states.get(5).unwrap().transaction_first_offset, Some(0));
 }
 
-/// Kafka drops the stored batches only when the append ends at another epoch than it began with.
+/// Kafka drops the stored batches only if the append ends at another epoch than it began with.
 #[test]
 fn an_epoch_that_goes_up_and_down_within_an_append_keeps_the_batches() {
     let down_and_up = [batch(5, 2, 40, 1, 1), batch(5, 3, 50, 2, 1)];
@@ -482,7 +482,7 @@ fn transactions_hold_the_last_stable_offset_until_their_markers_are_replicated()
     assert_eq!(states.last_stable_offset(0, 4), 2);
     states.complete_until(5);
     assert_eq!(states.last_stable_offset(0, 5), 3);
-    // Records deleted up to inside of the transaction.
+    // Records were deleted up to an offset inside the transaction.
     assert_eq!(states.last_stable_offset(4, 5), 4);
     append(&mut states, Origin::Coordinator, &[abort(3, 0, 5)]);
     states.complete_until(6);
@@ -512,7 +512,7 @@ fn batches_come_from_headers() {
     assert_eq!((made.base_sequence, made.last_sequence), (i32::MAX - 1, 2));
     assert!(made.is_transactional);
     assert_eq!(made.content, Content::Records);
-    // Followers store sequences that no leader would; a broker counts on from them.
+    // Followers store sequences that a leader refuses; a broker counts on from them.
     for (base, last) in [(-1, -1), (-2, 2), (-7, -3), (i32::MAX, 3)] {
         let header = BatchHeader {
             base_sequence: base,
