@@ -1,7 +1,7 @@
 //! The engine's one error type: what is wrong, what was found and expected, and where.
 //!
-//! An error starts as a [`FormatError`] or an [`io::Error`] and gains its path, position and offset as it climbs. The texts say
-//! what is wrong, then found and expected, then where; the last words, if any, are what to do.
+//! An error starts as a [`FormatError`] or an [`io::Error`]; callers up the stack add its path, position and offset. A text says what is
+//! wrong, then what was found and expected, then where, and last, if known, what to do.
 
 mod text;
 
@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the engine's functions return.
+/// The result of the engine's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the engine, one pointer wide.
@@ -30,52 +30,52 @@ struct Inner {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused a call.
+    /// A system call or a memory allocation failed.
     Io {
-        /// What it said.
+        /// The system's error.
         source: io::Error,
-        /// What was asked of it.
+        /// The call.
         call: IoCall,
     },
-    /// Framing, size or checksum of a batch.
+    /// A batch whose framing, size or checksum is wrong.
     CorruptBatch(FormatError),
-    /// A batch whose checksum is right and whose content is not.
+    /// A batch with a correct checksum and wrong contents.
     InvalidRecord(FormatError),
     /// A magic byte other than 0, 1 and 2.
     UnsupportedMagic(FormatError),
     /// A codec that does not exist, or not for this magic.
     UnsupportedCodec(FormatError),
-    /// A version of a file that cannot be read.
+    /// A newer version of a settings file, a coordinator record or a metadata record than this one can read.
     UnsupportedVersion(FormatError),
-    /// A compressed payload that is not what its codec writes.
+    /// A compressed payload that its codec cannot decompress.
     Decompression {
         /// The codec.
         codec: Codec,
-        /// What it said.
+        /// The codec's error.
         reason: String,
     },
-    /// Offsets that do not ascend or leave their segment.
+    /// Offsets that do not ascend, or that leave their segment.
     OffsetOrder(FormatError),
     /// An offset that cannot be represented.
     OffsetOverflow(FormatError),
-    /// An entry of an offset or time index.
+    /// A malformed entry of an offset or time index.
     CorruptIndex(FormatError),
-    /// An entry of a transaction index.
+    /// A malformed entry of a transaction index.
     CorruptTxnIndex(FormatError),
-    /// A producer snapshot.
+    /// A malformed producer snapshot.
     CorruptSnapshot(FormatError),
-    /// A checkpoint file.
+    /// A malformed checkpoint: offsets or leader epochs.
     Checkpoint(FormatError),
-    /// `partition.metadata`, `meta.properties` or a file of ZooKeeper's.
+    /// A malformed `partition.metadata`, `meta.properties`, clean-shutdown marker, settings file or file of ZooKeeper's.
     MetadataFile(FormatError),
-    /// The names or bounds of a directory.
+    /// A directory with wrong names, contents or bounds.
     LogDir {
-        /// What is wrong and what would do.
+        /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A change that would go against the cluster that the log dir belongs to, or for which it is not known what the cluster wants.
+    /// A change that contradicts the cluster to which the log dir belongs, or for which the cluster's state is unknown.
     Cluster {
-        /// Why, and what would do.
+        /// Why it is refused, and what would be accepted.
         reason: String,
     },
     /// A `.log` file longer than 2^31 - 1 bytes.
@@ -87,9 +87,9 @@ pub enum ErrorKind {
     OffsetOutOfRange {
         /// The offset asked for.
         requested: i64,
-        /// First readable offset.
+        /// The first readable offset.
         log_start_offset: i64,
-        /// Offset that the next record gets.
+        /// The offset that the next record gets.
         log_end_offset: i64,
     },
     /// A limit of [`Limits`](crate::Limits) was reached.
@@ -98,16 +98,16 @@ pub enum ErrorKind {
         name: &'static str,
         /// Its value.
         limit: u64,
-        /// What was met.
+        /// The value found.
         seen: u64,
     },
-    /// An append that a reader with the same limit could not read back.
+    /// An append that a reader with the same limit could not read.
     Unreadable {
         /// The limit's name.
         name: &'static str,
         /// Its value.
         limit: u64,
-        /// What the append needs.
+        /// The value that the append needs.
         seen: u64,
     },
     /// A batch of an idempotent producer that does not follow its last one.
@@ -121,16 +121,16 @@ pub enum ErrorKind {
         /// The sequence that would follow.
         expected: i32,
     },
-    /// A batch or marker whose producer epoch is behind.
+    /// A batch or marker with an older producer epoch.
     ProducerFenced {
         /// The producer.
         producer_id: i64,
         /// Epoch of the batch.
         found: i16,
-        /// Lowest epoch that would do.
+        /// The lowest epoch that is accepted.
         minimum: i16,
     },
-    /// A marker of a transaction coordinator that another one has replaced.
+    /// A marker from a transaction coordinator that another one has replaced.
     TransactionCoordinatorFenced {
         /// The producer.
         producer_id: i64,
@@ -146,86 +146,86 @@ pub enum ErrorKind {
         /// First offset of the open transaction.
         first_offset: i64,
     },
-    /// An append that is refused for what a record or the batch itself is.
+    /// An append refused because of a record or of the batch itself.
     RecordRejected {
         /// What is wrong with it.
         reason: String,
     },
-    /// A record's timestamp too far from now, or of the wrong kind.
+    /// A record's timestamp is too far from now, or of the wrong kind.
     InvalidTimestamp {
-        /// Number of the record in its batch, -1 where it is not known.
+        /// Index of the record in its batch, -1 if it is not known.
         slot: i64,
         /// Its timestamp in milliseconds since 1970.
         timestamp: i64,
-        /// The time of the append.
+        /// The time of the append, in milliseconds since 1970.
         now: i64,
         /// `message.timestamp.before.max.ms`.
         before: i64,
         /// `message.timestamp.after.max.ms`.
         after: i64,
     },
-    /// A batch above `max.message.bytes`.
+    /// A batch larger than `max.message.bytes`.
     RecordTooLarge {
         /// Its size in bytes, header included.
         size: u64,
-        /// The setting.
+        /// The value of the setting, in bytes.
         maximum: i64,
     },
-    /// An append above `segment.bytes`.
+    /// An append larger than `segment.bytes`.
     RecordBatchTooLarge {
         /// Its size in bytes.
         size: u64,
-        /// The setting.
+        /// The value of the setting, in bytes.
         maximum: i64,
     },
     /// The batches of a follower's append do not ascend.
     OffsetsOutOfOrder,
-    /// A follower's append begins below the log end offset.
+    /// A follower's append that begins below the log end offset.
     UnexpectedAppendOffset {
         /// First offset of the append.
         found: i64,
-        /// Where the log ends.
+        /// The log end offset.
         log_end_offset: i64,
     },
-    /// An append whose offsets are further apart than a segment is wide.
+    /// An append whose last offset does not fit the segment, or leaves no offset for the log end.
     AppendTooWide {
         /// Base offset of the segment.
         base_offset: i64,
         /// Last offset of the append.
         last_offset: i64,
     },
-    /// Somebody else writes.
+    /// Another process, or another writer in this one, has the log open for writing.
     Locked {
-        /// The process that holds the lock, where it is known.
+        /// The process that holds the lock, if it is known.
         pid: Option<i32>,
     },
-    /// The log was closed.
+    /// The log is closed.
     Closed,
-    /// An earlier failure left the files in a state that is not known.
+    /// An earlier failure left the files in an unknown state, so appending ended.
     Poisoned {
-        /// That failure.
+        /// The text of that failure.
         first: String,
     },
-    /// A codec refused to compress.
+    /// A codec failed to compress.
     Compression {
         /// The codec.
         codec: Codec,
-        /// What it said.
+        /// The codec's error.
         reason: String,
     },
-    /// An argument that makes no sense.
+    /// An argument that is not valid.
     Argument {
-        /// Its name.
+        /// The argument's name.
         name: &'static str,
         /// What is wrong with it.
         reason: String,
     },
-    /// The caller's [`Interrupt`](crate::Interrupt) said to stop.
+    /// The caller's [`Interrupt`](crate::Interrupt) stopped the work.
     Interrupted,
 }
 
 impl ErrorKind {
-    /// The kind's code: one word, for programs and for JSON.
+    /// Returns the kind's code: one word, for programs and for JSON.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -335,7 +335,7 @@ impl From<FormatError> for ErrorKind {
 }
 
 impl Error {
-    /// Makes an error that does not know its place yet.
+    /// Returns an error without a place.
     pub fn new(kind: impl Into<ErrorKind>) -> Self {
         Self(Box::new(Inner {
             kind: kind.into(),
@@ -351,7 +351,8 @@ impl Error {
         Self::new(ErrorKind::Io { source, call }).at_path(path)
     }
 
-    /// For a file of [`Limits::max_state_file_bytes`](crate::Limits::max_state_file_bytes) that could not be read whole.
+    /// Returns the error for a file that could not be read, or is above
+    /// [`Limits::max_state_file_bytes`](crate::Limits::max_state_file_bytes).
     pub(crate) fn state_file(path: &Path, source: io::Error) -> Self {
         let above = source.get_ref().and_then(|above| above.downcast_ref());
         let Some(&AboveLimit { size, limit }) = above else {
@@ -365,7 +366,8 @@ impl Error {
         .at_path(path)
     }
 
-    /// For memory that is not to be had, asked for before it is used: an allocation that fails by itself ends the process.
+    /// Returns the error for memory that cannot be allocated. Callers reserve memory before they use it, because an ordinary allocation
+    /// that fails ends the process.
     pub(crate) fn no_memory() -> Self {
         Self::new(ErrorKind::Io {
             source: io::ErrorKind::OutOfMemory.into(),
@@ -373,22 +375,22 @@ impl Error {
         })
     }
 
-    /// For a file that could not be replaced.
+    /// Returns the error of a call that failed while a file was replaced.
     pub(crate) fn failed_call(path: &Path, (call, source): (IoCall, io::Error)) -> Self {
         Self::io(call, path, source)
     }
 
-    /// Whether it was a sync that failed, after which it is not known what the disk holds.
+    /// Whether a sync failed: then it is unknown what the disk holds.
     pub(crate) fn is_failed_sync(&self) -> bool {
         let ErrorKind::Io { call, source } = &self.0.kind else {
             return false;
         };
-        // A directory that could not be opened to be synced is no sync that failed.
+        // If the directory could not be opened, no sync was tried.
         *call == IoCall::Sync || (*call == IoCall::SyncDirectory && !is_out_of_descriptors(source))
     }
 
-    /// Whether there was no room for what was to be written. What was only asked or read says nothing of room, nor does a sync, after
-    /// which it is not known what the disk holds.
+    /// Whether there was no room for a write. Calls that only ask or read need no room, and a failed sync is not counted: after it, it is
+    /// unknown what the disk holds.
     pub(crate) fn is_out_of_room(&self) -> bool {
         let ErrorKind::Io { call, source } = &self.0.kind else {
             return false;
@@ -417,80 +419,80 @@ impl Error {
         })
     }
 
-    /// Adds the file, unless one is known.
+    /// Adds the path, unless the error has one.
     pub(crate) fn at_path(mut self, path: &Path) -> Self {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
-    /// Adds the position of the batch or entry in the file, unless one is known.
+    /// Adds the position of the batch or entry in the file, unless the error has one.
     pub(crate) fn at_position(mut self, position: u64) -> Self {
         self.0.position.get_or_insert(position);
         self
     }
 
-    /// Adds the base offset of the batch, unless one is known.
+    /// Adds the base offset of the batch, unless the error has one.
     pub(crate) fn at_offset(mut self, offset: i64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Adds what to do.
+    /// Adds what to do, unless the error says so already.
     pub(crate) fn advise(mut self, advice: &'static str) -> Self {
         self.0.advice.get_or_insert(advice);
         self
     }
 
-    /// Says that the records were appended and only their flush failed.
+    /// Marks that the records were appended and a later step failed, such as their flush.
     pub(crate) fn after_append(mut self) -> Self {
         self.0.appended = true;
         self
     }
 
-    /// Whether the records of the append that failed are in the log all the same: they were written, and making them durable failed.
-    /// They are read and may survive, but nothing is promised.
+    /// Whether the records of the failed append are in the log all the same: they were written, and a later step, such as their flush,
+    /// failed. They are read like other records and may survive a crash, which is not promised.
     #[must_use]
     pub fn is_appended(&self) -> bool {
         self.0.appended
     }
 
-    /// What is wrong.
+    /// Returns what is wrong.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The file or directory.
+    /// Returns the file or directory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Position in the file of the batch or entry that is wrong.
+    /// Returns the position in the file of the batch or entry that is wrong.
     #[must_use]
     pub fn position(&self) -> Option<u64> {
         self.0.position
     }
 
-    /// Base offset of the batch that is wrong, where it is known.
+    /// Returns the base offset of the batch that is wrong, if it is known.
     #[must_use]
     pub fn offset(&self) -> Option<i64> {
         self.0.offset
     }
 
-    /// What was found, in words.
+    /// Returns what was found, in words.
     #[must_use]
     pub fn found(&self) -> Option<String> {
         self.found_and_expected().map(|(found, _)| found)
     }
 
-    /// What was expected, in words.
+    /// Returns what was expected, in words.
     #[must_use]
     pub fn expected(&self) -> Option<String> {
         self.found_and_expected().map(|(_, expected)| expected)
     }
 
-    /// Whether bytes of a file contradict themselves or each other.
+    /// Whether bytes of a file are malformed, contradict each other, or have an unsupported magic, codec or version.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         self.0.kind.fault().is_some()
@@ -502,19 +504,19 @@ impl Error {
 }
 
 impl Error {
-    /// Whether this is what a reader meets whose segments were removed or replaced meanwhile: a file that is gone, or offsets that do
-    /// not belong where they are found.
+    /// Whether a reader can get this error because its segments were removed or replaced: a file does not exist, or bytes are malformed
+    /// or not where they belong.
     pub(crate) fn may_be_stale(&self) -> bool {
         self.is_missing_file() || self.is_corruption()
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.0.kind, ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Whether the disk is full, or what its user may have of it.
+/// Whether the disk or the user's quota is full.
 pub(crate) fn is_out_of_room(error: &io::Error) -> bool {
     matches!(
         error.kind(),

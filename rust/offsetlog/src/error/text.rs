@@ -1,4 +1,4 @@
-//! The texts: what is wrong, then found and expected, then where, then what to do.
+//! The texts of errors: what is wrong, what was found and expected, where, and what to do.
 
 use super::{Error, ErrorKind};
 use offsetlog_format::{Fault, counted};
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// The last two names of a path, escaped: which partition and which file. The whole path is an attribute.
+/// Returns the last two names of a path, escaped: which partition and which file. The attribute has the whole path.
 fn short_path(path: &Path) -> String {
     let names: Vec<_> = path.components().rev().take(2).collect();
     let short: PathBuf = names.into_iter().rev().collect();
@@ -106,7 +106,7 @@ fn short_path(path: &Path) -> String {
 }
 
 impl Error {
-    /// What is wrong, without where: for those who tell the place themselves.
+    /// Returns what is wrong without the place, for callers that report the place themselves.
     pub(crate) fn words(&self) -> String {
         Words(self).to_string()
     }
@@ -182,7 +182,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What only writing can meet.
+/// The texts of errors that only writing can cause.
 fn write_append_fault(kind: &ErrorKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match kind {
         ErrorKind::OutOfOrderSequence {
