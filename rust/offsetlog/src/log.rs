@@ -1,8 +1,8 @@
-//! A partition: its segments in order, its named offsets, and the verbs that read it. [`LogWriter`] has those that write.
+//! A partition's log: its segments, its named offsets, and the methods that read it. [`LogWriter`] has those that write.
 //!
-//! A [`Log`] takes no lock, makes no file and writes nothing. It answers each question from a view: the segments and their sizes at one
-//! moment. `view` decides whether a view is still new enough; a writer of this process tells it through
-//! `writers` and `segment::ends`.
+//! A [`Log`] takes no lock, creates no file and writes nothing. It answers each call from a view: the segments and their sizes at one
+//! moment. The module `view` decides whether a view is still current; a writer in this process reports its changes through `writers` and
+//! `segment::ends`.
 
 mod append_log;
 mod batches;
@@ -73,30 +73,30 @@ pub(crate) use crate::segment::ends::Ends;
 pub(crate) use look_up::Scratch;
 pub(crate) use view::View;
 
-/// How often a question is asked anew because files were changed under it.
+/// How often a call is repeated because files changed while it read them.
 const LOOKS_MAX: u32 = 8;
-/// How long to wait for the clock of a file system, whose ticks may be longer than the time between two changes.
+/// How long to wait for the file system's clock, whose ticks may be longer than the time between two changes.
 const RACY_WAIT: std::time::Duration = std::time::Duration::from_millis(21);
 
-/// Asked at every few MiB of work: `true` ends the work with [`ErrorKind::Interrupted`].
+/// Called every few MiB of work; if it returns `true`, the work ends with [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Milliseconds since 1970: every decision about time comes from here.
+/// Returns the current time in milliseconds since 1970; every decision about time uses it.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// How a log is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Bounds on what bytes from files can make us do.
+    /// Bounds on the work and memory that bytes from files can cause.
     pub limits: Limits,
-    /// Maps `.log` files instead of reading them. Faster, and safe only on copies that nobody writes: a file that shrinks while it
-    /// is mapped kills the process with SIGBUS.
+    /// Maps `.log` files and indexes of a log opened for reading, instead of reading them. Faster, but safe only for copies that nobody
+    /// writes: a file that shrinks while it is mapped kills the process with SIGBUS.
     pub mapped: bool,
-    /// Ends long work.
+    /// Called during long work, which it can end.
     pub interrupt: Option<Interrupt>,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// The time, asked by whoever appends.
+    /// The clock, for appending.
     pub clock: Clock,
 }
 
@@ -123,11 +123,11 @@ impl std::fmt::Debug for OpenOptions {
 
 /// One partition's log, for reading. Clones share everything; all methods may be called from many threads.
 ///
-/// What it sees: when a verb that changes a log returns, every later question in this process sees the change, on whichever value it was
-/// made and is asked, and so does every scan that begins later. Each question is answered from one state of the log. Where another
-/// process writes, that is a state which the log had between the last look at its directory and the answer; each question looks, but
-/// [`get`](Self::get) and [`offset_for_timestamp`](Self::offset_for_timestamp) and ranges with a stop, for which a look is good for a
-/// millisecond. [`refresh`](Self::refresh) looks at once.
+/// When a method that changes a log returns, every later call in this process sees the change, on any value of that log, and so does
+/// every scan that begins later. Each call answers from one state of the log. If another process writes, that is a state the log had
+/// between the last check of its directory and the answer. Every call checks, except [`get`](Self::get),
+/// [`offset_for_timestamp`](Self::offset_for_timestamp) and ranges with a stop: for these a check is valid for a millisecond.
+/// [`refresh`](Self::refresh) checks at once.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
@@ -152,7 +152,7 @@ struct Inner {
     topic: String,
     partition: i32,
     options: OpenOptions,
-    /// A broker or writer held the log dir when the log was opened.
+    /// Whether a broker or writer held the lock of the log dir when the log was opened.
     log_dir_was_locked: bool,
     warnings: Vec<String>,
     view: RwLock<Arc<View>>,
@@ -160,14 +160,15 @@ struct Inner {
 }
 
 impl Log {
-    /// Whether its writer, where it is a [`LogWriter`]'s, was closed.
+    /// Whether this is a [`LogWriter`]'s log and its writer was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let ends = self.0.directory.ends.as_deref();
         ends.is_some_and(Ends::is_closed)
     }
 
-    /// Whether all that was appended here is on the disk; of a closed one whether closing got that far.
+    /// Whether all records appended by this writer are on the disk; for a closed one, whether they were when it closed. True for a log
+    /// without a writer.
     pub(crate) fn is_durable(&self) -> bool {
         let ends = self.0.directory.ends.as_deref();
         ends.is_none_or(|ends| ends.recovery_point() >= ends.log_end())
@@ -175,51 +176,52 @@ impl Log {
 
     /// Opens the partition directory `path`, named `topic-partition`.
     ///
-    /// Lists the directory and reads its metadata and the checkpoints around it; no segment is opened yet. Changes nothing.
+    /// Lists the directory, reads the checkpoints around it and opens the active segment. Changes nothing.
     ///
     /// # Errors
-    /// * `Io`: the directory cannot be listed.
-    /// * `LogDir`: its name is not `topic-partition`, or a file in it has a name that Kafka takes for a segment and cannot read.
+    /// * `Io`: the directory cannot be listed or a file cannot be read.
+    /// * `LogDir`: its name is not `topic-partition`, or it holds a file with a segment's suffix whose name Kafka cannot parse.
+    /// * `Limit`: more segments than `max_segments`. `SegmentTooLarge`: an active segment above 2^31 - 1 bytes.
     ///
     /// Source: FORMAT.md «Partition directory».
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         open::open(path.as_ref(), options)
     }
 
-    /// The partition directory.
+    /// Returns the path of the partition directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.directory.path
     }
 
-    /// The topic, from the directory's name.
+    /// Returns the topic, from the directory's name.
     #[must_use]
     pub fn topic(&self) -> &str {
         &self.0.topic
     }
 
-    /// The partition, from the directory's name.
+    /// Returns the partition, from the directory's name.
     #[must_use]
     pub fn partition(&self) -> i32 {
         self.0.partition
     }
 
-    /// What was odd when the log was opened and did not hinder reading, such as a checkpoint that cannot be read.
+    /// Returns what was odd when the log was opened but did not prevent reading, such as a checkpoint that cannot be parsed.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings
     }
 
-    /// How the log was opened.
+    /// Returns how the log was opened.
     #[must_use]
     pub fn options(&self) -> &OpenOptions {
         &self.0.options
     }
 
-    /// The segments, oldest first; the last one is the active segment.
+    /// Returns the segments, oldest first; the last one is the active segment.
     ///
     /// # Errors
-    /// `Io` when the directory cannot be listed or a file not be looked at.
+    /// `Io` if the directory cannot be listed or a file cannot be opened; the others of [`open`](Self::open).
     pub fn segments(&self) -> Result<Vec<SegmentInfo>> {
         self.ask(|view| {
             let infos = view.segments.iter().map(|segment| {
@@ -236,7 +238,7 @@ impl Log {
         })
     }
 
-    /// Bytes of all `.log` files.
+    /// Returns the total size of all `.log` files, in bytes.
     ///
     /// # Errors
     /// As [`segments`](Self::segments).
@@ -253,21 +255,21 @@ impl Log {
         })
     }
 
-    /// The view in use, whatever its age.
+    /// Returns the view in use, whatever its age.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.0.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at the directory, so that later questions see what other processes have done up to now. What this process does is seen
-    /// without it. Costs four looks at files where nothing changed, a listing where files did.
+    /// Checks the directory, so that later calls see what other processes have done. Changes by this process are seen without it. Costs
+    /// the stat of three or four files if nothing changed, a listing if something did.
     ///
     /// # Errors
-    /// `Io`: the directory cannot be listed; `NotFound` among them where it is gone.
+    /// As [`open`](Self::open); an `Io` of kind `NotFound` if the directory does not exist any more.
     pub fn refresh(&self) -> Result<()> {
         self.fresh_view().map(drop)
     }
 
-    /// A view of the directory as it is now; the one in use if nothing changed.
+    /// Returns a view of the directory as it is now; the one in use if nothing changed.
     pub(crate) fn fresh_view(&self) -> Result<Arc<View>> {
         let view = self.view();
         if view.is_current() {
@@ -276,8 +278,8 @@ impl Log {
         self.next_view(Some(&view))
     }
 
-    /// A view for point look-ups and for ranges whose ends are known: all that this process did is in it, what other processes did up to
-    /// a moment ago. Without a look where that is known.
+    /// Returns a view for point look-ups and for ranges with known bounds. Changes by this process are seen at once, those by other
+    /// processes after at most a millisecond: within it the directory is not checked again.
     pub(crate) fn recent_view(&self) -> Result<Arc<View>> {
         let view = self.view();
         if view.is_recent() {
@@ -292,24 +294,24 @@ impl Log {
         Ok(next)
     }
 
-    /// The offsets of the writer, where one of this process has the log open and the view in use knows it.
+    /// Returns the writer's offsets, if a writer in this process has the log open and the view in use knows it.
     pub(crate) fn told(&self) -> Option<Arc<Ends>> {
         self.view().ends().cloned()
     }
 
-    /// A newer view for whoever met `error` in `view`, if the log is another by now; otherwise that error. A truncation, a compaction or
-    /// retention, perhaps of another process, removes, cuts and replaces files that a view names.
+    /// Returns a newer view if the log changed since `view`; otherwise returns `error`, which reading in `view` caused. Truncation,
+    /// compaction and retention, also by another process, delete, shorten and replace files that a view names.
     pub(crate) fn view_after(&self, view: &View, error: Error) -> Result<Arc<View>> {
         if !error.may_be_stale() {
             return Err(error);
         }
         if view.is_racy() {
-            // Its time does not tell whether the directory changed; soon it will.
+            // The directory's timestamp does not yet tell whether it changed; soon it will.
             std::thread::sleep(RACY_WAIT);
         }
         let was_undisturbed = view.is_undisturbed() && !view.is_racy();
         let fresh = self.next_view(None)?;
-        // A segment that was replaced by itself alone is there again.
+        // A file replaced by one of the same name exists again.
         let disk = self.0.directory.disk.as_ref();
         let is_back =
             !error.is_corruption() && error.path().is_some_and(|path| disk.stat(path).is_ok());
@@ -319,7 +321,7 @@ impl Log {
         Ok(fresh)
     }
 
-    /// Does `work` with a view, and again with a newer one as long as files are changed under it; gives the view too.
+    /// Runs `work` with a view, and again with a newer one while files change under it. Returns the view too.
     pub(crate) fn in_view<T>(
         &self,
         mut view: Arc<View>,
@@ -334,14 +336,14 @@ impl Log {
         work(&view).map(|done| (view, done))
     }
 
-    /// Answers from the directory as it is now, where no more is read than what belongs to the view: its bounds.
+    /// Answers from the directory as it is now. For work that reads only what the view holds: its bounds.
     pub(crate) fn look<T>(&self, work: impl FnMut(&View) -> Result<T>) -> Result<T> {
         self.in_view(self.fresh_view()?, work)
             .map(|(_, answer)| answer)
     }
 
-    /// Answers a question from one state of the log, no older than the question: again with a newer view as long as more than the end of
-    /// the log changes meanwhile.
+    /// Answers from one state of the log that is no older than the call. Repeats with a newer view if anything but the end of the log
+    /// changed meanwhile.
     pub(crate) fn ask<T>(&self, mut work: impl FnMut(&View) -> Result<T>) -> Result<T> {
         for _ in 0..LOOKS_MAX {
             let (view, answer) = self.in_view(self.fresh_view()?, &mut work)?;
@@ -349,7 +351,7 @@ impl Log {
                 return Ok(answer);
             }
         }
-        // Somebody changes it all the time. A writer of this process can be made to wait.
+        // The files change all the time. A writer in this process can be made to wait.
         let mut view = self.fresh_view()?;
         for _ in 0..LOOKS_MAX {
             let ends = view.ends().cloned();
@@ -366,7 +368,7 @@ impl Log {
         self.in_view(view, work).map(|(_, answer)| answer)
     }
 
-    /// Asks whether to go on.
+    /// Fails with `Interrupted` if the caller wants the work to end.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0.options.interrupt {
             Some(interrupt) if interrupt() => Err(Error::new(ErrorKind::Interrupted)),

@@ -1,4 +1,4 @@
-//! Opening a partition directory, for reading and for appending.
+//! Opens a partition directory, for reading or for appending.
 
 use super::state::PartitionState;
 use super::writer::{self, WriteOptions};
@@ -20,7 +20,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
     open_in(path, options, None)
 }
 
-/// Opens a partition of a log dir whose checkpoints are known already.
+/// Opens a partition for reading. `checkpoints` are those of its log dir, if a program has that open.
 pub(crate) fn open_in(
     path: &Path,
     options: &OpenOptions,
@@ -38,7 +38,7 @@ pub(super) fn open_for_append(
     open_for_append_in(path, options, write, None, None)
 }
 
-/// Opens a partition for a program that has its log dir open.
+/// Opens a partition for appending. `shared` is set by a program that has its log dir open.
 pub(crate) fn open_for_append_in(
     path: &Path,
     options: &OpenOptions,
@@ -49,7 +49,7 @@ pub(crate) fn open_for_append_in(
     let disk = options.disk.as_ref();
     let checkpoints = shared.map(|shared| shared.checkpoints());
     if disk.stat(path).is_err() {
-        // The name is checked before anything is made.
+        // The name is checked before anything is created.
         let (directory, topic, _) = self::directory(path, options, true, checkpoints)?;
         let path = &directory.path;
         check_topic(&topic).map_err(|error| {
@@ -58,7 +58,7 @@ pub(crate) fn open_for_append_in(
         folder::refuse_inside_partition(disk, path)?;
         let config = write.config.clone().unwrap_or_default();
         config.or_defaults(&write.defaults)?;
-        // So is whether a broker runs, which knows nothing of a new folder.
+        // So is the log dir's lock: a running broker does not know of a new folder.
         let _broker = match path.parent() {
             Some(parent) if folder::has_log_dir_files(disk, parent)? => {
                 Some(lock_log_dir(disk, parent)?)
@@ -92,7 +92,7 @@ pub(crate) fn open_for_append_in(
     Ok(LogWriter::new(Log(Arc::new(inner)), writer))
 }
 
-/// Makes a directory and those above it, each one durable in the one around it.
+/// Creates a directory and its missing parents, and syncs the parent of each new one.
 pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
     let missing: Vec<&Path> = path
         .ancestors()
@@ -108,8 +108,8 @@ pub(crate) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
         .map_err(|error| Error::io(IoCall::Create, path, error))
 }
 
-/// Takes a partition out of what its log dir says of all, before a directory gets its name whose log begins at `log_start`, if that is not
-/// its first segment's base offset.
+/// Removes a partition's lines from the log dir's checkpoints, before another directory gets its name. `log_start` is that one's log
+/// start offset, if that is not the base offset of its first segment.
 pub(crate) fn forget_partition(
     path: &Path,
     options: &OpenOptions,
@@ -119,7 +119,7 @@ pub(crate) fn forget_partition(
     PartitionState::new(&directory, &topic, partition, None)?.forget(log_start)
 }
 
-/// What a partition directory's name says.
+/// Parses the name of a partition directory.
 pub(crate) fn partition_name(path: &Path) -> Result<DirectoryName<'_>> {
     let name = path
         .file_name()
@@ -137,20 +137,20 @@ pub(crate) fn partition_name(path: &Path) -> Result<DirectoryName<'_>> {
     })
 }
 
-/// The directory behind a path, and the partition that its name says.
+/// Returns the directory at a path, with the topic and partition in its name.
 pub(super) fn directory(
     path: &Path,
     options: &OpenOptions,
     writes: bool,
     checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<(Arc<Directory>, String, i32)> {
-    // Relative paths are made whole once: the process may change its directory while the log is open.
+    // Relative paths are resolved once: the process may change its working directory while the log is open.
     let path =
         std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
     let parsed = partition_name(&path)?;
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
     let parent = path.parent().unwrap_or(Path::new(""));
-    // What the log dir says of a partition is not about one that was set aside, or waits for its deletion, under a longer name.
+    // A longer name means that the partition was set aside or waits for its deletion. The log dir's checkpoints are not about it.
     let is_aside = matches!(parsed.state, DirectoryState::Delete | DirectoryState::Stray);
     if writes {
         refuse_link(options.disk.as_ref(), &path)?;
@@ -173,7 +173,7 @@ pub(super) fn directory(
     let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,
-        // That nobody writes now says nothing of later: a broker may start, and cut an index under its mapping.
+        // Even if nobody writes now, a broker may start later and truncate a file while it is mapped: only the caller can promise.
         map_indexes: options.mapped && !writes,
         map_logs: options.mapped && !writes,
         ends: writes.then(|| Arc::new(Ends::default())),
@@ -183,8 +183,8 @@ pub(super) fn directory(
     Ok((Arc::new(directory), topic, partition))
 }
 
-/// Refuses to write through a link from elsewhere into a log dir: its lock, marks and checkpoints are beside the directory, not
-/// beside the link, and a broker that runs on it would not be seen.
+/// Refuses to write to a log dir through a symbolic link from elsewhere. The lock, marks and checkpoints are beside the directory, not
+/// beside the link, so a broker that runs there would not be noticed.
 fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
     let real = |path: &Path| match disk.real_path(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -209,7 +209,7 @@ fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
     Err(Error::log_dir(path, reason))
 }
 
-/// The reading half of a log, with a first view of its directory.
+/// Builds the reading part of a log, with a first view of its directory.
 fn build(
     directory: &Arc<Directory>,
     topic: String,
