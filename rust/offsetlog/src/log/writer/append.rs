@@ -268,7 +268,7 @@ impl PartitionWriter {
                 maximum: i64::from(self.config.effective.max_message_bytes()),
             }));
         }
-        let info = self.store(&Storing {
+        let stored = self.store(&Storing {
             parts: &[bytes],
             batches: &[(0, header)],
             markers: &[None],
@@ -277,9 +277,12 @@ impl PartitionWriter {
             max_timestamp: header.max_timestamp,
             append_time,
             now,
-        })?;
-        batch.clear();
-        Ok(info)
+        });
+        // Records that are in the log must not be there for a second try, also if what follows the append failed.
+        if stored.as_ref().map_or_else(Error::is_appended, |_| true) {
+            batch.clear();
+        }
+        stored
     }
 
     /// Appends the control batch that ends a producer's transaction.
