@@ -353,9 +353,11 @@ class WritableLog(Log):
         Parameters
         ----------
         batch_bytes
-            A batch is appended when it has so many bytes before compression.
+            Greatest size of a batch before compression, header included; a larger record gets a batch of its own. Producers call it
+            ``batch.size``.
         linger_ms
-            Or when its oldest record has waited so long; 0 waits for size, :meth:`Writer.flush` and closing only.
+            A batch is appended when the next record does not fit, or when its oldest record has waited so long; 0 waits for size,
+            :meth:`Writer.flush` and closing only.
         compression
             As for :meth:`append_records`.
 

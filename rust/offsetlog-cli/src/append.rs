@@ -27,7 +27,7 @@ use session::Session;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long Ctrl-C may wait for an answer while no input comes.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -286,21 +286,19 @@ impl Work<'_> {
         }
         let delimiter = self.args.delimiter.as_ref();
         let mut lines = Lines::new(delimiter.map_or(b"\n".as_slice(), |delimiter| &delimiter.0));
-        let linger = Duration::from_millis(self.args.linger);
         let feed = Feed::start(input).map_err(|error| session.unreadable(&error))?;
         loop {
             if self.is_interrupted() {
                 session.append()?;
                 return Ok(true);
             }
-            let waited = session.oldest().map(|since: Instant| since.elapsed());
-            let patience = match waited {
-                Some(waited) if waited >= linger => {
+            let patience = match session.time_left() {
+                Some(Duration::ZERO) => {
                     session.append()?;
                     self.show(session);
                     PATIENCE
                 }
-                Some(waited) => PATIENCE.min(linger.saturating_sub(waited)),
+                Some(left) => PATIENCE.min(left),
                 None => PATIENCE,
             };
             match feed.wait(patience) {

@@ -188,6 +188,53 @@ impl<'a> RecordsV2<'a> {
     }
 }
 
+/// Size of an encoded record in bytes, its length included. Kafka: `DefaultRecord.sizeInBytes`.
+#[must_use]
+#[inline]
+pub fn record_size<'h>(
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
+) -> usize {
+    let body = body_size(timestamp_delta, offset_delta, key, value, headers);
+    body + varint_bytes(body as i32)
+}
+
+/// Upper bound on the size of an encoded record in bytes, whatever its deltas. Kafka: `DefaultRecord.recordSizeUpperBound`.
+#[must_use]
+#[inline]
+pub fn record_size_upper_bound<'h>(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
+) -> usize {
+    record_size(i64::MIN, i32::MIN, key, value, headers)
+}
+
+/// Size of an encoded record without its length.
+fn body_size<'h>(
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
+) -> usize {
+    let field = |bytes: Option<&[u8]>| {
+        let length = bytes.map_or(0, <[u8]>::len);
+        varint_bytes(if bytes.is_some() { length as i32 } else { -1 }) + length
+    };
+    1 + varlong_bytes(timestamp_delta)
+        + varint_bytes(offset_delta)
+        + field(key)
+        + field(value)
+        + varint_bytes(headers.clone().count() as i32)
+        + headers
+            .map(|(key, value)| field(Some(key)) + field(value))
+            .sum::<usize>()
+}
+
 /// Appends one encoded record. Deltas are those to the batch's base timestamp and base offset.
 pub fn write_record<'h>(
     out: &mut Vec<u8>,
@@ -197,21 +244,8 @@ pub fn write_record<'h>(
     value: Option<&[u8]>,
     headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
 ) {
-    let field = |bytes: Option<&[u8]>| {
-        let length = bytes.map_or(0, <[u8]>::len);
-        varint_bytes(if bytes.is_some() { length as i32 } else { -1 }) + length
-    };
     let header_count = headers.clone().count() as i32;
-    let size = 1
-        + varlong_bytes(timestamp_delta)
-        + varint_bytes(offset_delta)
-        + field(key)
-        + field(value)
-        + varint_bytes(header_count)
-        + headers
-            .clone()
-            .map(|(key, value)| field(Some(key)) + field(value))
-            .sum::<usize>();
+    let size = body_size(timestamp_delta, offset_delta, key, value, headers.clone());
     out.reserve(size + varint_bytes(size as i32));
     write_varint(out, size as i32);
     out.push(0);

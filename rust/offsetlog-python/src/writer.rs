@@ -1,15 +1,17 @@
-//! `Writer`: many small appends gathered into batches by size and by time.
+//! `Writer`: the engine's record accumulator for several Python threads, with a timer for what waits.
 
 use crate::appender::{Appender, HeaderRow, codec, header_views, info_row};
 use crate::clock::LogClock;
 use crate::interrupt::detached;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
-use offsetlog::{AppendInfo, AppendOptions, BatchBuilder, Error, Producer};
+use offsetlog::{AppendInfo, AppendOptions, Error, RecordAccumulator};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+const NOT_TAKEN_NOTE: &str = "the record of this call was not taken";
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Writer(Arc<Shared>);
@@ -19,21 +21,27 @@ struct Shared {
     log: offsetlog::LogWriter,
     clock: LogClock,
     options: AppendOptions,
-    batch_bytes: usize,
-    linger: Duration,
+    has_linger: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    batch: BatchBuilder,
-    /// When the oldest record waiting came.
-    since: Option<Instant>,
+    records: RecordAccumulator,
     timer: bool,
     closed: bool,
     /// A failure of the timer's, for the next call.
     failed: Option<Error>,
     last: Option<AppendInfo>,
+}
+
+/// What became of a record that was given to the writer.
+enum Taken {
+    Waits,
+    /// It waits, and its batch is full.
+    Full,
+    /// Its batch would be too large: those that wait are appended before.
+    NoRoom,
 }
 
 impl Shared {
@@ -42,26 +50,23 @@ impl Shared {
     }
 
     fn append(&self, state: &mut State) -> Result<(), Error> {
-        state.since = None;
-        if state.batch.is_empty() {
-            return Ok(());
-        }
-        let appended = self.log.append(&mut state.batch, &self.options);
-        // Records that the log refused would be refused again: they go, and the caller is told.
-        state.batch.clear();
-        state.last = Some(appended?);
-        Ok(())
+        let appended = state.records.append_to(&self.log, &self.options);
+        let info = match &appended {
+            Ok(info) => *info,
+            Err(error) => error.appended(),
+        };
+        state.last = info.or(state.last);
+        appended.map(|_| ())
     }
 
     /// Appends what has waited long enough; ends when nothing waits.
     fn keep_time(&self) {
         let mut state = self.state();
-        while let Some(since) = state.since {
-            let waited = since.elapsed();
-            if waited < self.linger && !state.closed {
+        while let Some(left) = state.records.time_left(Instant::now()) {
+            if !left.is_zero() && !state.closed {
                 let (next, _) = self
                     .changed
-                    .wait_timeout(state, self.linger.saturating_sub(waited))
+                    .wait_timeout(state, left)
                     .unwrap_or_else(PoisonError::into_inner);
                 state = next;
                 continue;
@@ -86,7 +91,9 @@ impl Writer {
         leader_epoch: Option<i32>,
     ) -> PyResult<Self> {
         let (log, clock) = appender.engine();
-        let batch = BatchBuilder::new(codec(compression)?, Producer::default());
+        let linger = Duration::from_millis(linger_ms);
+        let linger = (!linger.is_zero()).then_some(linger);
+        let records = RecordAccumulator::new(codec(compression)?, batch_bytes, linger);
         Ok(Self(Arc::new(Shared {
             log,
             clock,
@@ -94,11 +101,9 @@ impl Writer {
                 leader_epoch,
                 flush: false,
             },
-            batch_bytes,
-            linger: Duration::from_millis(linger_ms),
+            has_linger: linger.is_some(),
             state: Mutex::new(State {
-                batch,
-                since: None,
+                records,
                 timer: false,
                 closed: false,
                 failed: None,
@@ -124,35 +129,39 @@ impl Writer {
             Some(timestamp) => timestamp,
             None => shared.clock.timed(py, || shared.clock.now())?,
         };
-        // The lock is held by the timer only while it appends, and then we wait without the interpreter.
-        let push = |state: &mut State| -> Result<bool, Error> {
+        let push = |state: &mut State| -> Result<Taken, Error> {
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
             // Together with others it would take them along when the batch is refused.
             shared.log.check_headers(views.len())?;
-            state
-                .batch
-                .push(timestamp, key.as_deref(), value.as_deref(), &views)?;
-            if state.batch.size_bytes() >= shared.batch_bytes {
-                return Ok(true);
+            let (key, value) = (key.as_deref(), value.as_deref());
+            let records = &mut state.records;
+            if !records.push(Instant::now, timestamp, key, value, &views)? {
+                return Ok(Taken::NoRoom);
             }
-            state.since.get_or_insert_with(Instant::now);
-            Ok(false)
+            if records.is_full() {
+                return Ok(Taken::Full);
+            }
+            self.start_timer(state);
+            Ok(Taken::Waits)
         };
-        let due = match shared.state.try_lock() {
-            Ok(mut state) => push(&mut state).map(|due| (due, self.start_timer(&mut state, due))),
-            Err(_) => detached(py, || {
-                let mut state = shared.state();
-                push(&mut state).map(|due| (due, self.start_timer(&mut state, due)))
-            }),
-        };
-        let (due, ()) = due.or_raise(py)?;
-        if due {
-            let append = || shared.append(&mut shared.state());
-            return shared.clock.timed(py, append)?.or_raise(py);
+        let append = || shared.append(&mut shared.state());
+        loop {
+            // The lock is held by the timer only while it appends, and then we wait without the interpreter.
+            let taken = match shared.state.try_lock() {
+                Ok(mut state) => push(&mut state),
+                Err(_) => detached(py, || push(&mut shared.state())),
+            };
+            match taken.map_err(|error| not_taken(py, &error))? {
+                Taken::Waits => return Ok(()),
+                Taken::Full => return shared.clock.timed(py, append)?.or_raise(py),
+                Taken::NoRoom => shared
+                    .clock
+                    .timed(py, append)?
+                    .map_err(|error| not_taken(py, &error))?,
+            }
         }
-        Ok(())
     }
 
     /// Appends what waits; gives what the last append did.
@@ -182,8 +191,8 @@ impl Writer {
 
 impl Writer {
     /// A timer runs only while records wait.
-    fn start_timer(&self, state: &mut State, due: bool) {
-        if due || state.timer || self.0.linger.is_zero() {
+    fn start_timer(&self, state: &mut State) {
+        if state.timer || !self.0.has_linger {
             return;
         }
         let shared = Arc::clone(&self.0);
@@ -191,5 +200,14 @@ impl Writer {
             .name("offsetlog-linger".to_owned())
             .spawn(move || shared.keep_time());
         state.timer = started.is_ok();
+    }
+}
+
+/// The exception of a call whose record was not taken, also where it is about records that were given before.
+fn not_taken(py: Python<'_>, error: &Error) -> PyErr {
+    let raised = raise(py, error);
+    match raised.value(py).call_method1("add_note", (NOT_TAKEN_NOTE,)) {
+        Ok(_) => raised,
+        Err(failure) => failure,
     }
 }

@@ -5,14 +5,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
-use offsetlog_format::v2::write_record;
-use offsetlog_format::{Attributes, BatchHeader, Codec};
+use offsetlog_format::v2::{RecordsV2, record_size, record_size_upper_bound, write_record};
+use offsetlog_format::{Attributes, BatchHeader, Codec, RecordView};
 
 /// A batch's size is a positive 32-bit number.
 const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize - BATCH_HEADER_V2_BYTES;
-
-/// Bytes of a record's lengths and numbers, headers apart, at most.
-const RECORD_OVERHEAD_MAX: usize = 64;
 
 /// Who wrote a batch, for brokers that tell duplicates and transactions by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,22 +134,15 @@ impl BatchBuilder {
             Ok(delta) if delta > self.last_delta => delta,
             _ => return Err(unfit_delta(delta, self.last_delta)),
         };
-        let bytes: usize = key.map_or(0, <[u8]>::len)
-            + value.map_or(0, <[u8]>::len)
-            + headers
-                .iter()
-                .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
-                .sum::<usize>();
-        if self.payload_bytes() + bytes + RECORD_OVERHEAD_MAX > PAYLOAD_BYTES_MAX
-            || self.count == i32::MAX
-        {
+        let bytes = record_size_upper_bound(key, value, headers.iter().copied());
+        if self.payload_bytes() + bytes > PAYLOAD_BYTES_MAX || self.count == i32::MAX {
             return Err(Error::new(ErrorKind::RecordTooLarge {
                 size: (self.payload_bytes() + bytes) as u64,
                 maximum: PAYLOAD_BYTES_MAX as i64,
             }));
         }
         // Nothing has been changed yet when there is no memory.
-        memory::reserve(&mut self.encoded, bytes + RECORD_OVERHEAD_MAX)?;
+        memory::reserve(&mut self.encoded, BATCH_HEADER_V2_BYTES + bytes)?;
         if self.count == 0 {
             self.encoded.resize(BATCH_HEADER_V2_BYTES, 0);
             self.base_timestamp = timestamp;
@@ -198,6 +188,37 @@ impl BatchBuilder {
     #[must_use]
     pub const fn size_bytes(&self) -> usize {
         BATCH_HEADER_V2_BYTES + self.payload_bytes()
+    }
+
+    /// Size of the batch in bytes with one more record. Kafka: `MemoryRecordsBuilder.hasRoomFor`.
+    pub(crate) fn size_bytes_with(
+        &self,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> usize {
+        let timestamp_delta = if self.is_empty() {
+            0
+        } else {
+            timestamp.wrapping_sub(self.base_timestamp)
+        };
+        self.size_bytes()
+            + record_size(
+                timestamp_delta,
+                self.last_delta.saturating_add(1),
+                key,
+                value,
+                headers.iter().copied(),
+            )
+    }
+
+    /// The records, decoded again. Their offsets count from 0.
+    pub(crate) fn records(&self) -> Result<Vec<RecordView<'_>>> {
+        let payload = self.encoded.get(BATCH_HEADER_V2_BYTES..).unwrap_or(&[]);
+        let header = self.header(0, -1, None, Codec::None);
+        let mut records = RecordsV2::new(&header, payload).map_err(Error::new)?;
+        std::iter::from_fn(|| records.next_record().map_err(Error::new).transpose()).collect()
     }
 
     pub(crate) const fn payload_bytes(&self) -> usize {
@@ -256,6 +277,7 @@ impl BatchBuilder {
         codec: Codec,
         compressor: &mut Compressor,
     ) -> Result<(&[u8], BatchHeader)> {
+        let mut header = self.header(base_offset, leader_epoch, append_time, codec);
         let batch = if codec == Codec::None {
             &mut self.encoded
         } else {
@@ -265,14 +287,27 @@ impl BatchBuilder {
             compressor.compress(codec, 2, payload, &mut self.compressed)?;
             &mut self.compressed
         };
+        header.size_bytes = batch.len();
+        header.crc = finish_batch(batch, 0, &header);
+        Ok((batch, header))
+    }
+
+    /// The batch's header, without its checksum and with the size that it has uncompressed.
+    fn header(
+        &self,
+        base_offset: i64,
+        leader_epoch: i32,
+        append_time: Option<i64>,
+        codec: Codec,
+    ) -> BatchHeader {
         let mut attributes = Attributes::new(codec, append_time.is_some());
         if self.producer.is_transactional {
             attributes = attributes.transactional();
         }
-        let mut header = BatchHeader {
+        BatchHeader {
             base_offset: Some(base_offset),
             last_offset: base_offset.saturating_add(i64::from(self.last_delta)),
-            size_bytes: batch.len(),
+            size_bytes: self.size_bytes(),
             magic: 2,
             leader_epoch,
             crc: 0,
@@ -283,9 +318,7 @@ impl BatchBuilder {
             producer_epoch: self.producer.producer_epoch,
             base_sequence: self.producer.base_sequence,
             record_count: self.count,
-        };
-        header.crc = finish_batch(batch, 0, &header);
-        Ok((batch, header))
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod text;
 
+use crate::append_info::AppendInfo;
 use crate::disk::{AboveLimit, IoCall};
 use offsetlog_format::{Codec, Fault, FormatError, Part};
 use std::fmt;
@@ -23,7 +24,7 @@ struct Inner {
     position: Option<u64>,
     offset: Option<i64>,
     advice: Option<&'static str>,
-    appended: bool,
+    appended: Option<AppendInfo>,
 }
 
 /// What is wrong.
@@ -343,7 +344,7 @@ impl Error {
             position: None,
             offset: None,
             advice: None,
-            appended: false,
+            appended: None,
         }))
     }
 
@@ -443,9 +444,18 @@ impl Error {
         self
     }
 
-    /// Marks that the records were appended and a later step failed, such as their flush.
-    pub(crate) fn after_append(mut self) -> Self {
-        self.0.appended = true;
+    /// Marks that the records were appended, as `info` says, and a later step failed, such as their flush.
+    pub(crate) fn after_append(mut self, info: AppendInfo) -> Self {
+        self.0.appended = Some(info);
+        self
+    }
+
+    /// Changes what of the whole is appended, where this is the error behind the append of a part.
+    pub(crate) fn map_appended(
+        mut self,
+        whole: impl FnOnce(AppendInfo) -> Option<AppendInfo>,
+    ) -> Self {
+        self.0.appended = self.0.appended.and_then(whole);
         self
     }
 
@@ -453,7 +463,27 @@ impl Error {
     /// failed. They are read like other records and may survive a crash, which is not promised.
     #[must_use]
     pub fn is_appended(&self) -> bool {
+        self.0.appended.is_some()
+    }
+
+    /// What the append did, where [`is_appended`](Self::is_appended).
+    #[must_use]
+    pub fn appended(&self) -> Option<AppendInfo> {
         self.0.appended
+    }
+
+    /// Whether an append was refused because of its records: the log may take fewer of them, or others.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::RecordRejected { .. }
+                | ErrorKind::InvalidTimestamp { .. }
+                | ErrorKind::RecordTooLarge { .. }
+                | ErrorKind::RecordBatchTooLarge { .. }
+                | ErrorKind::AppendTooWide { .. }
+                | ErrorKind::Unreadable { .. }
+        )
     }
 
     /// Returns what is wrong.

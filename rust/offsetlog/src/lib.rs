@@ -35,6 +35,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod append_info;
 #[cfg(feature = "arrow")]
 pub mod arrow;
 mod batch_builder;
@@ -51,9 +52,11 @@ mod log;
 mod log_dir;
 pub mod memory;
 mod old_log;
+mod record_accumulator;
 mod records;
 mod segment;
 
+pub use append_info::AppendInfo;
 pub use batch_builder::{BatchBuilder, Producer};
 pub use batch_decoder::{BatchDecoder, BatchRecords};
 pub use config::{
@@ -65,13 +68,13 @@ pub use error::{Error, ErrorKind, Result};
 pub use folder::{FolderKind, folder_kind};
 pub use limits::Limits;
 pub use log::{
-    AbortedTransaction, AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
-    BatchInfo, Batches, BrokerRegistration, Clock, CompactOptions, Compaction, Cut, DamageReport,
-    DetachedBatch, FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt,
-    Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions, MaintainReport, MarkerOptions,
-    MetadataImage, OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress,
-    Record, RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions,
-    ScanRange, ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
+    AbortedTransaction, AppendLogOptions, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches,
+    BrokerRegistration, Clock, CompactOptions, Compaction, Cut, DamageReport, DetachedBatch,
+    FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, LaterLog,
+    Location, Log, LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
+    OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress, Record,
+    RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange,
+    ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
     WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
@@ -81,5 +84,6 @@ pub use log_dir::{
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};
+pub use record_accumulator::{AppendedRecords, RecordAccumulator};
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;

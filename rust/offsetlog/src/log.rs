@@ -56,7 +56,7 @@ pub use values::{
 
 pub use verify::{DamageReport, Finding, Severity, VerifyOptions, verify};
 pub use writer::{
-    AppendInfo, AppendOptions, AppendOrigin, RemovedSegment, RetentionReason, WriteOptions, recover,
+    AppendOptions, AppendOrigin, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 
 pub(crate) use cluster::{

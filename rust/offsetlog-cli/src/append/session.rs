@@ -4,15 +4,9 @@ use super::NewRecord;
 use crate::args::{Append, Header};
 use crate::failure::{Failure, with_advice_to_writers};
 use offsetlog::format::counted;
-use offsetlog::{AppendOptions, BatchBuilder, Clock, Error, ErrorKind, LogWriter, Producer};
+use offsetlog::{AppendOptions, Clock, Error, ErrorKind, LogWriter, RecordAccumulator};
 use std::io;
-use std::ops::Range;
-use std::time::Instant;
-
-/// Bytes of a batch's header, and more than any record has beside its fields.
-const BATCH_HEADER_BYTES: usize = 61;
-const RECORD_OVERHEAD_BYTES: usize = 24;
-const HEADER_OVERHEAD_BYTES: usize = 4;
+use std::time::{Duration, Instant};
 
 /// What is in the log of the input.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,62 +29,12 @@ impl Totals {
     }
 }
 
-/// Records that wait for their batch, one behind the other in one buffer.
-#[derive(Default)]
-struct Waiting {
-    bytes: Vec<u8>,
-    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
-    records: Vec<Entry>,
-    /// Bytes of the batch that they will be, a few more at most.
-    size: usize,
-    since: Option<Instant>,
-}
-
-/// A record in [`Waiting`].
+/// A record that waits for its batch.
 struct Entry {
     /// Number of its line.
     line: u64,
-    timestamp: i64,
-    key: Option<Range<usize>>,
-    value: Option<Range<usize>>,
-    headers: Range<usize>,
     /// Bytes of its key, value and headers.
     content: usize,
-}
-
-impl Waiting {
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.headers.clear();
-        self.records.clear();
-        self.size = BATCH_HEADER_BYTES;
-        self.since = None;
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        start..self.bytes.len()
-    }
-
-    fn get(&self, range: &Range<usize>) -> &[u8] {
-        self.bytes.get(range.clone()).unwrap_or_default()
-    }
-
-    /// Adds one of the records to a batch.
-    fn push(&self, entry: &Entry, batch: &mut BatchBuilder) -> Result<(), Error> {
-        let headers = self.headers.get(entry.headers.clone()).unwrap_or_default();
-        let headers: Vec<(&[u8], Option<&[u8]>)> = headers
-            .iter()
-            .map(|(name, value)| (self.get(name), value.as_ref().map(|value| self.get(value))))
-            .collect();
-        batch.push(
-            entry.timestamp,
-            entry.key.as_ref().map(|key| self.get(key)),
-            entry.value.as_ref().map(|value| self.get(value)),
-            &headers,
-        )
-    }
 }
 
 /// The appending of one input.
@@ -100,9 +44,9 @@ pub(super) struct Session<'s> {
     headers: &'s [Header],
     clock: Clock,
     options: AppendOptions,
-    batch_bytes: usize,
-    batch: BatchBuilder,
-    waiting: Waiting,
+    records: RecordAccumulator,
+    /// One for each of the records.
+    entries: Vec<Entry>,
     unit: &'static str,
     /// Number of the line that comes next.
     next_line: u64,
@@ -111,8 +55,7 @@ pub(super) struct Session<'s> {
 
 impl<'s> Session<'s> {
     pub(super) fn new(log: &'s LogWriter, args: &'s Append, unit: &'static str) -> Self {
-        let mut waiting = Waiting::default();
-        waiting.clear();
+        let linger = Duration::from_millis(args.linger);
         Self {
             log,
             headers: &args.headers,
@@ -121,9 +64,12 @@ impl<'s> Session<'s> {
                 leader_epoch: None,
                 flush: args.flush,
             },
-            batch_bytes: args.batch_bytes,
-            batch: BatchBuilder::new(args.compression.into(), Producer::default()),
-            waiting,
+            records: RecordAccumulator::new(
+                args.compression.into(),
+                args.batch_bytes,
+                Some(linger),
+            ),
+            entries: Vec::new(),
             unit,
             next_line: 1,
             totals: Totals::default(),
@@ -134,9 +80,9 @@ impl<'s> Session<'s> {
         (self.clock)()
     }
 
-    /// When the oldest record that waits came.
-    pub(super) const fn oldest(&self) -> Option<Instant> {
-        self.waiting.since
+    /// How long the oldest record may still wait; `None` if none does.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        self.records.time_left(Instant::now())
     }
 
     /// Passes over a line that holds no record.
@@ -144,128 +90,90 @@ impl<'s> Session<'s> {
         self.next_line += 1;
     }
 
-    /// Adds the record of the next line to the batch; what would not fit into it any more is appended before. Says whether a
-    /// batch was appended.
+    /// Adds the record of the next line to the batch; appends the batch before, if there is no room, or after, if it is full. Returns
+    /// whether a batch was appended.
     pub(super) fn add(&mut self, timestamp: i64, record: &NewRecord<'_>) -> Result<bool, Failure> {
-        let content = self.content_of(record);
-        let header_count = record.headers.len() + self.headers.len();
-        let size = content + RECORD_OVERHEAD_BYTES + header_count * HEADER_OVERHEAD_BYTES;
+        let headers: Vec<(&[u8], Option<&[u8]>)> =
+            record
+                .headers
+                .iter()
+                .map(|(name, value)| (name.as_ref(), value.as_deref()))
+                .chain(self.headers.iter().map(|Header(name, value)| {
+                    (name.as_bytes(), value.as_deref().map(str::as_bytes))
+                }))
+                .collect();
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let content = headers
+            .iter()
+            .map(|(name, value)| name.len() + length(*value))
+            .sum::<usize>()
+            + length(key)
+            + length(value);
         let mut appended = false;
-        if !self.waiting.records.is_empty()
-            && self.waiting.size.saturating_add(size) > self.batch_bytes
-        {
-            self.append()?;
-            appended = true;
+        loop {
+            match self
+                .records
+                .push(Instant::now, timestamp, key, value, &headers)
+            {
+                Ok(true) => break,
+                Ok(false) => {
+                    self.append()?;
+                    appended = true;
+                }
+                Err(error) => {
+                    self.append()?;
+                    return Err(self.failed(error));
+                }
+            }
         }
-        let waiting = &mut self.waiting;
-        let first_header = waiting.headers.len();
-        for (name, value) in &record.headers {
-            let header = (
-                waiting.put(name),
-                value.as_ref().map(|value| waiting.put(value)),
-            );
-            waiting.headers.push(header);
-        }
-        for Header(name, value) in self.headers {
-            let header = (
-                waiting.put(name.as_bytes()),
-                value.as_ref().map(|value| waiting.put(value.as_bytes())),
-            );
-            waiting.headers.push(header);
-        }
-        let entry = Entry {
+        self.entries.push(Entry {
             line: self.next_line,
-            timestamp,
-            key: record.key.as_ref().map(|key| waiting.put(key)),
-            value: record.value.as_ref().map(|value| waiting.put(value)),
-            headers: first_header..waiting.headers.len(),
             content,
-        };
-        waiting.records.push(entry);
-        waiting.size = waiting.size.saturating_add(size);
-        waiting.since.get_or_insert_with(Instant::now);
+        });
         self.next_line += 1;
-        if self.waiting.size >= self.batch_bytes {
+        if self.records.is_full() {
             self.append()?;
             appended = true;
         }
         Ok(appended)
     }
 
-    /// Bytes of a record's key, value and headers, those that every record gets among them.
-    fn content_of(&self, record: &NewRecord<'_>) -> usize {
-        let length = |bytes: Option<usize>| bytes.unwrap_or_default();
-        let own: usize = record
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + length(value.as_ref().map(|value| value.len())))
-            .sum();
-        let given: usize = self
-            .headers
-            .iter()
-            .map(|Header(name, value)| name.len() + length(value.as_ref().map(String::len)))
-            .sum();
-        length(record.key.as_ref().map(|key| key.len()))
-            + length(record.value.as_ref().map(|value| value.len()))
-            + own
-            + given
-    }
-
     /// Appends what waits. Where the log refuses a record, those before it are appended and the rest is dropped.
     pub(super) fn append(&mut self) -> Result<(), Failure> {
-        let count = self.waiting.records.len();
-        if count == 0 {
-            return Ok(());
+        let done = self.records.append_up_to_refused(self.log, &self.options);
+        let (there, missing) = self
+            .entries
+            .split_at_checked(done.records)
+            .unwrap_or((&self.entries, &[]));
+        self.totals.appended += there.len() as u64;
+        self.totals.bytes += there.iter().map(|entry| entry.content as u64).sum::<u64>();
+        if let Some(info) = done.info {
+            let first = self
+                .totals
+                .offsets
+                .map_or(info.base_offset, |(first, _)| first);
+            self.totals.offsets = Some((first, info.last_offset));
         }
-        let appended = self.append_range(0..count);
-        let failure = appended.err().map(|(slot, error)| {
-            if let Some(entry) = self.waiting.records.get(slot) {
-                self.next_line = entry.line;
-            }
-            if is_refusal(error.kind()) {
-                // By itself, the record is the batch's number 0.
-                let reason = error.to_string();
-                self.refused(&reason.replacen("record 0 ", "the record ", 1))
-            } else {
-                self.stopped(error)
-            }
-        });
-        self.waiting.clear();
-        failure.map_or(Ok(()), Err)
+        if let Some(entry) = missing.first() {
+            self.next_line = entry.line;
+        }
+        self.entries.clear();
+        match done.error {
+            None => Ok(()),
+            Some(error) => Err(self.failed(error)),
+        }
     }
 
-    /// Appends some of the waiting records as one batch; as two where the log refuses that, and so on down to the record that it
-    /// refuses, whose place is given.
-    fn append_range(&mut self, range: Range<usize>) -> Result<(), (usize, Error)> {
-        let Err(error) = self.append_batch(&range) else {
-            return Ok(());
-        };
-        if range.len() < 2 || !is_refusal(error.kind()) {
-            return Err((range.start, error));
+    /// The log did not take the next line.
+    fn failed(&self, error: Error) -> Failure {
+        if error.is_refusal() {
+            // By itself, the record is the batch's number 0.
+            let reason = error.to_string();
+            self.refused(&reason.replacen("record 0 ", "the record ", 1))
+        } else {
+            self.stopped(error)
         }
-        let middle = range.start + range.len() / 2;
-        self.append_range(range.start..middle)?;
-        self.append_range(middle..range.end)
-    }
-
-    fn append_batch(&mut self, range: &Range<usize>) -> Result<(), Error> {
-        self.batch.clear();
-        let entries = self.waiting.records.get(range.clone()).unwrap_or_default();
-        for entry in entries {
-            self.waiting.push(entry, &mut self.batch)?;
-        }
-        let info = self.log.append(&mut self.batch, &self.options)?;
-        self.totals.appended += entries.len() as u64;
-        self.totals.bytes += entries
-            .iter()
-            .map(|entry| entry.content as u64)
-            .sum::<u64>();
-        let base = self
-            .totals
-            .offsets
-            .map_or(info.base_offset, |(base, _)| base);
-        self.totals.offsets = Some((base, info.last_offset));
-        Ok(())
     }
 
     /// The next line is refused.
@@ -284,8 +192,13 @@ impl<'s> Session<'s> {
         if matches!(error.kind(), ErrorKind::Interrupted) {
             return Failure::Writing(error);
         }
+        let at_risk = if error.is_appended() {
+            ", the last ones perhaps not on the disk"
+        } else {
+            ""
+        };
         Failure::Stopped(format!(
-            "{}; {}, none from {} {} on",
+            "{}; {}{at_risk}, none from {} {} on",
             with_advice_to_writers(&error),
             self.totals.words(),
             self.unit,
@@ -301,14 +214,53 @@ impl<'s> Session<'s> {
     }
 }
 
-/// Whether the log refused what it was given, and would take less of it or something else.
-const fn is_refusal(kind: &ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::RecordRejected { .. }
-            | ErrorKind::InvalidTimestamp { .. }
-            | ErrorKind::RecordTooLarge { .. }
-            | ErrorKind::RecordBatchTooLarge { .. }
-            | ErrorKind::AppendTooWide { .. }
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
+    use offsetlog::{OpenOptions, WriteOptions};
+    use offsetlog_faults::fault::{Call, FaultDisk, Plan};
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    /// Whoever is told that nothing of a line is in the log feeds it again.
+    #[test]
+    fn a_batch_whose_sync_failed_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FaultDisk::new(Arc::new(offsetlog::disk::RealDisk), Plan::none());
+        let options = OpenOptions {
+            disk: Arc::new(disk.clone()),
+            ..OpenOptions::default()
+        };
+        let path = folder.path().join("orders-0");
+        let log = LogWriter::open(&path, &options, &WriteOptions::default()).unwrap();
+        let command = ["offsetlog", "append", "--flush", "orders-0"];
+        let Verb::Append(args) = Cli::try_parse_from(command).unwrap().verb else {
+            panic!("another command");
+        };
+        let mut session = Session::new(&log, &args, "line");
+        let add = |session: &mut Session<'_>, value: &'static str| {
+            let record = NewRecord {
+                value: Some(Cow::Borrowed(value.as_bytes())),
+                ..NewRecord::default()
+            };
+            session.add(1, &record).unwrap();
+        };
+        add(&mut session, "a");
+        session.append().unwrap();
+        disk.set(Plan {
+            kinds: |call, _| call == Call::Sync,
+            nth: 1,
+            ..Plan::none()
+        });
+        add(&mut session, "b");
+        add(&mut session, "c");
+        let Err(Failure::Stopped(text)) = session.append() else {
+            panic!("the sync did not fail");
+        };
+        let end = "3 records appended at offsets 0 to 2, the last ones perhaps not on the disk, none from line 4 on";
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(log.log_end_offset().unwrap(), 3);
+    }
 }

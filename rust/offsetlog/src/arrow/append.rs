@@ -3,12 +3,13 @@
 use super::digest::Digest;
 use super::kept::{Kept, KeptPlaces, Last};
 use super::rows::{Header, Places, Row, Rows};
+use crate::append_info::AppendInfo;
 use crate::batch_builder::{BatchBuilder, Producer};
 use crate::codec::Compressor;
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::log::{AppendInfo, AppendOptions, LogWriter};
+use crate::log::{AppendOptions, LogWriter};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema};
@@ -271,15 +272,11 @@ impl ArrowRows {
         let limits = &log.options().limits;
         let sizes = Sizes::new(&config, limits, codec, options.batch_bytes);
         self.check_sizes(log, &config, codec, sizes, now)?;
-        self.append_checked(log, options, sizes, now)?;
-        Ok(self.appended.unwrap_or(AppendInfo {
-            base_offset: -1,
-            last_offset: -1,
-            max_timestamp: -1,
-            log_append_time: -1,
-            duplicate: false,
-            left_out_bytes: 0,
-        }))
+        self.append_checked(log, options, sizes, now)
+            .map_err(|error| {
+                error.map_appended(|_| self.appended.filter(|_| self.appended_rows == self.rows))
+            })?;
+        Ok(self.appended.unwrap_or(AppendInfo::NOTHING))
     }
 
     fn first_offset(&self) -> Option<i64> {
@@ -417,26 +414,26 @@ impl ArrowRows {
     ) -> Result<()> {
         log.check()?;
         let rows = batch.len() as u64;
-        let info = match place {
+        let appended = match place {
             Some(Place { offset, epoch }) => {
                 let options = AppendOptions {
                     leader_epoch: epoch.or(options.leader_epoch),
                     ..*options
                 };
-                log.append_at(batch, offset, &options)?
+                log.append_at(batch, offset, &options)
             }
-            None => log.append(batch, options)?,
+            None => log.append(batch, options),
         };
-        self.appended_rows += rows;
-        self.appended = Some(match self.appended {
-            None => info,
-            Some(before) => AppendInfo {
-                base_offset: before.base_offset,
-                max_timestamp: before.max_timestamp.max(info.max_timestamp),
-                ..info
-            },
-        });
-        Ok(())
+        // They are in the log too where only what follows the append failed.
+        let info = match &appended {
+            Ok(info) => Some(*info),
+            Err(error) => error.appended(),
+        };
+        if let Some(info) = info {
+            self.appended_rows += rows;
+            self.appended = Some(self.appended.map_or(info, |before| before.and(info)));
+        }
+        appended.map(|_| ())
     }
 }
 

@@ -16,12 +16,9 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema, TimeUnit};
+use offsetlog_format::v2::record_size_upper_bound;
 use std::sync::Arc;
 
-/// More than a record's lengths, deltas and attributes can take, without its headers.
-const RECORD_OVERHEAD_BYTES: usize = 36;
-/// More than the two lengths of a header can take.
-const HEADER_OVERHEAD_BYTES: usize = 10;
 const BYTES_EXPECTED: &str = "binary or string expected";
 const TEXT_CHARS_MAX: usize = 200;
 
@@ -330,12 +327,7 @@ impl Row<'_> {
     /// An upper bound on the size of the encoded record, in bytes.
     #[inline]
     pub(super) fn size_bound(&self, headers: &[Header<'_>]) -> usize {
-        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        let headers: usize = headers
-            .iter()
-            .map(|(name, value)| name.len() + length(*value) + HEADER_OVERHEAD_BYTES)
-            .sum();
-        RECORD_OVERHEAD_BYTES + length(self.key) + length(self.value) + headers
+        record_size_upper_bound(self.key, self.value, headers.iter().copied())
     }
 }
 

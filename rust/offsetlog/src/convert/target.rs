@@ -6,7 +6,7 @@ use crate::log::{LogWriter, OpenOptions};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
-use offsetlog_format::v2::write_record;
+use offsetlog_format::v2::{record_size_upper_bound, write_record};
 use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
 
 /// Maximum size of a batch that combines uncompressed messages, in bytes of records.
@@ -15,8 +15,6 @@ const BATCH_BYTES: usize = 64 << 10;
 const SET_BYTES: usize = 1 << 30;
 /// Bytes that are appended to the log at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Upper bound on the lengths and numbers of a record, in bytes.
-const RECORD_OVERHEAD_MAX: usize = 64;
 /// Maximum span of offsets of one batch or one append.
 const SPAN_MAX: i64 = i32::MAX as i64;
 
@@ -185,8 +183,8 @@ impl<'l> Target<'l> {
             max_timestamp: message.timestamp,
             count: 0,
         });
-        let bytes = message.key.map_or(0, <[u8]>::len) + message.value.map_or(0, <[u8]>::len);
-        memory::reserve(&mut self.records_encoded, bytes + RECORD_OVERHEAD_MAX)?;
+        let bytes = record_size_upper_bound(message.key, message.value, std::iter::empty());
+        memory::reserve(&mut self.records_encoded, bytes)?;
         write_record(
             &mut self.records_encoded,
             message.timestamp.wrapping_sub(batch.base_timestamp),

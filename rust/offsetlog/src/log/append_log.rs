@@ -1,6 +1,7 @@
 //! Moving the batches of one log to the end of another, as they are: what was written aside is published, what was copied comes back.
 
-use super::{AppendInfo, AppendOptions, FetchOptions, Isolation, Log, LogWriter};
+use super::{AppendOptions, FetchOptions, Isolation, Log, LogWriter};
+use crate::append_info::AppendInfo;
 use crate::error::{Error, Result};
 use offsetlog_format::BatchHeader;
 
@@ -33,14 +34,7 @@ impl LogWriter {
     /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; those of reading `source`; `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`.
     pub fn append_log(&self, source: &Log, options: &AppendLogOptions) -> Result<AppendInfo> {
-        let mut total = AppendInfo {
-            base_offset: -1,
-            last_offset: -1,
-            max_timestamp: -1,
-            log_append_time: -1,
-            duplicate: false,
-            left_out_bytes: 0,
-        };
+        let mut total = AppendInfo::NOTHING;
         // What is appended at once has to fit into a segment.
         let segment_bytes = self.config().segment_bytes().max(1) as u64;
         let fetch = FetchOptions {
@@ -75,13 +69,13 @@ impl LogWriter {
                 } else {
                     leader_epoch
                 };
-                for part in parts(&bytes)? {
-                    let info = writer.append_as_follower(part, newest)?;
-                    if total.base_offset < 0 {
-                        total.base_offset = info.base_offset;
-                    }
-                    total.last_offset = info.last_offset;
-                    total.max_timestamp = total.max_timestamp.max(info.max_timestamp);
+                let mut parts = parts(&bytes)?.into_iter().peekable();
+                while let Some(part) = parts.next() {
+                    let is_last = parts.peek().is_none() && last.saturating_add(1) >= end;
+                    let info = writer.append_as_follower(part, newest).map_err(|error| {
+                        error.map_appended(|info| is_last.then(|| total.and(info)))
+                    })?;
+                    total = total.and(info);
                 }
                 Ok(())
             })?;
@@ -89,7 +83,7 @@ impl LogWriter {
             behind = Some(next);
         }
         if options.append.flush {
-            self.flush().map_err(Error::after_append)?;
+            self.flush().map_err(|error| error.after_append(total))?;
         }
         Ok(total)
     }

@@ -3,13 +3,12 @@
 use super::maintain::MaintenanceLock;
 use super::producers::MarkerOptions;
 use super::recovery::RecoveryReport;
-use super::writer::{
-    AppendInfo, AppendOptions, AppendOrigin, Commit, PartitionWriter, WriteOptions,
-};
+use super::writer::{AppendOptions, AppendOrigin, Commit, PartitionWriter, WriteOptions};
 use super::{Log, OpenOptions};
+use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,7 +102,7 @@ impl LogWriter {
     }
 
     /// Appends the records of `batch` as one batch, empties it, and returns their offsets. After an error the log and the batch
-    /// are as before, unless [`is_appended`](Error::is_appended) says that the records are in the log.
+    /// are as before, unless [`is_appended`](crate::Error::is_appended) says that the records are in the log.
     ///
     /// When this returns, the operating system has the whole batch: it survives the death of this process, and after a flush a
     /// power failure.
@@ -238,9 +237,11 @@ impl LogWriter {
             Ok((info, writer.log_end(), due, interval))
         })?;
         if due {
-            self.commit(Some(end)).map_err(Error::after_append)?;
+            self.commit(Some(end))
+                .map_err(|error| error.after_append(info))?;
         } else if interval < i64::MAX {
-            self.flush_within(interval)?;
+            self.flush_within(interval)
+                .map_err(|error| error.after_append(info))?;
         }
         Ok(info)
     }
@@ -298,7 +299,7 @@ impl LogWriter {
         if started.is_err() {
             // If no thread can be started, the caller flushes.
             flusher.drop_alarm();
-            return self.commit(None).map_err(Error::after_append);
+            return self.commit(None);
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use validate::CodecBuffers;
 
-pub use append::{AppendInfo, AppendOptions, AppendOrigin};
+pub use append::{AppendOptions, AppendOrigin};
 pub use open::recover;
 pub use retention::{RemovedSegment, RetentionReason};
 

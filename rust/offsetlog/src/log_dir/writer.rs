@@ -4,14 +4,13 @@ use super::listing::Listing;
 use super::open_logs::OpenLogs;
 use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
+use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{BrokerSettings, LogConfig};
 use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
-use crate::log::{
-    AppendInfo, AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in,
-};
+use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in};
 use offsetlog_format::name::directory_name;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

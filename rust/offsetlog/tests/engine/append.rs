@@ -1,18 +1,14 @@
 //! What an append stores, and what of it a log then says.
 
 use crate::common::{
-    NOW, Place, Sent, append, append_in, bases, bounds, builder, config, coordinate, end, follow,
-    lead, log_file, offsets, produce, records, rows, sent, stored, values,
+    NOW, Place, Sent, append, append_in, bases, bounds, coordinate, end, follow, lead, log_file,
+    offsets, produce, records, rows, sent, stored, values,
 };
 use offsetlog::format::Codec;
 use offsetlog::{
-    AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, LogWriter,
-    OpenOptions, Producer, WriteOptions,
+    AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, Producer,
 };
 use offsetlog_faults::batch::encode;
-use offsetlog_faults::fault::{FaultDisk, Plan};
-use offsetlog_faults::run::PARTITION;
-use std::sync::Arc;
 
 fn left_out(bytes: usize, info: AppendInfo) -> AppendInfo {
     AppendInfo {
@@ -530,45 +526,4 @@ fn a_transaction_is_read_when_it_has_ended() {
     assert_eq!(state(), (2, 5));
     let expected = [(0, "plain".to_owned()), (2, "kept".to_owned())];
     assert_eq!(crate::common::committed(&log), expected);
-}
-
-/// A caller that tries again with what is left in the builder would append the records twice.
-#[test]
-fn an_error_behind_an_append_leaves_no_record_in_the_builder() {
-    let mut behind = 0;
-    for nth in 1.. {
-        let place = Place::new();
-        let disk = FaultDisk::over(&place.disk, Plan::none());
-        let options = OpenOptions {
-            disk: Arc::new(disk.clone()),
-            ..place.options()
-        };
-        let write = WriteOptions {
-            config: Some(config(&[("internal.segment.bytes", "100")])),
-            ..WriteOptions::default()
-        };
-        let log = LogWriter::open(PARTITION, &options, &write).unwrap();
-        append(&log, &["a"]);
-        let mut batch = builder(Producer::default(), &["b"]);
-        disk.set(Plan {
-            kinds: |call, _| call.is_change(),
-            nth,
-            ..Plan::none()
-        });
-        // The gap is written down behind the append.
-        let appended = log.append_at(&mut batch, 50, &AppendOptions::default());
-        let is_failed = !disk.failed().is_empty();
-        match &appended {
-            Ok(_) => assert!(batch.is_empty(), "call {nth}"),
-            Err(error) => {
-                assert_eq!(batch.is_empty(), error.is_appended(), "call {nth}: {error}");
-                behind += usize::from(error.is_appended());
-            }
-        }
-        log.abandon();
-        if !is_failed {
-            break;
-        }
-    }
-    assert!(behind > 0);
 }

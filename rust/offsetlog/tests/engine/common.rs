@@ -8,6 +8,7 @@ use offsetlog::{
     WriteOptions, recover,
 };
 use offsetlog_faults::batch::{Batch, Row, crc32c, encode, walk};
+use offsetlog_faults::fault::FaultDisk;
 use offsetlog_faults::run::{PARTITION, options};
 use offsetlog_faults::sim::{Names, SimDisk, World};
 use std::collections::BTreeMap;
@@ -65,6 +66,23 @@ impl Place {
             ..write
         };
         LogWriter::open(PARTITION, &self.options(), &write).unwrap()
+    }
+
+    /// The options of [`options`](Self::options) with a disk in front of this one, on which calls fail.
+    pub(crate) fn faulty(&self, disk: &FaultDisk) -> OpenOptions {
+        OpenOptions {
+            disk: Arc::new(disk.clone()),
+            ..self.options()
+        }
+    }
+
+    /// Opens for appending over a disk on which calls fail.
+    pub(crate) fn open_over(&self, disk: &FaultDisk, settings: &[(&str, &str)]) -> LogWriter {
+        let write = WriteOptions {
+            config: Some(config(settings)),
+            ..WriteOptions::default()
+        };
+        LogWriter::open(PARTITION, &self.faulty(disk), &write).unwrap()
     }
 
     /// Opens for appending with the settings that are stored.

@@ -14,7 +14,9 @@
     reason = "a test may panic"
 )]
 
+mod accumulator;
 mod append;
+mod append_failures;
 mod common;
 mod compaction;
 mod companions;

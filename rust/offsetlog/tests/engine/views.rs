@@ -437,23 +437,14 @@ fn a_roll_while_the_directory_is_listed_is_seen_once() {
             let told = format!("{moment:?}, {is_of_this_process}");
             let place = Place::new();
             let disk = FaultDisk::over(&place.disk, Plan::none());
-            let options = OpenOptions {
-                disk: Arc::new(disk.clone()),
-                ..place.options()
-            };
-            let write = WriteOptions {
-                config: Some(config(&[("index.interval.bytes", "0")])),
-                ..WriteOptions::default()
-            };
-            let direct = place.options();
-            let writing = if is_of_this_process {
-                &options
+            let settings = [("index.interval.bytes", "0")];
+            let log = if is_of_this_process {
+                place.open_over(&disk, &settings)
             } else {
-                &direct
+                place.open(&settings)
             };
-            let log = LogWriter::open(PARTITION, writing, &write).unwrap();
             fill(&log, 6, &[2, 4]);
-            let reader = Log::open(PARTITION, &options).unwrap();
+            let reader = Log::open(PARTITION, &place.faulty(&disk)).unwrap();
             // More than growth and rolls, so that the next look lists.
             log.truncate_to(10).unwrap();
             place.put("other", b"");

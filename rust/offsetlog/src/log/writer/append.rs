@@ -5,6 +5,7 @@
 
 use super::PartitionWriter;
 use super::validate::{self, Incoming, Terms, refused};
+use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::producers::{
@@ -13,25 +14,6 @@ use crate::log::producers::{
 };
 use crate::segment::indexing::Indexed;
 use offsetlog_format::{BatchHeader, Codec, EpochEntry};
-
-/// Result of an append.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppendInfo {
-    /// Offset of the first record. -1 if nothing was appended, or if a follower's batch of magic 0 or 1 does not say it.
-    pub base_offset: i64,
-    /// Offset of the last record; -1 if nothing was appended.
-    pub last_offset: i64,
-    /// Greatest timestamp of the batches; -1 if there is none.
-    pub max_timestamp: i64,
-    /// Under `message.timestamp.type=LogAppendTime` the append time, otherwise -1. For a duplicate, the timestamp of the first
-    /// append.
-    pub log_append_time: i64,
-    /// The producer had sent this batch before: nothing was appended, and the offsets are those of the first append.
-    pub duplicate: bool,
-    /// Bytes of the input that were not appended: an incomplete batch at the end, or, for a follower, the first batch of a
-    /// newer leader epoch than the one it knows and everything after it.
-    pub left_out_bytes: u64,
-}
 
 /// Who sends batches to a leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -405,9 +387,7 @@ impl PartitionWriter {
         self.segments.data_end = log_end;
         self.producers.states.set_end_offset(log_end);
         self.publish(log_end);
-        self.note_gap().map_err(Error::after_append)?;
-        self.after_append(now, recovery_point);
-        Ok(AppendInfo {
+        let info = AppendInfo {
             base_offset: match storing.origin {
                 Origin::Replication => first.base_offset.unwrap_or(-1),
                 _ => last.last_offset - (last.last_offset - first.base_offset.unwrap_or(0)),
@@ -415,9 +395,11 @@ impl PartitionWriter {
             last_offset: last.last_offset,
             max_timestamp: storing.max_timestamp,
             log_append_time: storing.append_time,
-            duplicate: false,
-            left_out_bytes: 0,
-        })
+            ..AppendInfo::NOTHING
+        };
+        self.note_gap().map_err(|error| error.after_append(info))?;
+        self.after_append(now, recovery_point);
+        Ok(info)
     }
 
     /// Refuses an append that is larger than a segment, or whose end does not fit 64 bits.
@@ -533,12 +515,9 @@ fn indexed_of((at, header): &(usize, BatchHeader)) -> Indexed {
 
 fn nothing(incoming: &Incoming<'_>) -> AppendInfo {
     AppendInfo {
-        base_offset: -1,
-        last_offset: -1,
         max_timestamp: incoming.max_timestamp,
-        log_append_time: -1,
-        duplicate: false,
         left_out_bytes: incoming.left_out_bytes,
+        ..AppendInfo::NOTHING
     }
 }
 

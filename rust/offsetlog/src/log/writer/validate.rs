@@ -28,7 +28,7 @@ pub(super) struct Incoming<'a> {
     /// The whole batches. An incomplete one at the end is left out, as in a broker; so is everything from a newer leader epoch
     /// on.
     pub(super) bytes: &'a [u8],
-    /// As in [`AppendInfo`](super::AppendInfo).
+    /// As in [`AppendInfo`](crate::AppendInfo).
     pub(super) left_out_bytes: u64,
     /// Position and header of each batch.
     pub(super) batches: Vec<(usize, BatchHeader)>,
