@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The source, its line of locks, and that line of loom's.
 const PARTS: [(&str, &str, &str); 2] = [
     (
-        "segment/ends.rs",
+        "segment/live_offsets.rs",
         "use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};",
         "use loom::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};\nuse std::sync::PoisonError;",
     ),

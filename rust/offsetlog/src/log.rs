@@ -2,7 +2,7 @@
 //!
 //! A [`Log`] takes no lock, creates no file and writes nothing. It answers each call from a view: the segments and their sizes at one
 //! moment. The module `view` decides whether a view is still current; a writer in this process reports its changes through `writers` and
-//! `segment::ends`.
+//! `segment::live_offsets`.
 
 mod append_log;
 mod batches;
@@ -69,7 +69,7 @@ pub(crate) use state::{
     LogDirFiles, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
 };
 
-pub(crate) use crate::segment::ends::Ends;
+pub(crate) use crate::segment::live_offsets::LiveOffsets;
 pub(crate) use look_up::Scratch;
 pub(crate) use view::View;
 
@@ -164,7 +164,7 @@ impl Log {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let ends = self.0.directory.ends.as_deref();
-        ends.is_some_and(Ends::is_closed)
+        ends.is_some_and(LiveOffsets::is_closed)
     }
 
     /// Whether all records appended by this writer are on the disk; for a closed one, whether they were when it closed. True for a log
@@ -295,7 +295,7 @@ impl Log {
     }
 
     /// Returns the writer's offsets, if a writer in this process has the log open and the view in use knows it.
-    pub(crate) fn told(&self) -> Option<Arc<Ends>> {
+    pub(crate) fn told(&self) -> Option<Arc<LiveOffsets>> {
         self.view().ends().cloned()
     }
 

@@ -4,10 +4,10 @@
 //! use and dropped by [`Segment::close`], so a log of any length needs few descriptors.
 
 pub(crate) mod active;
-pub(crate) mod ends;
 pub(crate) mod find;
 pub(crate) mod index_file;
 pub(crate) mod indexing;
+pub(crate) mod live_offsets;
 pub(crate) mod offset_index;
 pub(crate) mod time_index;
 pub(crate) mod walk;
@@ -16,7 +16,7 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{Access, Disk, DiskFile, FileStat, IoCall, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use ends::Ends;
+use live_offsets::LiveOffsets;
 use offset_index::OffsetIndex;
 use offsetlog_format::FileState;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,14 @@ pub(crate) struct Directory {
     /// Whether `.log` files may be mapped: the caller promised that nobody writes them.
     pub(crate) map_logs: bool,
     /// The current start and end of the log, if this process writes it.
-    pub(crate) ends: Option<Arc<Ends>>,
+    pub(crate) ends: Option<Arc<LiveOffsets>>,
     /// The checkpoints of the log dir that holds the partition.
     pub(crate) checkpoints: Arc<Checkpoints>,
 }
 
 impl Directory {
     /// A copy for readers: `ends` belongs to the writer in this process, `None` if there is none.
-    pub(crate) fn beside(&self, ends: Option<Arc<Ends>>) -> Self {
+    pub(crate) fn beside(&self, ends: Option<Arc<LiveOffsets>>) -> Self {
         let is_written = ends.is_some();
         Self {
             path: self.path.clone(),

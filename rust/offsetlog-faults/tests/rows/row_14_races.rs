@@ -1,6 +1,6 @@
 //! Row 14: a writer and readers in one process.
 //!
-//! Three parts. The engine's own `Ends`, compiled with loom's locks and atomics, in every interleaving of one writer that publishes
+//! Three parts. The engine's own `LiveOffsets`, compiled with loom's locks and atomics, in every interleaving of one writer that publishes
 //! and rolls as the appender does and two readers. Its `Commits` likewise, with callers who append and share syncs. And the whole log over a simulated disk whose calls let other threads go first
 //! at places that differ with the seed: many schedules, not all.
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 #[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
 mod ends {
-    include!(concat!(env!("OUT_DIR"), "/ends.rs"));
+    include!(concat!(env!("OUT_DIR"), "/live_offsets.rs"));
 }
 
 #[allow(dead_code, unreachable_pub, reason = "the engine uses more of it")]
@@ -28,7 +28,7 @@ const BYTES: u64 = 100;
 
 /// What the appender does around a batch and a roll, in its order: bytes, how many of them readers may see, the end; then a new
 /// segment.
-fn write(ends: &ends::Ends, written: &loom::sync::atomic::AtomicU64) {
+fn write(ends: &ends::LiveOffsets, written: &loom::sync::atomic::AtomicU64) {
     written.store(BYTES, loom::sync::atomic::Ordering::Release);
     ends.set_active(0, BYTES);
     ends.set_log_end(1);
@@ -36,7 +36,7 @@ fn write(ends: &ends::Ends, written: &loom::sync::atomic::AtomicU64) {
     ends.raise_recovery_point(1);
 }
 
-fn look(ends: &ends::Ends, written: &loom::sync::atomic::AtomicU64) {
+fn look(ends: &ends::LiveOffsets, written: &loom::sync::atomic::AtomicU64) {
     let durable = ends.recovery_point();
     let end = ends.log_end();
     let shown = ends.written(0);
@@ -68,7 +68,7 @@ fn what_is_published_is_written() {
         model.preemption_bound = (readers > 1).then_some(2);
         model.check(move || {
             counted.fetch_add(1, Ordering::Relaxed);
-            let ends = loom::sync::Arc::new(ends::Ends::default());
+            let ends = loom::sync::Arc::new(ends::LiveOffsets::default());
             let written = loom::sync::Arc::new(loom::sync::atomic::AtomicU64::new(0));
             let looking: Vec<_> = (0..readers)
                 .map(|_| {

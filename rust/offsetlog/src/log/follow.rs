@@ -1,7 +1,7 @@
 //! Reads logs as they grow.
 
 use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
-use super::{Ends, Isolation, Log};
+use super::{Isolation, LiveOffsets, Log};
 use crate::disk::{Disk, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -35,7 +35,7 @@ struct Followed {
     next: i64,
     stop: i64,
     /// The writer in this process, if there is one, and how often it had truncated the log when we last looked.
-    cuts: Option<(Arc<Ends>, u64)>,
+    cuts: Option<(Arc<LiveOffsets>, u64)>,
 }
 
 impl Followed {

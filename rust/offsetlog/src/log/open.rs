@@ -4,7 +4,7 @@ use super::state::PartitionState;
 use super::writer::{self, WriteOptions};
 use super::writers::Slot;
 use super::{
-    Ends, Inner, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View, lock_log_dir,
+    Inner, LiveOffsets, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View, lock_log_dir,
 };
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall};
@@ -176,7 +176,7 @@ pub(super) fn directory(
         // Even if nobody writes now, a broker may start later and truncate a file while it is mapped: only the caller can promise.
         map_indexes: options.mapped && !writes,
         map_logs: options.mapped && !writes,
-        ends: writes.then(|| Arc::new(Ends::default())),
+        ends: writes.then(|| Arc::new(LiveOffsets::default())),
         checkpoints,
         path,
     };

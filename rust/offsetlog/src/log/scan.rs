@@ -6,13 +6,13 @@
 mod batch;
 mod damage;
 mod detached;
-mod fate;
 mod later;
 mod options;
 mod report;
+mod txn_outcome;
 
 use super::filter::{Filter, Selection};
-use super::transactions::{Fate, Fates, FatesDamage};
+use super::transactions::{TxnOutcome, TxnOutcomes, TxnOutcomesDamage};
 use super::values::Isolation;
 use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
@@ -27,7 +27,7 @@ pub use detached::DetachedBatch;
 pub use later::LaterLog;
 use later::Ranges;
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
-use report::{BadBatch, BadBatches};
+use report::{BadBatch, CorruptionPolicy};
 pub use report::{Hole, OnCorrupt, ScanReport};
 
 /// Bytes scanned between two checks for interruption.
@@ -44,9 +44,9 @@ pub struct Scan {
     buffer: Vec<u8>,
     statistics: ScanStatistics,
     /// Number of segments that the report shows. Kept here because updating the report takes a lock.
-    told_segments: u64,
+    reported_segments: u64,
     torn: Vec<TornTail>,
-    bad: BadBatches,
+    bad: CorruptionPolicy,
     /// `OnCorrupt::Stop` met damage: the rest of the current log is skipped.
     stopped: bool,
 }
@@ -63,16 +63,16 @@ struct Cursor {
     stop: i64,
     /// Offset after the last batch that was read.
     next: i64,
-    fates: Option<Arc<Fates>>,
+    txn_outcomes: Option<Arc<TxnOutcomes>>,
     /// Why the last stable offset is unknown.
-    unstable: Option<FatesDamage>,
+    lso_error: Option<TxnOutcomesDamage>,
     unchecked_bytes: u64,
     /// A fresh look after an error found the current segment unchanged, so more damage in it needs no further look.
     is_current: bool,
     /// Number of newer views taken since the cursor last advanced.
     looks: u32,
     /// Offset after the last hole that was reported.
-    noted: i64,
+    reported_up_to: i64,
     /// Offset after the last batch in the statistics. A newer view of the same log starts with batches that were counted
     /// before.
     counted: i64,
@@ -81,7 +81,7 @@ struct Cursor {
 }
 
 /// The result of a step.
-enum Met {
+enum CursorEvent {
     Batch(BatchHeader),
     /// A batch of a transaction whose outcome is hidden by damage. It has been reported.
     Undecided,
@@ -172,9 +172,9 @@ impl Scan {
             decompressor: Decompressor::new(),
             buffer: Vec::new(),
             statistics: ScanStatistics::default(),
-            told_segments: 0,
+            reported_segments: 0,
             torn: Vec::new(),
-            bad: BadBatches {
+            bad: CorruptionPolicy {
                 on_corrupt: options.on_corrupt,
                 report: ScanReport::default(),
                 order: 0,
@@ -219,8 +219,8 @@ impl Scan {
     /// Corruption, with file, position and offset; `Io`; `Limit`; `Interrupted`. After an error the scan has ended.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>> {
         let advanced = self.advance();
-        if !matches!(advanced, Ok(Some(_))) || self.told_segments != self.statistics.segments {
-            self.told_segments = self.statistics.segments;
+        if !matches!(advanced, Ok(Some(_))) || self.reported_segments != self.statistics.segments {
+            self.reported_segments = self.statistics.segments;
             self.bad.report.tell(self.statistics);
         }
         let header = match advanced {
@@ -318,13 +318,13 @@ impl Scan {
                 }
             };
             match met {
-                Met::Batch(header) => {
+                CursorEvent::Batch(header) => {
                     self.statistics.batches += 1;
                     self.bad.order += 1;
                     return Ok(Some(header));
                 }
-                Met::Undecided => self.stopped = self.bad.on_corrupt == OnCorrupt::Stop,
-                Met::End => self.end_range(),
+                CursorEvent::Undecided => self.stopped = self.bad.on_corrupt == OnCorrupt::Stop,
+                CursorEvent::End => self.end_range(),
             }
         }
     }
@@ -340,7 +340,7 @@ impl Scan {
         let error = if notes && cursor.is_current {
             error
         } else {
-            match cursor.move_on(error, &mut self.buffer) {
+            match cursor.retry_in_new_view(error, &mut self.buffer) {
                 Ok(()) => return Ok(()),
                 Err(error) if !notes => return Err(error),
                 Err(error) => error,
@@ -383,7 +383,7 @@ impl Scan {
 }
 
 impl Cursor {
-    fn new(range: ScanRange, filter: &Filter, bad: &BadBatches) -> Result<Self> {
+    fn new(range: ScanRange, filter: &Filter, bad: &CorruptionPolicy) -> Result<Self> {
         let log = range.log;
         let is_committed = filter.isolation == Isolation::ReadCommitted;
         // A range with a stop needs no fresh view if a recent one contains it completely (for `read_committed`, below the last
@@ -405,7 +405,7 @@ impl Cursor {
             match log.in_view(Arc::clone(&view), |view| log.last_stable_offset_of(view)) {
                 Ok((view, last_stable_offset)) => (view, Ok(last_stable_offset)),
                 Err(error) if bad.notes() && error.is_corruption() => {
-                    (log.view(), Err(FatesDamage::of(&error, i64::MIN)))
+                    (log.view(), Err(TxnOutcomesDamage::of(&error, i64::MIN)))
                 }
                 Err(error) => return Err(error),
             }
@@ -418,7 +418,7 @@ impl Cursor {
             .max(view.log_start_offset);
         let stop = range.stop.unwrap_or(i64::MAX);
         let stop = stop.min(*stable.as_ref().unwrap_or(&i64::MAX));
-        let unstable = stable.err();
+        let lso_error = stable.err();
         Ok(Self {
             slot: view.floor_slot(start),
             log,
@@ -427,12 +427,12 @@ impl Cursor {
             start,
             stop,
             next: start,
-            fates: None,
-            unstable,
+            txn_outcomes: None,
+            lso_error,
             unchecked_bytes: 0,
             is_current: false,
             looks: 0,
-            noted: i64::MIN,
+            reported_up_to: i64::MIN,
             counted: i64::MIN,
             counted_segment: None,
         })
@@ -444,17 +444,17 @@ impl Cursor {
         statistics: &mut ScanStatistics,
         buffer: &mut Vec<u8>,
         torn_tails: &mut Vec<TornTail>,
-        bad: &BadBatches,
-    ) -> Result<Met> {
+        bad: &CorruptionPolicy,
+    ) -> Result<CursorEvent> {
         loop {
             if self.view.was_cut() {
                 self.go_on_in(self.log.fresh_view()?, buffer)?;
             }
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
-                return Ok(Met::End);
+                return Ok(CursorEvent::End);
             }
             let Some(walk) = self.walk.as_mut() else {
-                return Ok(Met::End);
+                return Ok(CursorEvent::End);
             };
             let header = match walk.step(false)? {
                 Step::Batch(header) => header,
@@ -483,7 +483,7 @@ impl Cursor {
                 self.log.check()?;
             }
             if header.base_offset.is_some_and(|base| base >= self.stop) {
-                return Ok(Met::End);
+                return Ok(CursorEvent::End);
             }
             let is_excluded = header.last_offset < self.start || filter.excludes(&header);
             // A flipped bit can turn a batch of records into a control batch, which would be skipped. Control batches are few
@@ -512,21 +512,21 @@ impl Cursor {
             let in_transaction =
                 header.attributes.is_transactional() && !header.attributes.is_control();
             if in_transaction && filter.isolation == Isolation::ReadCommitted {
-                match self.fate(&header, bad)? {
-                    Fate::Committed => {}
-                    Fate::Aborted => {
+                match self.txn_outcome(&header, bad)? {
+                    TxnOutcome::Committed => {}
+                    TxnOutcome::Aborted => {
                         statistics.batches_skipped += u64::from(is_new);
                         self.next = behind;
                         continue;
                     }
-                    Fate::Undecided => {
+                    TxnOutcome::Undecided => {
                         self.next = behind;
-                        return Ok(Met::Undecided);
+                        return Ok(CursorEvent::Undecided);
                     }
                 }
             }
             self.next = behind;
-            return Ok(Met::Batch(header));
+            return Ok(CursorEvent::Batch(header));
         }
     }
 
@@ -560,7 +560,7 @@ impl Cursor {
     }
 
     /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
-    fn move_on(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
+    fn retry_in_new_view(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
         if self.looks >= LOOKS_MAX {
             return Err(error);
         }

@@ -37,17 +37,17 @@ pub(super) struct Marker {
 
 /// How transactions with records at or after some offset ended.
 #[derive(Debug, Default)]
-pub(crate) struct Fates {
+pub(crate) struct TxnOutcomes {
     markers: HashMap<i64, Vec<Marker>>,
     /// First offset of each aborted transaction whose first batch the walk saw, by producer and marker.
     aborted: Vec<(AbortedTransaction, i64)>,
     /// What the walk met; what comes after is not known.
-    damage: Option<FatesDamage>,
+    damage: Option<TxnOutcomesDamage>,
 }
 
 /// Damage that hides markers.
 #[derive(Debug, Clone)]
-pub(crate) struct FatesDamage {
+pub(crate) struct TxnOutcomesDamage {
     /// Last offset before it.
     last: i64,
     /// Name of the error's kind, and its words.
@@ -55,7 +55,7 @@ pub(crate) struct FatesDamage {
     pub(crate) words: String,
 }
 
-impl FatesDamage {
+impl TxnOutcomesDamage {
     pub(crate) fn of(error: &Error, last: i64) -> Self {
         Self {
             last,
@@ -67,25 +67,25 @@ impl FatesDamage {
 
 /// What became of a record's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum TxnOutcome {
     Committed,
     Aborted,
     /// No marker yet, or none that could be read.
     Undecided,
 }
 
-impl Fates {
+impl TxnOutcomes {
     /// The fate of a transactional record of `producer_id` at `offset`, which is at or after the walk's start.
-    pub(crate) fn of(&self, producer_id: i64, offset: i64) -> Fate {
+    pub(crate) fn of(&self, producer_id: i64, offset: i64) -> TxnOutcome {
         let markers = self
             .markers
             .get(&producer_id)
             .map_or(&[][..], Vec::as_slice);
         let next = markers.partition_point(|marker| marker.offset < offset);
         match markers.get(next) {
-            Some(marker) if marker.aborted => Fate::Aborted,
-            Some(_) => Fate::Committed,
-            None => Fate::Undecided,
+            Some(marker) if marker.aborted => TxnOutcome::Aborted,
+            Some(_) => TxnOutcome::Committed,
+            None => TxnOutcome::Undecided,
         }
     }
 
@@ -93,7 +93,7 @@ impl Fates {
         self.damage.is_some()
     }
 
-    pub(crate) const fn damage(&self) -> Option<&FatesDamage> {
+    pub(crate) const fn damage(&self) -> Option<&TxnOutcomesDamage> {
         self.damage.as_ref()
     }
 
@@ -276,33 +276,42 @@ impl Log {
     }
 
     /// How the transactions with records from `from` on ended. Kept with the view, so that scans of one log share the walk.
-    pub(super) fn fates(&self, view: &View, from: i64) -> Result<Arc<Fates>> {
-        let mut kept = view.fates.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((start, fates)) = kept.as_ref()
+    pub(super) fn txn_outcomes(&self, view: &View, from: i64) -> Result<Arc<TxnOutcomes>> {
+        let mut kept = view
+            .txn_outcomes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((start, txn_outcomes)) = kept.as_ref()
             && *start <= from
-            && fates.knows(from)
+            && txn_outcomes.knows(from)
         {
-            return Ok(Arc::clone(fates));
+            return Ok(Arc::clone(txn_outcomes));
         }
-        let mut fates = Fates::default();
+        let mut txn_outcomes = TxnOutcomes::default();
         let mut last = from;
-        if let Err(error) = self.walk_fates(view, from, &mut fates, &mut last) {
+        if let Err(error) = self.walk_txn_outcomes(view, from, &mut txn_outcomes, &mut last) {
             if !error.is_corruption() {
                 return Err(error);
             }
-            fates.damage = Some(FatesDamage::of(&error, last));
+            txn_outcomes.damage = Some(TxnOutcomesDamage::of(&error, last));
         }
-        let fates = Arc::new(fates);
-        *kept = Some((from, Arc::clone(&fates)));
-        Ok(fates)
+        let txn_outcomes = Arc::new(txn_outcomes);
+        *kept = Some((from, Arc::clone(&txn_outcomes)));
+        Ok(txn_outcomes)
     }
 
     /// Walks to the damage again, so that its error can be given.
     pub(super) fn fates_error(&self, view: &View, from: i64) -> Result<()> {
-        self.walk_fates(view, from, &mut Fates::default(), &mut 0)
+        self.walk_txn_outcomes(view, from, &mut TxnOutcomes::default(), &mut 0)
     }
 
-    fn walk_fates(&self, view: &View, from: i64, fates: &mut Fates, last: &mut i64) -> Result<()> {
+    fn walk_txn_outcomes(
+        &self,
+        view: &View,
+        from: i64,
+        txn_outcomes: &mut TxnOutcomes,
+        last: &mut i64,
+    ) -> Result<()> {
         let limit = self.0.options.limits.max_decompressed_bytes;
         let mut open: HashMap<i64, i64> = HashMap::new();
         self.visit_headers(view, from, |header, walk| {
@@ -320,9 +329,9 @@ impl Log {
                         producer_id: header.producer_id,
                         first_offset,
                     };
-                    fates.aborted.push((aborted, marker.offset));
+                    txn_outcomes.aborted.push((aborted, marker.offset));
                 }
-                fates
+                txn_outcomes
                     .markers
                     .entry(header.producer_id)
                     .or_default()
@@ -344,11 +353,11 @@ impl Log {
             .segments
             .first()
             .map_or(0, |segment| segment.base_offset);
-        let fates = self.fates(view, first_base)?;
-        if fates.is_incomplete() {
+        let txn_outcomes = self.txn_outcomes(view, first_base)?;
+        if txn_outcomes.is_incomplete() {
             self.fates_error(view, first_base)?;
         }
-        Ok(fates
+        Ok(txn_outcomes
             .aborted
             .iter()
             .filter(|(aborted, marker)| *marker >= start && aborted.first_offset < stop)

@@ -190,7 +190,7 @@ impl Partition<'_> {
         }
     }
 
-    fn went_on(&mut self, bytes: u64) -> Result<()> {
+    fn report_progress(&mut self, bytes: u64) -> Result<()> {
         self.report.bytes += bytes;
         self.unsaid += bytes;
         if self.unsaid >= CHECK_BYTES {

@@ -2,14 +2,14 @@
 
 mod listing;
 
-use super::Ends;
+use super::LiveOffsets;
 use super::state::LOCK_FILE;
-use super::transactions::{Fates, OpenTransactions};
+use super::transactions::{OpenTransactions, TxnOutcomes};
 use super::writers::Slot;
 use crate::disk::FileStat;
 use crate::error::{Error, Result};
-use crate::segment::ends::Roll;
 use crate::segment::find::{self, Trace};
+use crate::segment::live_offsets::Roll;
 use crate::segment::walk::{LOOKUP_BYTES, Step, TornTail, Walk};
 use crate::segment::{Directory, OpenSegment, Segment, Source};
 use listing::{LISTINGS_MAX, Listing, settled_list};
@@ -82,7 +82,7 @@ pub(crate) struct View {
     is_mixed: AtomicBool,
     end: OnceLock<End>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
-    pub(super) fates: Mutex<Option<(i64, Arc<Fates>)>>,
+    pub(super) txn_outcomes: Mutex<Option<(i64, Arc<TxnOutcomes>)>>,
     /// Greatest timestamp of all segments up to each one, starting at the segment that holds the log start offset.
     pub(super) max_timestamps: Mutex<Vec<i64>>,
     /// Closed segments with open files, in the order in which they were opened.
@@ -288,7 +288,7 @@ impl View {
             stamp,
             end: OnceLock::new(),
             open_transactions: OnceLock::new(),
-            fates: Mutex::new(None),
+            txn_outcomes: Mutex::new(None),
             max_timestamps: Mutex::new(Vec::new()),
             opened: Mutex::new(VecDeque::new()),
             max_open_files: directory.limits.max_open_files.max(4),
@@ -373,7 +373,7 @@ impl View {
     }
 
     /// The writer's offsets, if a writer in this process has the log open.
-    pub(super) fn ends(&self) -> Option<&Arc<Ends>> {
+    pub(super) fn ends(&self) -> Option<&Arc<LiveOffsets>> {
         self.directory.ends.as_ref().filter(|ends| {
             // Another writer or another process may have taken over since.
             !ends.is_closed() && self.version == self.slot.version()

@@ -1,6 +1,6 @@
 //! The writer of a partition: its state in memory, and the steps by which it changes the files.
 //!
-//! Readers use views of the same directory meanwhile; [`Ends`] publishes the log start offset and the end offsets to them.
+//! Readers use views of the same directory meanwhile; [`LiveOffsets`] publishes the log start offset and the end offsets to them.
 //!
 //! An append that fails before its bytes are written leaves the records as they were. A write that fails halfway is undone. If
 //! that fails too, the writer refuses all changes ([`ErrorKind::Poisoned`]) until the log is opened again.
@@ -20,7 +20,7 @@ mod truncate;
 mod validate;
 
 use super::Clock;
-use super::Ends;
+use super::LiveOffsets;
 use super::producers::ProducerStates;
 use super::recovery::RecoveryReport;
 use super::state::{PartitionState, write_config};
@@ -81,7 +81,7 @@ pub(crate) struct PartitionWriter {
     /// Decides which changes the partition's cluster allows.
     guard: Guard,
     clock: ClockHolder,
-    ends: Arc<Ends>,
+    ends: Arc<LiveOffsets>,
     segments: Segments,
     epochs: LeaderEpochs,
     producers: Producers,
@@ -189,7 +189,7 @@ impl Segments {
 
 /// Marks the log as closed for readers when the writer is dropped, even if it was never closed.
 #[derive(Debug)]
-struct CloseAtEnd(Arc<Ends>);
+struct CloseAtEnd(Arc<LiveOffsets>);
 
 impl Drop for CloseAtEnd {
     fn drop(&mut self) {

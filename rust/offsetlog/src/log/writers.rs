@@ -4,7 +4,7 @@
 //! offsets while there is a writer, and a version that counts writers that opened the partition and locks on it that ended.
 
 use crate::disk::Disk;
-use crate::segment::ends::Ends;
+use crate::segment::live_offsets::LiveOffsets;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
@@ -25,7 +25,7 @@ pub(crate) struct Slot {
     key: Option<Key>,
     /// Raised when a writer opens the partition and when a lock on it is released.
     version: AtomicU64,
-    ends: RwLock<Option<Arc<Ends>>>,
+    ends: RwLock<Option<Arc<LiveOffsets>>>,
 }
 
 /// All slots that are in use; created on first use.
@@ -69,14 +69,14 @@ impl Slot {
     }
 
     /// Registers a writer of this process.
-    pub(super) fn begin(&self, ends: &Arc<Ends>) {
+    pub(super) fn begin(&self, ends: &Arc<LiveOffsets>) {
         let mut slot = self.ends.write().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(Arc::clone(ends));
         self.raise();
     }
 
     /// The writer's offsets while it is open.
-    pub(super) fn ends(&self) -> Option<Arc<Ends>> {
+    pub(super) fn ends(&self) -> Option<Arc<LiveOffsets>> {
         let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
         ends.as_ref().filter(|ends| !ends.is_closed()).cloned()
     }

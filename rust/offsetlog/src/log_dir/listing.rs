@@ -15,7 +15,7 @@ pub(super) struct Listing {
     /// Each partition with the directories that hold a replica of it.
     pub(super) partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
     /// Directories renamed for deletion, in the order found.
-    pub(super) doomed: Vec<PathBuf>,
+    pub(super) pending_deletes: Vec<PathBuf>,
     /// The data of the cluster's ZooKeeper.
     pub(super) zookeeper: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
@@ -89,7 +89,7 @@ impl Listing {
                     self.insert(&name, path.join(&entry.name));
                 }
                 Ok(name) if name.state == DirectoryState::Delete => {
-                    self.doomed.push(path.join(&entry.name));
+                    self.pending_deletes.push(path.join(&entry.name));
                 }
                 Ok(_) => {}
                 Err(error) => self.warnings.push(format!(

@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's `LogManager` (placement, deletion) and `ReplicationControlManager` (names).
 
-use super::writer::{Doomed, guard};
+use super::writer::{PendingDelete, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
@@ -306,7 +306,7 @@ impl LogDir {
             self.0.listing_mut().partitions.remove(partition);
             // If this fails, the directory waits longer.
             let _ = note_due(self.disk(), &target, due);
-            guard(&writer.doomed).push(Doomed { path: target, due });
+            guard(&writer.pending_deletes).push(PendingDelete { path: target, due });
             parents.push(parent.to_path_buf());
         }
         Ok((held, parents))
@@ -431,10 +431,10 @@ impl LogDir {
         let now = self.0.now();
         // Another thread may be removing them.
         let _alone = guard(&writer.removing);
-        let due: Vec<PathBuf> = guard(&writer.doomed)
+        let due: Vec<PathBuf> = guard(&writer.pending_deletes)
             .iter()
-            .filter(|doomed| doomed.due <= now)
-            .map(|doomed| doomed.path.clone())
+            .filter(|pending_deletes| pending_deletes.due <= now)
+            .map(|pending_deletes| pending_deletes.path.clone())
             .collect();
         let mut removed = Vec::new();
         for path in due {
@@ -444,7 +444,8 @@ impl LogDir {
             if !dry_run {
                 remove_all(self.disk(), &path, DEPTH_MAX)
                     .map_err(|error| Error::io(IoCall::Remove, &path, error))?;
-                guard(&writer.doomed).retain(|doomed| doomed.path != path);
+                guard(&writer.pending_deletes)
+                    .retain(|pending_deletes| pending_deletes.path != path);
             }
             lock.release();
             removed.push(path);

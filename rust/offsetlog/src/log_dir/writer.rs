@@ -62,7 +62,7 @@ pub enum Route<'k> {
 
 /// A directory that waits for deletion, and its due time in ms since 1970.
 #[derive(Debug, Clone)]
-pub(super) struct Doomed {
+pub(super) struct PendingDelete {
     pub(super) path: PathBuf,
     pub(super) due: i64,
 }
@@ -73,7 +73,7 @@ pub(super) struct Writer {
     pub(super) options: LogDirOptions,
     pub(super) logs: OpenLogs,
     pub(super) router: Mutex<Router>,
-    pub(super) doomed: Mutex<Vec<Doomed>>,
+    pub(super) pending_deletes: Mutex<Vec<PendingDelete>>,
     /// Held while directories of deleted topics are removed.
     pub(super) removing: Mutex<()>,
     /// Held while topics are created, changed or deleted.
@@ -106,7 +106,7 @@ impl Writer {
             options: options.clone(),
             logs: OpenLogs::new(options.max_open_partitions),
             router: Mutex::new(Router::new(options.seed)),
-            doomed: Mutex::default(),
+            pending_deletes: Mutex::default(),
             removing: Mutex::default(),
             topics: Mutex::default(),
             locks: Mutex::new(locks),
@@ -122,7 +122,7 @@ impl Writer {
             options: options.clone(),
             logs: OpenLogs::new(options.max_open_partitions),
             router: Mutex::new(Router::new(options.seed)),
-            doomed: Mutex::default(),
+            pending_deletes: Mutex::default(),
             topics: Mutex::default(),
             locks: Mutex::default(),
             removing: Mutex::default(),
@@ -171,12 +171,12 @@ impl LogDir {
         }
         let writer = log_dir.writer()?;
         let due = (open.clock)().saturating_add(options.defaults.file_delete_delay_ms());
-        let doomed = std::mem::take(&mut log_dir.0.listing_mut().doomed);
-        let doomed = doomed.into_iter().map(|path| Doomed {
+        let pending_deletes = std::mem::take(&mut log_dir.0.listing_mut().pending_deletes);
+        let pending_deletes = pending_deletes.into_iter().map(|path| PendingDelete {
             due: super::topics::due_of(open.disk.as_ref(), &path, due),
             path,
         });
-        guard(&writer.doomed).extend(doomed);
+        guard(&writer.pending_deletes).extend(pending_deletes);
         Ok(log_dir)
     }
 

@@ -15,7 +15,7 @@ use offsetlog_format::{BatchHeader, RecordView};
 
 /// The inputs of all decisions in one pass.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms<'p> {
+pub(super) struct CleanContext<'p> {
     pub(super) plan: &'p Plan,
     pub(super) map: &'p OffsetMap,
     /// Records from this offset on are not in the map.
@@ -147,13 +147,13 @@ impl Filter {
     /// Appends what remains of a batch to `out`.
     pub(super) fn clean(
         &mut self,
-        terms: &Terms<'_>,
+        context: &CleanContext<'_>,
         header: &BatchHeader,
         bytes: &[u8],
         standing: Standing,
         out: &mut Output,
     ) -> Result<()> {
-        let now = terms.plan.now;
+        let now = context.plan.now;
         let is_control = header.attributes.is_control();
         let horizon = (header.magic == 2 && header.attributes.has_delete_horizon())
             .then_some(header.base_timestamp);
@@ -163,7 +163,7 @@ impl Filter {
         } else {
             standing.data == Data::Aborted
         };
-        let stays_empty = terms.stays_empty(header);
+        let stays_empty = context.stays_empty(header);
         if is_discarded {
             self.counts.read += u64::try_from(header.record_count).unwrap_or(0);
             return if stays_empty {
@@ -179,10 +179,10 @@ impl Filter {
             if keeps_all {
                 Verdict::Stays
             } else {
-                terms.verdict(header, record, is_over)
+                context.verdict(header, record, is_over)
             }
         };
-        self.verdicts.find(terms.map, records.clone(), verdict)?;
+        self.verdicts.find(context.map, records.clone(), verdict)?;
         let Verdicts {
             ref keeps,
             kept,
@@ -207,7 +207,7 @@ impl Filter {
         // The rewritten batch gets a new checksum, which must not hide damage in the old one.
         header.check_crc(bytes)?;
         let horizon = if begins_horizon {
-            Some(now.saturating_add(terms.plan.config.delete_retention_ms()))
+            Some(now.saturating_add(context.plan.config.delete_retention_ms()))
         } else {
             horizon
         };
@@ -224,7 +224,7 @@ impl Filter {
     }
 }
 
-impl Terms<'_> {
+impl CleanContext<'_> {
     /// Whether a record is kept, by its key.
     #[inline]
     fn verdict(&self, header: &BatchHeader, record: &RecordView<'_>, is_over: bool) -> Verdict {

@@ -1,7 +1,7 @@
 //! One pass of the cleaner: builds the offset map of the dirty part, then rewrites group after group of segments and hands each
 //! to the writer.
 
-use super::filter::{Counts, Filter, Standing, Terms};
+use super::filter::{CleanContext, Counts, Filter, Standing};
 use super::fingerprint::Fingerprint;
 use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::{Output, discard};
@@ -238,7 +238,7 @@ impl<'l> Pass<'l> {
             let mut walk = self.walk(source, source.base_offset)?;
             while let Some(header) = self.step(&mut walk, &checked)? {
                 let standing = self.standing(&header, &mut walk, met, &mut out)?;
-                let terms = Terms {
+                let context = CleanContext {
                     plan,
                     map: &self.map,
                     end,
@@ -246,7 +246,7 @@ impl<'l> Pass<'l> {
                 };
                 let bytes = walk.loaded_batch();
                 filter
-                    .clean(&terms, &header, bytes, standing, &mut out)
+                    .clean(&context, &header, bytes, standing, &mut out)
                     .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
             }
             self.bytes.0 += source.size;

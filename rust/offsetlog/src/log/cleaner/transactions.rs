@@ -9,7 +9,7 @@
 use crate::disk::read_whole;
 use crate::error::Result;
 use crate::log::Log;
-use crate::log::transactions::{Fate, Fates, marker_of};
+use crate::log::transactions::{TxnOutcome, TxnOutcomes, marker_of};
 use crate::segment::segment_path;
 use crate::segment::walk::Walk;
 use offsetlog_format::index_entry::aborted_transaction_count;
@@ -44,7 +44,7 @@ pub(super) struct Outcomes<'l> {
     /// First offset of interest.
     from: i64,
     log_start: i64,
-    known: OnceCell<(Arc<Fates>, Vec<AbortedTransaction>)>,
+    known: OnceCell<(Arc<TxnOutcomes>, Vec<AbortedTransaction>)>,
 }
 
 impl<'l> Outcomes<'l> {
@@ -57,13 +57,13 @@ impl<'l> Outcomes<'l> {
         }
     }
 
-    fn known(&self) -> Result<&(Arc<Fates>, Vec<AbortedTransaction>)> {
+    fn known(&self) -> Result<&(Arc<TxnOutcomes>, Vec<AbortedTransaction>)> {
         if let Some(known) = self.known.get() {
             return Ok(known);
         }
         let view = self.log.fresh_view()?;
-        let fates = self.log.fates(&view, self.from)?;
-        if fates.is_incomplete() {
+        let txn_outcomes = self.log.txn_outcomes(&view, self.from)?;
+        if txn_outcomes.is_incomplete() {
             self.log.fates_error(&view, self.from)?;
         }
         let directory = &self.log.0.directory;
@@ -75,13 +75,13 @@ impl<'l> Outcomes<'l> {
             let slots = 0..aborted_transaction_count(&bytes);
             entries.extend(slots.filter_map(|slot| AbortedTransaction::read(&bytes, slot).ok()));
         }
-        Ok(self.known.get_or_init(|| (fates, entries)))
+        Ok(self.known.get_or_init(|| (txn_outcomes, entries)))
     }
 
     fn of(&self, header: &BatchHeader) -> Result<Data> {
-        let (fates, entries) = self.known()?;
+        let (txn_outcomes, entries) = self.known()?;
         let first = header.base_offset.unwrap_or(header.last_offset);
-        let by_marker = fates.of(header.producer_id, first) == Fate::Aborted;
+        let by_marker = txn_outcomes.of(header.producer_id, first) == TxnOutcome::Aborted;
         let by_index = entries.iter().find(|entry| {
             entry.producer_id == header.producer_id
                 && entry.overlaps(first, header.last_offset.saturating_add(1))

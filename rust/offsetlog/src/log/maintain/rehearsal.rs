@@ -92,7 +92,7 @@ impl LogWriter {
             log_end_offset: ends.log_end(),
         };
         if options.retention {
-            before.removed = writer.breached(now)?;
+            before.removed = writer.deletable_segments(now)?;
         }
         if steps.compacts {
             let plan = writer.cleaning_plan(None, now)?;

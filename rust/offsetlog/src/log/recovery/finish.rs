@@ -3,7 +3,7 @@
 use super::loader::{Loaded, Loading, RECOVER};
 use super::producer_state::{ProducerFiles, Tracked};
 use super::sanity_check;
-use super::scan_segment::{self, Carried, Contents};
+use super::scan_segment::{self, Contents, ReplayState};
 use crate::error::{Error, Result};
 use crate::log::state::write_epochs;
 use offsetlog_format::LeaderEpochs;
@@ -33,7 +33,7 @@ impl Loading<'_> {
         mut self,
         mut bases: Vec<i64>,
         last: Option<&Contents>,
-        mut carried: Carried,
+        mut carried: ReplayState,
         stored_epochs: &LeaderEpochs,
     ) -> Result<Loaded> {
         let start = self.terms.start;
@@ -193,7 +193,7 @@ impl Loading<'_> {
             return Err(Error::log_dir(&self.directory.path, reason).advise(RECOVER));
         }
         for base in bases.drain(..) {
-            self.take_out(base, &reason)?;
+            self.quarantine_segment(base, &reason)?;
         }
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
         // Every snapshot is outside a log that is empty.

@@ -26,30 +26,32 @@ pub(in crate::log) fn judge(
     (index, rebuilt): (&[u8], &[u8]),
     check: &Check<'_>,
 ) -> Result<Option<usize>> {
-    let truth: Option<Box<dyn Truth>> = match kind {
-        SegmentFile::OffsetIndex => Offsets::parse(index, base).map(|truth| Box::new(truth) as _),
-        SegmentFile::TimeIndex => Times::parse(index, base).map(|truth| Box::new(truth) as _),
-        _ => Aborted::parse(index, rebuilt).map(|truth| Box::new(truth) as _),
+    let entries: Option<Box<dyn IndexEntries>> = match kind {
+        SegmentFile::OffsetIndex => {
+            Offsets::parse(index, base).map(|entries| Box::new(entries) as _)
+        }
+        SegmentFile::TimeIndex => Times::parse(index, base).map(|entries| Box::new(entries) as _),
+        _ => Aborted::parse(index, rebuilt).map(|entries| Box::new(entries) as _),
     };
-    let Some(mut truth) = truth else {
+    let Some(mut entries) = entries else {
         return Ok(None);
     };
     let segment = scan_segment::open(directory, base, None)?;
     let hopped = hop_headers(&segment, 0, check, |header, walk| {
         if walk.batch_position() < valid_bytes {
-            truth.note(header, walk)?;
+            entries.note(header, walk)?;
         }
         Ok(())
     });
     match hopped {
         // The bytes after `valid_bytes` are not batches, so the scan may end with an error.
         Err(error) if !error.is_corruption() => Err(error),
-        _ => Ok(truth.holds().then(|| truth.bytes())),
+        _ => Ok(entries.holds().then(|| entries.bytes())),
     }
 }
 
 /// Index entries, checked batch by batch.
-trait Truth {
+trait IndexEntries {
     fn note(&mut self, header: &BatchHeader, walk: &mut Walk) -> Result<()>;
     /// Whether every entry is correct and no required entry is missing.
     fn holds(&self) -> bool;
@@ -84,7 +86,7 @@ impl Offsets {
     }
 }
 
-impl Truth for Offsets {
+impl IndexEntries for Offsets {
     fn note(&mut self, header: &BatchHeader, walk: &mut Walk) -> Result<()> {
         let position = walk.batch_position();
         if let Some(entry) = self.entries.get(self.at)
@@ -137,7 +139,7 @@ impl Times {
     }
 }
 
-impl Truth for Times {
+impl IndexEntries for Times {
     fn note(&mut self, header: &BatchHeader, _: &mut Walk) -> Result<()> {
         self.max = self.max.max(header.max_timestamp);
         let begins = header.base_offset.unwrap_or(header.last_offset);
@@ -192,7 +194,7 @@ impl Aborted {
     }
 }
 
-impl Truth for Aborted {
+impl IndexEntries for Aborted {
     fn note(&mut self, header: &BatchHeader, walk: &mut Walk) -> Result<()> {
         if !header.attributes.is_control() || header.producer_id < 0 {
             return Ok(());

@@ -8,7 +8,7 @@ use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
 use super::report::{Progress, RecoveryReport};
 use super::sanity_check;
-use super::scan_segment::{Carried, Contents, Rule};
+use super::scan_segment::{Contents, ReplayState, Rule};
 use crate::config::LogConfig;
 use crate::disk::{EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
@@ -99,7 +99,7 @@ pub(in crate::log) fn load(
         compacted: config.is_compacted(),
         interrupt,
     };
-    let swapped = loading.tidy()?;
+    let swapped = loading.complete_swaps()?;
     loading.list()?;
     loading.judge_own_mark();
     loading.load(&swapped)
@@ -114,14 +114,14 @@ impl Loading<'_> {
     }
 
     /// Reports this number of segment bytes read since the last call, then does what [`check`](Self::check) does.
-    pub(in crate::log) fn went_on(&self, bytes: u64) -> Result<()> {
+    pub(in crate::log) fn report_progress(&self, bytes: u64) -> Result<()> {
         if let Some(progress) = &self.terms.progress {
             progress(bytes);
         }
         self.check()
     }
 
-    fn tidy(&mut self) -> Result<Vec<i64>> {
+    fn complete_swaps(&mut self) -> Result<Vec<i64>> {
         let plan = interrupted_swaps::plan(self.directory)?;
         for step in &plan.steps {
             self.report.tidied.push(match step {
@@ -214,7 +214,7 @@ impl Loading<'_> {
     fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
         let stored_epochs = self.read_epochs()?;
         let bases: Vec<i64> = self.files.segments.keys().copied().collect();
-        let mut carried = Carried::new(stored_epochs.clone());
+        let mut carried = ReplayState::new(stored_epochs.clone());
         let from = if self.terms.start.clean {
             bases.len()
         } else {
@@ -237,9 +237,9 @@ impl Loading<'_> {
             let files: &[SegmentFile] = if is_due {
                 &sanity_check::ALL
             } else if doubtful == Some(slot) {
-                sanity_check::doubtful(&self, base)?
+                sanity_check::indexes_to_verify(&self, base)?
             } else {
-                sanity_check::needed(&mut self, base, is_last)?
+                sanity_check::indexes_to_rebuild(&mut self, base, is_last)?
             };
             if files.is_empty() {
                 continue;

@@ -5,7 +5,7 @@ use super::index_check;
 use super::interrupted_swaps;
 use super::loader::{Loading, RECOVER};
 use super::report::Cut;
-use super::scan_segment::{self, Carried, Contents, Damage};
+use super::scan_segment::{self, Contents, Damage, ReplayState};
 use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
@@ -32,13 +32,13 @@ impl Loading<'_> {
         bases: &mut Vec<i64>,
         slot: usize,
         (files, is_whole): (&[SegmentFile], bool),
-        carried: &mut Carried,
+        carried: &mut ReplayState,
     ) -> Result<Contents> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
-        let check = |bytes| self.went_on(bytes);
+        let check = |bytes| self.report_progress(bytes);
         let mut contents =
-            scan_segment::survey(self.directory, base, next, self.rule, carried, &check)?;
+            scan_segment::scan_segment(self.directory, base, next, self.rule, carried, &check)?;
         self.report.segments_read += 1;
         self.report.bytes_read += contents.file_bytes;
         for oddity in contents.oddities.drain(..) {
@@ -69,7 +69,7 @@ impl Loading<'_> {
         let lost = self.lost(base, contents.valid_bytes, damage.batches_follow)?;
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
-        let kept = self.keep_tail(&path, contents.valid_bytes, bytes)?;
+        let kept = self.save_truncated_bytes(&path, contents.valid_bytes, bytes)?;
         if !self.terms.dry_run {
             let disk = self.directory.disk.as_ref();
             disk.open(&path, Access::Write)
@@ -87,7 +87,7 @@ impl Loading<'_> {
             kept,
         });
         for &later in later {
-            self.take_out(later, "it stands behind bytes that are no batch")?;
+            self.quarantine_segment(later, "it stands behind bytes that are no batch")?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Loading<'_> {
             return Ok(());
         }
         for base in bases.split_off(slot + 1) {
-            self.take_out(base, "bytes before it were lost, as with the power")?;
+            self.quarantine_segment(base, "bytes before it were lost, as with the power")?;
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Loading<'_> {
     }
 
     /// Moves a whole segment out of the log, and deletes its indexes and its snapshot.
-    pub(in crate::log) fn take_out(&mut self, base: i64, reason: &str) -> Result<()> {
+    pub(in crate::log) fn quarantine_segment(&mut self, base: i64, reason: &str) -> Result<()> {
         let path = segment_path(&self.directory.path, base, ".log");
         let disk = self.directory.disk.as_ref();
         let bytes = disk
@@ -197,7 +197,12 @@ impl Loading<'_> {
     }
 
     /// Copies the end of a file to the folder for cut bytes. Returns `None` if it holds only zeros: those are not kept.
-    fn keep_tail(&self, path: &Path, position: u64, bytes: u64) -> Result<Option<PathBuf>> {
+    fn save_truncated_bytes(
+        &self,
+        path: &Path,
+        position: u64,
+        bytes: u64,
+    ) -> Result<Option<PathBuf>> {
         let failed = |error| Error::io(IoCall::Read, path, error);
         let disk = self.directory.disk.as_ref();
         let file = disk.open(path, Access::Read).map_err(failed)?;

@@ -56,7 +56,10 @@ pub(in crate::log) const ALL: [SegmentFile; 3] = [
 const BY_OFFSET_AND_TIME: [SegmentFile; 2] = [SegmentFile::OffsetIndex, SegmentFile::TimeIndex];
 
 /// The files to check of a segment whose log is durable and whose indexes may not be.
-pub(in crate::log) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'static [SegmentFile]> {
+pub(in crate::log) fn indexes_to_verify(
+    loading: &Loading<'_>,
+    base: i64,
+) -> Result<&'static [SegmentFile]> {
     let files = loading.files.segments.get(&base);
     let has_aborted = files.is_some_and(|files| files.contains(&SegmentFile::TransactionIndex))
         || holds_aborted(loading, base)?;
@@ -70,7 +73,7 @@ pub(in crate::log) fn doubtful(loading: &Loading<'_>, base: i64) -> Result<&'sta
 /// The files of a segment that must be rebuilt although it needs no recovery; usually none. Correct indexes are kept: they may differ
 /// from rebuilt ones, because the index interval was different or a writer restarted. For the last segment this also reads its end and
 /// stores it.
-pub(in crate::log) fn needed(
+pub(in crate::log) fn indexes_to_rebuild(
     loading: &mut Loading<'_>,
     base: i64,
     is_last: bool,

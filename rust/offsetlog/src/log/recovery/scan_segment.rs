@@ -47,12 +47,12 @@ pub(in crate::log) struct Contents {
 
 /// What a scan hands on from one segment to the next.
 #[derive(Debug, Clone)]
-pub(in crate::log) struct Carried {
+pub(in crate::log) struct ReplayState {
     pub(in crate::log) producers: Tracked,
     pub(in crate::log) epochs: LeaderEpochs,
 }
 
-impl Carried {
+impl ReplayState {
     pub(in crate::log) fn new(epochs: LeaderEpochs) -> Self {
         Self {
             producers: Tracked::new(),
@@ -87,12 +87,12 @@ pub(in crate::log) fn open(
 }
 
 /// Scans a segment from its start. Calls `check` every few MiB with the number of bytes since the last call; its error ends the scan.
-pub(in crate::log) fn survey(
+pub(in crate::log) fn scan_segment(
     directory: &Arc<Directory>,
     base_offset: i64,
     next_base: Option<i64>,
     rule: Rule,
-    carried: &mut Carried,
+    carried: &mut ReplayState,
     check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<Contents> {
     let segment = open(directory, base_offset, next_base)?;
@@ -169,7 +169,7 @@ fn is_unknown_magic(error: &Error) -> bool {
 
 /// Returns the leader epochs according to the batch headers of all segments.
 pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Result<LeaderEpochs> {
-    let mut carried = Carried::new(LeaderEpochs::default());
+    let mut carried = ReplayState::new(LeaderEpochs::default());
     for &base in bases {
         let segment = open(directory, base, None)?;
         let mut walk = Walk::new(segment, 0, SCAN_BYTES, Vec::new()).headers_only();
@@ -186,7 +186,7 @@ pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Re
 }
 
 /// Adds an epoch only if it is above the latest one, as a broker's recovery does.
-fn note_epoch(header: &BatchHeader, carried: &mut Carried, oddities: &mut Vec<String>) {
+fn note_epoch(header: &BatchHeader, carried: &mut ReplayState, oddities: &mut Vec<String>) {
     if header.magic < 2 || header.leader_epoch < 0 {
         return;
     }

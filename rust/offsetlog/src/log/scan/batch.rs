@@ -1,6 +1,6 @@
 //! A batch that a scan returns, and its records.
 
-use super::{BadBatch, BadBatches, OnCorrupt};
+use super::{BadBatch, CorruptionPolicy, OnCorrupt};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
@@ -22,7 +22,7 @@ pub struct Batch<'s> {
     pub(super) filter: &'s Arc<Filter>,
     pub(super) selection: Selection,
     pub(super) limit: &'s mut Option<u64>,
-    pub(super) bad: &'s BadBatches,
+    pub(super) bad: &'s CorruptionPolicy,
     pub(super) stopped: &'s mut bool,
     /// Offset after the last decoded record.
     pub(super) next: i64,

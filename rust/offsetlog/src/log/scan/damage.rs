@@ -26,12 +26,12 @@ impl Cursor {
             };
             (segment.file_path(".log"), segment.base_offset, passed)
         };
-        let start = first.max(self.start).max(self.noted);
+        let start = first.max(self.start).max(self.reported_up_to);
         let stop = passed
             .next
             .map(|next| next.clamp(start, self.stop.max(start)));
         if let Some(next) = passed.next {
-            self.noted = self.noted.max(next);
+            self.reported_up_to = self.reported_up_to.max(next);
             if next <= self.start && first < self.start {
                 return Ok(None);
             }

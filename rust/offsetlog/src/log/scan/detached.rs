@@ -1,6 +1,6 @@
 //! A batch of a scan that another thread decodes: everything that its scan knows of it, without the scan's buffers.
 
-use super::{BadBatch, BadBatches, Batch};
+use super::{BadBatch, Batch, CorruptionPolicy};
 use crate::batch_decoder::BatchDecoder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
@@ -22,7 +22,7 @@ pub struct DetachedBatch {
     position: u64,
     selection: Selection,
     filter: Arc<Filter>,
-    bad: BadBatches,
+    bad: CorruptionPolicy,
 }
 
 impl Batch<'_> {

@@ -175,7 +175,7 @@ impl ScanReport {
 
 /// Reports batches with records that cannot be read, or decides that their error is raised.
 #[derive(Debug, Clone)]
-pub(crate) struct BadBatches {
+pub(crate) struct CorruptionPolicy {
     pub(crate) on_corrupt: OnCorrupt,
     pub(crate) report: ScanReport,
     /// Number of the batch in the scan.
@@ -193,7 +193,7 @@ pub(crate) struct BadBatch<'a> {
     pub(crate) selection: Selection,
 }
 
-impl BadBatches {
+impl CorruptionPolicy {
     /// Reports a hole after the batch that was returned last.
     pub(super) fn note_behind(&self, hole: Hole) {
         self.report.note(2 * self.order + 1, hole);

@@ -26,22 +26,22 @@ const ANY: &str = "*";
 pub(crate) const CHECKPOINT_INTERVAL_MS: i64 = 60_000;
 
 /// A checkpoint file, and the value for a partition's line in it; `None` removes the line.
-pub(crate) type Line = (OffsetCheckpointFile, Option<i64>);
+pub(crate) type CheckpointUpdate = (OffsetCheckpointFile, Option<i64>);
 
 /// The files of one log dir that its partitions share.
 #[derive(Debug)]
 pub(crate) struct LogDirFiles {
     checkpoints: Arc<Checkpoints>,
     /// Whether lines are collected until [`write_lines`](Self::write_lines).
-    gathers: bool,
-    waiting: Mutex<Waiting>,
+    defers_writes: bool,
+    waiting: Mutex<PendingUpdates>,
 }
 
 /// Lines by partition.
 type ByPartition = HashMap<(String, i32), Option<i64>>;
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingUpdates {
     lines: BTreeMap<OffsetCheckpointFile, ByPartition>,
     /// When the last interval of [`write_lines_in_time`](LogDirFiles::write_lines_in_time) began, in ms since 1970.
     written: Option<i64>,
@@ -49,8 +49,8 @@ struct Waiting {
     listed: Option<FileStat>,
 }
 
-impl Waiting {
-    fn take(&mut self, lines: &[Line], of: &(String, i32)) {
+impl PendingUpdates {
+    fn take(&mut self, lines: &[CheckpointUpdate], of: &(String, i32)) {
         for (file, _) in lines {
             if let Some(by_partition) = self.lines.get_mut(file) {
                 by_partition.remove(of);
@@ -70,10 +70,10 @@ impl LogDirFiles {
         Self::with(checkpoints, true)
     }
 
-    fn with(checkpoints: &Arc<Checkpoints>, gathers: bool) -> Self {
+    fn with(checkpoints: &Arc<Checkpoints>, defers_writes: bool) -> Self {
         Self {
             checkpoints: Arc::clone(checkpoints),
-            gathers,
+            defers_writes,
             waiting: Mutex::default(),
         }
     }
@@ -83,8 +83,8 @@ impl LogDirFiles {
     }
 
     /// Whether lines are collected before they are written.
-    pub(crate) const fn gathers(&self) -> bool {
-        self.gathers
+    pub(crate) const fn defers_writes(&self) -> bool {
+        self.defers_writes
     }
 
     fn disk(&self) -> &dyn Disk {
@@ -130,7 +130,7 @@ impl LogDirFiles {
     }
 
     /// Drops a partition's unwritten lines, because new ones follow.
-    pub(crate) fn withdraw(&self, lines: &[Line], topic: &str, partition: i32) {
+    pub(crate) fn withdraw(&self, lines: &[CheckpointUpdate], topic: &str, partition: i32) {
         self.waiting().take(lines, &(topic.to_owned(), partition));
     }
 
@@ -140,7 +140,7 @@ impl LogDirFiles {
     /// `Io`; then these lines are not kept for the next write either.
     pub(crate) fn set_lines(
         &self,
-        lines: &[Line],
+        lines: &[CheckpointUpdate],
         topic: &str,
         partition: i32,
         at_once: bool,
@@ -151,7 +151,7 @@ impl LogDirFiles {
             let by_partition = waiting.lines.entry(file).or_default();
             by_partition.insert(of.clone(), offset);
         }
-        if !at_once && self.gathers {
+        if !at_once && self.defers_writes {
             return Ok(());
         }
         let written = self.write_waiting(&mut waiting);
@@ -172,7 +172,11 @@ impl LogDirFiles {
             _ => (file, None),
         });
         self.set_lines(&lines, topic, partition, false)?;
-        if self.gathers { Ok(()) } else { self.settle() }
+        if self.defers_writes {
+            Ok(())
+        } else {
+            self.settle()
+        }
     }
 
     /// Writes the collected lines.
@@ -197,7 +201,7 @@ impl LogDirFiles {
         self.write_waiting(&mut waiting)
     }
 
-    fn write_waiting(&self, waiting: &mut Waiting) -> Result<()> {
+    fn write_waiting(&self, waiting: &mut PendingUpdates) -> Result<()> {
         if waiting.lines.values().all(HashMap::is_empty) {
             return Ok(());
         }
@@ -279,13 +283,13 @@ impl LogDirFiles {
                 None => return Ok(()),
             },
         };
-        let name = if self.gathers { ANY } else { partition };
+        let name = if self.defers_writes { ANY } else { partition };
         if !unclean.partitions.iter().any(|noted| noted == name) {
             unclean.partitions.push(name.to_owned());
         }
         self.write(&list, unclean.text().as_bytes())?;
         self.remove(&marker)?;
-        if self.gathers {
+        if self.defers_writes {
             waiting.listed = self.look_at(&list)?;
         }
         Ok(())
@@ -381,7 +385,7 @@ impl LogDirFiles {
         remove(self.disk(), self.log_dir(), path)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingUpdates> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -312,7 +312,7 @@ impl PartitionState {
         self.note(State { clean, ..state }, log_end, first_base)?;
         self.marked_unclean = false;
         match &self.shared {
-            Some(shared) if !shared.gathers() => shared.settle(),
+            Some(shared) if !shared.defers_writes() => shared.settle(),
             _ => Ok(()),
         }
     }
@@ -338,7 +338,7 @@ impl PartitionState {
         shared.withdraw(&lines, &self.topic, self.partition);
         let on_disk = self.on_disk(shared)?;
         // A lower value must not be found higher after a crash, and a moved log start offset is a promise.
-        let at_once = !shared.gathers()
+        let at_once = !shared.defers_writes()
             || state.recovery_point < on_disk.recovery_point
             || state.log_start < on_disk.log_start
             || start_line.is_some_and(|start| start != on_disk.log_start);

@@ -91,7 +91,7 @@ impl Partition<'_> {
                     self.batch(&walk, &header, base, &mut walked)?;
                 }
                 Ok(Step::End(torn)) => {
-                    self.went_on(walk.position() - from)?;
+                    self.report_progress(walk.position() - from)?;
                     if let Some(torn) = torn {
                         walked.is_torn = true;
                         self.torn(&torn, &walked);
@@ -117,7 +117,7 @@ impl Partition<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            self.went_on(walk.position() - from)?;
+            self.report_progress(walk.position() - from)?;
         }
         offsets.finish(self, walk.position());
         self.buffer = walk.into_buffer();

@@ -4,7 +4,7 @@
 //! last check; here every check comes before both.
 
 use super::PartitionWriter;
-use super::validate::{self, Incoming, Terms, refused};
+use super::validate::{self, AppendContext, Incoming, refused};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::error::{Error, ErrorKind, Result};
@@ -67,14 +67,14 @@ impl PartitionWriter {
         }
         check_epoch(leader_epoch)?;
         let now = self.now();
-        let mut workshop = std::mem::take(&mut self.codec_buffers);
+        let mut buffers = std::mem::take(&mut self.codec_buffers);
         let stored = validate::validate(
             &incoming,
             origin,
-            &self.terms(now, leader_epoch),
-            &mut workshop,
+            &self.append_context(now, leader_epoch),
+            &mut buffers,
         );
-        self.codec_buffers = workshop;
+        self.codec_buffers = buffers;
         let stored = stored?;
         let header = *stored.header();
         let marker = marker_of(&incoming, &header)?;
@@ -142,7 +142,7 @@ impl PartitionWriter {
     ) -> Result<()> {
         self.check_usable()?;
         check_epoch(leader_epoch)?;
-        validate::check_times(minimum, maximum, &self.terms(now, leader_epoch))?;
+        validate::check_times(minimum, maximum, &self.append_context(now, leader_epoch))?;
         match first_null_key.filter(|_| self.config.effective.is_compacted()) {
             Some(slot) => Err(validate::null_key(slot)),
             None => Ok(()),
@@ -283,8 +283,8 @@ impl PartitionWriter {
         )
     }
 
-    fn terms(&self, now: i64, leader_epoch: i32) -> Terms<'_> {
-        Terms {
+    fn append_context(&self, now: i64, leader_epoch: i32) -> AppendContext<'_> {
+        AppendContext {
             config: &self.config.effective,
             now,
             leader_epoch,

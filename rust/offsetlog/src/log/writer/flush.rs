@@ -10,7 +10,7 @@ use super::PartitionWriter;
 use super::group_commit::Commits;
 use crate::disk::{Access, Disk, DiskFile, IoCall};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Ends;
+use crate::log::LiveOffsets;
 use crate::log::state::CHECKPOINT_INTERVAL_MS;
 use crate::log::state::CleanMark;
 use crate::segment::{Directory, segment_path};
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     /// Whether the files' modification times must be durable too.
     pub(super) times: bool,
     pub(super) directory: Arc<Directory>,
-    pub(super) ends: Arc<Ends>,
+    pub(super) ends: Arc<LiveOffsets>,
     /// Everything below this offset is durable after the job.
     pub(super) up_to: i64,
 }

@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 impl PartitionWriter {
     /// Renames the files of a segment, and its snapshot, to `.deleted`. The delay lets readers finish.
-    pub(super) fn doom_segment(&mut self, base_offset: i64, now: i64) -> Result<()> {
+    pub(super) fn schedule_delete(&mut self, base_offset: i64, now: i64) -> Result<()> {
         self.doom_files(base_offset, now)?;
         self.doom_snapshot(base_offset, now)
     }
 
-    /// As [`doom_segment`](Self::doom_segment), without the snapshot.
+    /// As [`schedule_delete`](Self::schedule_delete), without the snapshot.
     pub(super) fn doom_files(&mut self, base_offset: i64, now: i64) -> Result<()> {
         [".log", ".index", ".timeindex", ".txnindex"]
             .into_iter()
             .try_for_each(|suffix| self.doom(base_offset, suffix, now))
     }
 
-    /// As [`doom_segment`](Self::doom_segment), for the snapshot of an offset alone.
+    /// As [`schedule_delete`](Self::schedule_delete), for the snapshot of an offset alone.
     pub(super) fn doom_snapshot(&mut self, offset: i64, now: i64) -> Result<()> {
         if self.producers.snapshots.remove(&offset) {
             self.doom(offset, ".snapshot", now)?;
@@ -54,7 +54,7 @@ impl PartitionWriter {
     /// opening.
     pub(crate) fn delete_due(&mut self, now: i64) -> Vec<PathBuf> {
         let disk = Arc::clone(&self.directory.disk);
-        let is_due = |doomed: &mut (i64, PathBuf)| doomed.0 <= now;
+        let is_due = |(due, _): &mut (i64, PathBuf)| *due <= now;
         let due = self.segments.pending_deletes.extract_if(.., is_due);
         due.filter(|(_, path)| disk.unlink(path).is_ok())
             .map(|(_, path)| path)

@@ -211,7 +211,7 @@ impl PartitionWriter {
             if base == first {
                 self.doom_files(base, now)?;
             } else {
-                self.doom_segment(base, now)?;
+                self.schedule_delete(base, now)?;
                 self.segments.made_with.remove(&base);
             }
             self.durability

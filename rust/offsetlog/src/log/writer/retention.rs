@@ -57,11 +57,15 @@ struct Candidate {
 
 impl PartitionWriter {
     /// Returns the segments that retention deletes at `now`, oldest first.
-    pub(crate) fn breached(&self, now: i64) -> Result<Vec<RemovedSegment>> {
-        self.breached_below(self.high_watermark()?, now)
+    pub(crate) fn deletable_segments(&self, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.deletable_segments_below(self.high_watermark()?, now)
     }
 
-    fn breached_below(&self, high_watermark: i64, now: i64) -> Result<Vec<RemovedSegment>> {
+    fn deletable_segments_below(
+        &self,
+        high_watermark: i64,
+        now: i64,
+    ) -> Result<Vec<RemovedSegment>> {
         let mut walk = Walk {
             writer: self,
             high_watermark,
@@ -144,7 +148,7 @@ impl PartitionWriter {
     /// the new log start offset is durable before the first file is renamed, and the oldest segments are renamed first.
     pub(crate) fn retain(&mut self, now: i64) -> Result<Vec<RemovedSegment>> {
         self.check_usable()?;
-        let removed = self.breached(now)?;
+        let removed = self.deletable_segments(now)?;
         let Some(start) = removed.last().map(|last| last.end_offset) else {
             return Ok(removed);
         };
@@ -177,7 +181,7 @@ impl PartitionWriter {
     }
 
     fn drop_oldest(&mut self, base: i64, now: i64) -> Result<()> {
-        self.doom_segment(base, now)?;
+        self.schedule_delete(base, now)?;
         self.segments.closed.retain(|&closed| closed != base);
         self.durability
             .unsettled
@@ -252,7 +256,7 @@ mod tests {
         }
         let due = |high_watermark| {
             let removed = log
-                .changing(|writer| writer.breached_below(high_watermark, NOW + 1))
+                .changing(|writer| writer.deletable_segments_below(high_watermark, NOW + 1))
                 .unwrap();
             removed
                 .iter()
@@ -263,7 +267,9 @@ mod tests {
         assert_eq!(due(1), [0]);
         assert_eq!(due(2), [0, 1]);
         assert_eq!(due(3), [0, 1, 2]);
-        let all = log.changing(|writer| writer.breached(NOW + 1)).unwrap();
+        let all = log
+            .changing(|writer| writer.deletable_segments(NOW + 1))
+            .unwrap();
         assert_eq!(all.len(), 3);
     }
 }

@@ -35,7 +35,7 @@ impl PartitionWriter {
     pub(crate) fn make_room(&mut self, now: i64) -> Result<Freed> {
         self.check_usable()?;
         self.check_in_place()?;
-        let due = self.breached(now)?;
+        let due = self.deletable_segments(now)?;
         let mut freed = Freed {
             removed: Vec::new(),
             deleted: self.delete_due(i64::MAX),

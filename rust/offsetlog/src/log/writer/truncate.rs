@@ -7,7 +7,7 @@ use crate::disk::{Access, IoCall, read_whole, replace_file};
 use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::producers::ProducerStates;
 use crate::log::recovery::sanity_check;
-use crate::log::recovery::scan_segment::{self, Carried, Rule};
+use crate::log::recovery::scan_segment::{self, ReplayState, Rule};
 use crate::log::recovery::{ProducerFiles, Tracked, follow_log_start};
 use crate::log::state::{State, write_epochs};
 use crate::segment::active::ActiveSegment;
@@ -76,7 +76,7 @@ impl PartitionWriter {
             later.push(self.segments.active.base_offset);
             // The newest first: after a crash the log ends earlier, but has no hole.
             for base in later.into_iter().rev() {
-                self.doom_segment(base, now)?;
+                self.schedule_delete(base, now)?;
             }
             let base = self.segments.closed.pop().unwrap_or(offset);
             self.reopen_cut(base, offset, now)?;
@@ -143,9 +143,15 @@ impl PartitionWriter {
         let tail = if let Some(tail) = sanity_check::read_tail(&self.directory, rule, base)? {
             tail
         } else {
-            let mut carried = Carried::new(LeaderEpochs::default());
-            let contents =
-                scan_segment::survey(&self.directory, base, None, rule, &mut carried, &|_| Ok(()))?;
+            let mut carried = ReplayState::new(LeaderEpochs::default());
+            let contents = scan_segment::scan_segment(
+                &self.directory,
+                base,
+                None,
+                rule,
+                &mut carried,
+                &|_| Ok(()),
+            )?;
             if let Some(damage) = contents.damage {
                 return Err(damage.error);
             }
@@ -293,7 +299,7 @@ impl PartitionWriter {
         self.segments.closed.clear();
         self.segments.made_with.clear();
         for base in bases.into_iter().rev() {
-            self.doom_segment(base, now)?;
+            self.schedule_delete(base, now)?;
         }
         let disk = self.directory.disk.as_ref();
         for snapshot in std::mem::take(&mut self.producers.snapshots) {

@@ -38,7 +38,7 @@ pub(super) struct Incoming<'a> {
 
 /// Settings, time and log state for one append.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms<'c> {
+pub(super) struct AppendContext<'c> {
     pub(super) config: &'c LogConfig,
     pub(super) now: i64,
     pub(super) leader_epoch: i32,
@@ -239,8 +239,8 @@ pub(super) struct CodecBuffers {
 pub(super) fn validate<'a>(
     incoming: &Incoming<'a>,
     origin: Origin,
-    terms: &Terms<'_>,
-    workshop: &mut CodecBuffers,
+    context: &AppendContext<'_>,
+    buffers: &mut CodecBuffers,
 ) -> Result<Stored<'a>> {
     let Some((_, first)) = incoming.batches.first() else {
         return Err(refused("the append holds no batch"));
@@ -252,13 +252,13 @@ pub(super) fn validate<'a>(
             incoming.batches.len()
         )));
     }
-    let target = terms.config.codec_for(source);
+    let target = context.config.codec_for(source);
     for (_, header) in &incoming.batches {
         check_batch(header, first.magic, origin)?;
     }
     let control = first.attributes.is_control();
-    let mut checks = RecordChecks::new(terms);
-    let walked = walk_records(incoming, terms, &mut workshop.decompressor, &mut checks)?;
+    let mut checks = RecordChecks::new(context);
+    let walked = walk_records(incoming, context, &mut buffers.decompressor, &mut checks)?;
     let in_place = first.magic == 2
         && (control && source == Codec::None
             || target == source && (source == Codec::None || walked.consecutive));
@@ -271,9 +271,9 @@ pub(super) fn validate<'a>(
                 delta + 1
             )));
         }
-        return Ok(patch(incoming.bytes, first, &walked, terms));
+        return Ok(patch(incoming.bytes, first, &walked, context));
     }
-    rebuild(incoming, first, target, terms, workshop)
+    rebuild(incoming, first, target, context, buffers)
 }
 
 fn check_batch(header: &BatchHeader, magic: i8, origin: Origin) -> Result<()> {
@@ -317,7 +317,7 @@ struct Walked {
 
 fn walk_records(
     incoming: &Incoming<'_>,
-    terms: &Terms<'_>,
+    context: &AppendContext<'_>,
     decompressor: &mut Option<Decompressor>,
     checks: &mut RecordChecks<'_>,
 ) -> Result<Walked> {
@@ -333,7 +333,7 @@ fn walk_records(
             .unwrap_or(&[]);
         let place = |error: Error| error.at_position(*at as u64);
         let decompressor = decompressor.get_or_insert_with(Decompressor::new);
-        let limit = terms.limits.max_decompressed_bytes;
+        let limit = context.limits.max_decompressed_bytes;
         let mut records = Records::open(header, bytes, decompressor, limit).map_err(place)?;
         let base = header.base_offset.unwrap_or(0);
         while let Some(record) = records
@@ -343,7 +343,7 @@ fn walk_records(
             if record.offset - base != walked.count {
                 walked.consecutive = false;
             }
-            terms
+            context
                 .limits
                 .allow_headers(record.headers.len())
                 .map_err(place)?;
@@ -381,12 +381,12 @@ struct RecordChecks<'c> {
 }
 
 impl<'c> RecordChecks<'c> {
-    fn new(terms: &Terms<'c>) -> Self {
-        let config = terms.config;
+    fn new(context: &AppendContext<'c>) -> Self {
+        let config = context.config;
         Self {
             compacted: config.is_compacted(),
             create_time: config.message_timestamp_type() == TimestampType::Create,
-            now: terms.now,
+            now: context.now,
             before: config.message_timestamp_before_max_ms(),
             after: config.message_timestamp_after_max_ms(),
             null_key: None,
@@ -442,8 +442,8 @@ pub(super) fn null_key(slot: i64) -> Error {
 }
 
 /// Checks the timestamps of records that we encode ourselves. Only the least and the greatest are known.
-pub(super) fn check_times(minimum: i64, maximum: i64, terms: &Terms<'_>) -> Result<()> {
-    let mut checks = RecordChecks::new(terms);
+pub(super) fn check_times(minimum: i64, maximum: i64, context: &AppendContext<'_>) -> Result<()> {
+    let mut checks = RecordChecks::new(context);
     if checks.create_time {
         for timestamp in [minimum, maximum] {
             if timestamp != -1 && !checks.is_near(timestamp) {
@@ -459,20 +459,20 @@ fn patch<'a>(
     bytes: &'a [u8],
     header: &BatchHeader,
     walked: &Walked,
-    terms: &Terms<'_>,
+    context: &AppendContext<'_>,
 ) -> Stored<'a> {
     let delta = header.last_offset - header.base_offset.unwrap_or(header.last_offset);
-    let last_offset = terms.log_end_offset.saturating_add(walked.count - 1);
-    let append_time = terms.config.message_timestamp_type() == TimestampType::LogAppend;
+    let last_offset = context.log_end_offset.saturating_add(walked.count - 1);
+    let append_time = context.config.message_timestamp_type() == TimestampType::LogAppend;
     let max_timestamp = if append_time {
-        terms.now
+        context.now
     } else {
         walked.max_timestamp
     };
     let mut patched = BatchHeader {
         base_offset: Some(last_offset - delta),
         last_offset,
-        leader_epoch: terms.leader_epoch,
+        leader_epoch: context.leader_epoch,
         ..*header
     };
     let rest = bytes.get(BATCH_HEADER_V2_BYTES..).unwrap_or(&[]);
@@ -500,8 +500,8 @@ fn rebuild<'a>(
     incoming: &Incoming<'a>,
     first: &BatchHeader,
     target: Codec,
-    terms: &Terms<'_>,
-    workshop: &mut CodecBuffers,
+    context: &AppendContext<'_>,
+    buffers: &mut CodecBuffers,
 ) -> Result<Stored<'a>> {
     if first.producer_id >= 0 && (first.producer_epoch < 0 || first.base_sequence < 0) {
         return Err(refused(format!(
@@ -512,16 +512,16 @@ fn rebuild<'a>(
     if first.producer_id < 0 && first.attributes.is_transactional() {
         return Err(refused("a transactional batch without producer id"));
     }
-    let append_time = terms.config.message_timestamp_type() == TimestampType::LogAppend;
+    let append_time = context.config.message_timestamp_type() == TimestampType::LogAppend;
     let mut attributes = Attributes::new(target, append_time);
     if first.attributes.is_transactional() {
         attributes = attributes.transactional();
     }
     let fields = BatchFields {
-        base_offset: terms.log_end_offset,
-        leader_epoch: terms.leader_epoch,
+        base_offset: context.log_end_offset,
+        leader_epoch: context.leader_epoch,
         attributes,
-        append_time: terms.now,
+        append_time: context.now,
         producer_id: first.producer_id,
         producer_epoch: first.producer_epoch,
         base_sequence: first.base_sequence,
@@ -532,27 +532,27 @@ fn rebuild<'a>(
             .bytes
             .get(*at..*at + header.size_bytes)
             .unwrap_or(&[]);
-        let decompressor = workshop.decompressor.get_or_insert_with(Decompressor::new);
-        let limit = terms.limits.max_decompressed_bytes;
+        let decompressor = buffers.decompressor.get_or_insert_with(Decompressor::new);
+        let limit = context.limits.max_decompressed_bytes;
         let mut records = Records::open(header, bytes, decompressor, limit)?;
         while let Some(record) = records.next_record()? {
             if record.timestamp < -1 {
                 return Err(Error::new(ErrorKind::InvalidTimestamp {
                     slot: owned.len() as i64,
                     timestamp: record.timestamp,
-                    now: terms.now,
-                    before: terms.config.message_timestamp_before_max_ms(),
-                    after: terms.config.message_timestamp_after_max_ms(),
+                    now: context.now,
+                    before: context.config.message_timestamp_before_max_ms(),
+                    after: context.config.message_timestamp_after_max_ms(),
                 }));
             }
             owned.push(&record);
         }
     }
     let headers = owned.headers();
-    let records = owned.records(terms.log_end_offset, &headers);
-    let compressor = workshop.compressor.get_or_insert_with(Compressor::new);
+    let records = owned.records(context.log_end_offset, &headers);
+    let compressor = buffers.compressor.get_or_insert_with(Compressor::new);
     if target != Codec::None {
-        compressor.set_level(target, terms.config.compression_level(target))?;
+        compressor.set_level(target, context.config.compression_level(target))?;
     }
     let mut bytes = Vec::new();
     write_batch(
@@ -560,13 +560,13 @@ fn rebuild<'a>(
         &fields,
         &records,
         compressor,
-        &mut workshop.scratch,
+        &mut buffers.scratch,
     )?;
-    terms
+    context
         .limits
-        .allow_unpacked(target, workshop.scratch.len())?;
-    if bytes.len() as i64 > i64::from(terms.config.max_message_bytes()) {
-        return Err(too_large(bytes.len(), terms.config));
+        .allow_unpacked(target, buffers.scratch.len())?;
+    if bytes.len() as i64 > i64::from(context.config.max_message_bytes()) {
+        return Err(too_large(bytes.len(), context.config));
     }
     let header = BatchHeader::parse(&bytes)?;
     Ok(Stored::Rebuilt { bytes, header })

@@ -22,7 +22,7 @@ pub(crate) struct Roll {
 
 /// Where the log begins and ends now.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct LiveOffsets {
     log_start: AtomicI64,
     log_end: AtomicI64,
     last_stable: AtomicI64,
@@ -58,7 +58,7 @@ macro_rules! offsets {
     };
 }
 
-impl Ends {
+impl LiveOffsets {
     offsets! {
         log_end set_log_end log_end;
         last_stable set_last_stable last_stable;

@@ -1,8 +1,8 @@
 //! Decides whether the transaction of a batch was committed, aborted, or cannot be decided because of damage.
 
-use super::{BadBatches, Cursor, Hole};
+use super::{CorruptionPolicy, Cursor, Hole};
 use crate::error::Result;
-use crate::log::transactions::Fate;
+use crate::log::transactions::TxnOutcome;
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
@@ -11,26 +11,33 @@ impl Cursor {
     /// committed: the cleaner removes markers only after an aborted transaction's records, and an open transaction is not below
     /// the last stable offset. If damage hides the outcome and damage is reported instead of raised, reports the batch and
     /// returns `Undecided`.
-    pub(super) fn fate(&mut self, header: &BatchHeader, bad: &BadBatches) -> Result<Fate> {
+    pub(super) fn txn_outcome(
+        &mut self,
+        header: &BatchHeader,
+        bad: &CorruptionPolicy,
+    ) -> Result<TxnOutcome> {
         let from = header.base_offset.unwrap_or(header.last_offset);
-        let known = self.fates.as_ref().filter(|fates| fates.knows(from));
-        let fates = if let Some(fates) = known {
-            Arc::clone(fates)
+        let known = self
+            .txn_outcomes
+            .as_ref()
+            .filter(|txn_outcomes| txn_outcomes.knows(from));
+        let txn_outcomes = if let Some(txn_outcomes) = known {
+            Arc::clone(txn_outcomes)
         } else {
-            let fates = self.log.fates(&self.view, from)?;
-            self.fates = Some(Arc::clone(&fates));
-            fates
+            let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
+            self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
+            txn_outcomes
         };
-        let fate = fates.of(header.producer_id, from);
-        if fate != Fate::Undecided {
-            return Ok(fate);
+        let txn_outcome = txn_outcomes.of(header.producer_id, from);
+        if txn_outcome != TxnOutcome::Undecided {
+            return Ok(txn_outcome);
         }
-        if fates.is_incomplete() && !bad.notes() {
+        if txn_outcomes.is_incomplete() && !bad.notes() {
             self.log.fates_error(&self.view, from)?;
         }
-        let damage = fates.damage().or(self.unstable.as_ref());
+        let damage = txn_outcomes.damage().or(self.lso_error.as_ref());
         let (Some(damage), Some(walk), true) = (damage, &self.walk, bad.notes()) else {
-            return Ok(Fate::Committed);
+            return Ok(TxnOutcome::Committed);
         };
         let mut hole = Hole::of(&self.log, walk.segment().path.clone(), damage.kind);
         hole.position = walk.batch_position();
@@ -39,6 +46,6 @@ impl Cursor {
         hole.stop = Some(header.last_offset.saturating_add(1).min(self.stop));
         hole.reason = format!("damage hides how its transaction ended: {}", damage.words);
         bad.note_behind(hole);
-        Ok(Fate::Undecided)
+        Ok(TxnOutcome::Undecided)
     }
 }
