@@ -125,9 +125,10 @@ impl MaintainReport {
     }
 }
 
-/// Which steps come before retention.
+/// The settings of a run, and which steps come before retention.
 #[derive(Debug, Clone, Copy)]
-struct Steps {
+struct Steps<'c> {
+    config: &'c LogConfig,
     /// Compact the log if it is dirty enough.
     compacts: bool,
     /// Delete segments by retention before the compaction too.
@@ -197,16 +198,23 @@ impl LogWriter {
     ) -> Result<()> {
         let now = options.now.unwrap_or_else(|| (self.options().clock)());
         report.dry_run = options.dry_run;
-        let mut done = self.maintain_at(now, report, options, is_one_of_many);
+        let config = self.upkeep_config(options)?;
+        let compacts = options.compaction && config.is_compacted();
+        let steps = Steps {
+            config: &config,
+            compacts,
+            removes_first: compacts && options.retention && is_one_of_many,
+        };
         if options.dry_run {
-            return done;
+            return self.rehearse(now, report, options, steps);
         }
+        let mut done = self.work(now, report, options, steps, None);
         if options.retention && done.as_ref().is_err_and(Error::is_out_of_room) {
-            let freed = self.in_turn(|| self.changing(|writer| writer.make_room(now)))?;
+            let freed = self.in_turn(|| self.changing(|writer| writer.make_room(&config, now)))?;
             if !freed.is_empty() {
                 report.removed.extend(freed.removed);
                 report.deleted.extend(freed.deleted);
-                done = self.maintain_at(now, report, options, is_one_of_many);
+                done = self.work(now, report, options, steps, None);
             }
         }
         done?;
@@ -215,31 +223,15 @@ impl LogWriter {
         Ok(())
     }
 
-    fn maintain_at(
-        &self,
-        now: i64,
-        report: &mut MaintainReport,
-        options: &MaintainOptions,
-        is_one_of_many: bool,
-    ) -> Result<()> {
-        let config = self.changing(|writer| {
+    /// Returns the settings of a run, if maintenance with them is allowed.
+    fn upkeep_config(&self, options: &MaintainOptions) -> Result<LogConfig> {
+        self.changing(|writer| {
             let guard = writer.guard();
             guard.check_internal(self.topic(), "maintain", self.path())?;
             let effective = writer.effective(options.config.as_ref())?;
             guard.check_upkeep(&effective, options.parts(), self.path())?;
-            writer.set_upkeep_config(effective.config().clone());
             Ok(effective.config().clone())
-        })?;
-        let compacts = options.compaction && config.is_compacted();
-        let steps = Steps {
-            compacts,
-            removes_first: compacts && options.retention && is_one_of_many,
-        };
-        if options.dry_run {
-            self.rehearse(now, report, options, (&config, steps))
-        } else {
-            self.work(now, report, options, steps, None)
-        }
+        })
     }
 
     /// Compacts, then deletes segments and files. The cleaner keeps the last batches of `producers`; by default those of the
@@ -249,17 +241,20 @@ impl LogWriter {
         now: i64,
         report: &mut MaintainReport,
         options: &MaintainOptions,
-        steps: Steps,
+        steps: Steps<'_>,
         producers: Option<&HashMap<i64, LastRecord>>,
     ) -> Result<()> {
         if steps.removes_first {
-            report.removed.append(&mut self.retain_due(now)?);
+            report
+                .removed
+                .append(&mut self.retain_due(steps.config, now)?);
         }
         let mut compacted = Ok(());
         if steps.compacts {
             let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
             let passes = &mut report.compactions;
-            compacted = self.in_turn(|| self.compact_due(now, map_bytes, producers, passes));
+            compacted = self
+                .in_turn(|| self.compact_due(steps.config, now, (map_bytes, producers), passes));
         }
         // On a full disk the next steps may free the room that the compaction needs.
         let compacted = match compacted {
@@ -267,7 +262,9 @@ impl LogWriter {
             compacted => compacted,
         };
         if options.retention {
-            report.removed.append(&mut self.retain_due(now)?);
+            report
+                .removed
+                .append(&mut self.retain_due(steps.config, now)?);
         }
         if options.deletes {
             let deleted = self.changing(|writer| Ok(writer.delete_due(now)))?;
@@ -287,16 +284,16 @@ impl LogWriter {
             let reason = format!("{offset} found, 0 or more expected");
             return Err(Error::argument("first_dirty", reason));
         }
-        self.changing(|writer| {
+        let config = self.changing(|writer| {
             let guard = writer.guard();
             guard.check_internal(self.topic(), "compact", self.path())?;
             let effective = writer.effective(None)?;
             guard.check_compaction(&effective, self.path())?;
-            writer.set_upkeep_config(effective.config().clone());
-            Ok(())
+            Ok(effective.config().clone())
         })?;
         let compaction = self.in_turn(|| {
-            let plan = self.changing(|writer| writer.cleaning_plan(options.first_dirty, now))?;
+            let plan =
+                self.changing(|writer| writer.cleaning_plan(&config, options.first_dirty, now))?;
             self.run_pass(&plan, options.map_bytes.unwrap_or(MAP_BYTES))
         })?;
         self.fresh_view()?;
@@ -332,9 +329,9 @@ impl LogWriter {
     }
 
     /// Returns the next pass, if the log is dirty enough or a record has waited too long.
-    fn due_plan(&self, now: i64) -> Result<Option<Plan>> {
+    fn due_plan(&self, config: &LogConfig, now: i64) -> Result<Option<Plan>> {
         self.changing(|writer| {
-            let plan = writer.cleaning_plan(None, now)?;
+            let plan = writer.cleaning_plan(config, None, now)?;
             if plan.is_reset {
                 writer.set_cleaner_point(plan.first_dirty)?;
             }
@@ -342,18 +339,18 @@ impl LogWriter {
         })
     }
 
-    fn retain_due(&self, now: i64) -> Result<Vec<RemovedSegment>> {
-        self.in_turn(|| self.changing(|writer| writer.retain(now)))
+    fn retain_due(&self, config: &LogConfig, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.in_turn(|| self.changing(|writer| writer.retain(config, now)))
     }
 
     fn compact_due(
         &self,
+        config: &LogConfig,
         now: i64,
-        map_bytes: usize,
-        producers: Option<&HashMap<i64, LastRecord>>,
+        (map_bytes, producers): (usize, Option<&HashMap<i64, LastRecord>>),
         done: &mut Vec<Compaction>,
     ) -> Result<()> {
-        while let Some(mut plan) = self.due_plan(now)? {
+        while let Some(mut plan) = self.due_plan(config, now)? {
             if let Some(producers) = producers {
                 plan.producers.clone_from(producers);
             }
@@ -377,7 +374,7 @@ impl LogWriter {
         let end = pass.read_dirty()?;
         self.changing(PartitionWriter::settle_for_cleaning)?;
         pass.clean(end, |group, suffixes| {
-            self.changing(|writer| writer.swap_in(group, suffixes, plan.now))
+            self.changing(|writer| writer.swap_in(group, suffixes, plan))
         })?;
         self.changing(|writer| writer.set_cleaner_point(end))?;
         Ok(Compaction {
@@ -398,7 +395,7 @@ impl LogWriter {
 fn is_due(writer: &PartitionWriter, plan: &Plan, now: i64) -> Result<bool> {
     Ok(plan.dirty_bytes() > 0
         && (plan.dirty_ratio() > plan.config.min_cleanable_dirty_ratio()
-            || writer.must_be_cleaned(plan.first_dirty, now)?))
+            || writer.must_be_cleaned(plan, now)?))
 }
 
 fn begun(plan: &Plan) -> Compaction {

@@ -108,8 +108,6 @@ struct WriterConfig {
     stored: Option<LogConfig>,
     /// Values of settings that are neither given nor stored.
     defaults: LogConfig,
-    /// Settings of the latest maintenance run; `None`: the effective ones.
-    maintenance: Option<LogConfig>,
 }
 
 /// The segments, and the end of the last one's records.
@@ -224,14 +222,6 @@ impl PartitionWriter {
         &self.config.effective
     }
 
-    /// Settings that decide in maintenance.
-    fn upkeep_config(&self) -> &LogConfig {
-        self.config
-            .maintenance
-            .as_ref()
-            .unwrap_or(&self.config.effective)
-    }
-
     pub(super) const fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -258,11 +248,6 @@ impl PartitionWriter {
             self.config.effective = self.effective(None)?.config().clone();
         }
         Ok(())
-    }
-
-    /// Uses these settings in maintenance from now on.
-    pub(super) fn set_upkeep_config(&mut self, config: LogConfig) {
-        self.config.maintenance = Some(config);
     }
 
     pub(super) const fn report(&self) -> &RecoveryReport {
@@ -361,7 +346,6 @@ impl PartitionWriter {
         self.config.effective = effective.config().clone();
         self.config.given = Some(config.clone());
         self.config.stored = Some(config.clone());
-        self.config.maintenance = None;
         self.guard.membership = Arc::new(membership);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Which segments go by size, age and log start offset: contract 3.5 of maintenance, which was run through Kafka's own classes.
 
 use crate::common::{
-    HOUR, NOW, Place, append_at, bases, bounds, config, file, lead, log_file, offsets, sent, sized,
+    HOUR, NOW, Place, append, append_at, bases, bounds, config, file, lead, log_file, offsets,
+    sent, sized,
 };
 use offsetlog::{LogWriter, MaintainOptions, MaintainReport, RetentionReason};
 
@@ -320,5 +321,31 @@ fn a_crash_at_any_change_leaves_the_old_start_or_the_new_one() {
             );
             assert_eq!(offsets(&log), (start..3).collect::<Vec<_>>());
         }
+    }
+}
+
+/// Also a dry run's: a truncation behind it deletes files after the log's own delay.
+#[test]
+fn the_settings_of_a_run_end_with_it() {
+    for dry_run in [true, false] {
+        let place = Place::new();
+        let log = place.open(&[
+            ("internal.segment.bytes", "100"),
+            ("file.delete.delay.ms", "60000"),
+        ]);
+        for value in ["a", "b", "c"] {
+            append(&log, &[value]);
+        }
+        let options = MaintainOptions {
+            config: Some(config(&[("file.delete.delay.ms", "0")])),
+            dry_run,
+            ..MaintainOptions::default()
+        };
+        log.maintain(&options).unwrap();
+        log.truncate_to(1).unwrap();
+        // An append deletes what is due.
+        append(&log, &["d"]);
+        let kept = format!("{}.deleted", log_file(2));
+        assert!(place.has(&kept), "dry run {dry_run}");
     }
 }

@@ -2,7 +2,6 @@
 //! compaction change each other's input, so nothing less predicts what they would do.
 
 use super::{MaintainOptions, MaintainReport, Steps, is_due};
-use crate::config::LogConfig;
 use crate::disk::OverlayDisk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::cleaner::Plan;
@@ -24,7 +23,7 @@ struct Before {
 }
 
 impl LogWriter {
-    /// Fills `report` with what [`maintain`](Self::maintain) would do with the settings `config`. If the steps cannot change
+    /// Fills `report` with what [`maintain`](Self::maintain) would do with the settings of `steps`. If the steps cannot change
     /// each other's input, that is what retention selects now. Otherwise this takes as long as the real run, and room for what
     /// the passes write.
     pub(super) fn rehearse(
@@ -32,7 +31,7 @@ impl LogWriter {
         now: i64,
         report: &mut MaintainReport,
         options: &MaintainOptions,
-        (config, steps): (&LogConfig, Steps),
+        steps: Steps<'_>,
     ) -> Result<()> {
         self.in_turn(|| {
             if self.is_closed() {
@@ -40,7 +39,7 @@ impl LogWriter {
             }
             let (before, aside) = self.changing(|writer| {
                 let before = self.before(writer, now, options, steps)?;
-                let needs_work = before.needs_work(config, options, steps);
+                let needs_work = before.needs_work(options, steps);
                 // Opened while the writer is locked, so that everything is from the same moment.
                 let aside = needs_work.then(|| self.aside(writer, &before));
                 Ok((before, aside.transpose()?))
@@ -52,7 +51,7 @@ impl LogWriter {
                 ..MaintainReport::default()
             };
             if let Some(aside) = aside {
-                before.prepare(&aside, config)?;
+                before.prepare(&aside)?;
                 // Opening `aside` expired producers that the real cleaner would still see.
                 let producers = before.plan.as_ref().map(|(plan, _)| &plan.producers);
                 aside.work(now, report, options, steps, producers)?;
@@ -81,7 +80,7 @@ impl LogWriter {
         writer: &PartitionWriter,
         now: i64,
         options: &MaintainOptions,
-        steps: Steps,
+        steps: Steps<'_>,
     ) -> Result<Before> {
         let ends = self.log().0.directory.ends.clone().unwrap_or_default();
         let mut before = Before {
@@ -92,10 +91,10 @@ impl LogWriter {
             log_end_offset: ends.log_end(),
         };
         if options.retention {
-            before.removed = writer.deletable_segments(now)?;
+            before.removed = writer.deletable_segments(steps.config, now)?;
         }
         if steps.compacts {
-            let plan = writer.cleaning_plan(None, now)?;
+            let plan = writer.cleaning_plan(steps.config, None, now)?;
             let is_due = is_due(writer, &plan, now)?;
             before.plan = Some((plan, is_due));
         }
@@ -135,16 +134,15 @@ impl LogWriter {
 
 impl Before {
     /// Whether the work must be done because what retention selects now is not the result.
-    fn needs_work(&self, config: &LogConfig, options: &MaintainOptions, steps: Steps) -> bool {
+    fn needs_work(&self, options: &MaintainOptions, steps: Steps<'_>) -> bool {
         let is_due = self.plan.as_ref().is_some_and(|&(_, is_due)| is_due);
-        let goes_at_once = options.deletes && config.file_delete_delay_ms() <= 0;
+        let goes_at_once = options.deletes && steps.config.file_delete_delay_ms() <= 0;
         is_due || (goes_at_once || steps.removes_first) && !self.removed.is_empty()
     }
 
     /// Puts `aside` into the state of the log.
-    fn prepare(&self, aside: &LogWriter, config: &LogConfig) -> Result<()> {
+    fn prepare(&self, aside: &LogWriter) -> Result<()> {
         aside.changing(|writer| {
-            writer.set_upkeep_config(config.clone());
             // The end of the last pass may not be on the disk yet.
             match &self.plan {
                 Some((plan, _)) => writer.set_cleaner_point(plan.first_dirty),

@@ -136,7 +136,6 @@ pub(super) fn assemble(
             given: None,
             stored: None,
             defaults: write.defaults.clone(),
-            maintenance: None,
         },
         guard: Guard::default(),
         clock: ClockHolder(Arc::clone(&options.clock)),

@@ -12,28 +12,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Renames the files of a segment, and its snapshot, to `.deleted`. The delay lets readers finish.
-    pub(super) fn schedule_delete(&mut self, base_offset: i64, now: i64) -> Result<()> {
-        self.doom_files(base_offset, now)?;
-        self.doom_snapshot(base_offset, now)
+    /// Renames the files of a segment, and its snapshot, to `.deleted`. They are deleted at `due`: until then readers can finish.
+    pub(super) fn schedule_delete(&mut self, base_offset: i64, due: i64) -> Result<()> {
+        self.schedule_delete_files(base_offset, due)?;
+        self.schedule_delete_snapshot(base_offset, due)
     }
 
     /// As [`schedule_delete`](Self::schedule_delete), without the snapshot.
-    pub(super) fn doom_files(&mut self, base_offset: i64, now: i64) -> Result<()> {
+    pub(super) fn schedule_delete_files(&mut self, base_offset: i64, due: i64) -> Result<()> {
         [".log", ".index", ".timeindex", ".txnindex"]
             .into_iter()
-            .try_for_each(|suffix| self.doom(base_offset, suffix, now))
+            .try_for_each(|suffix| self.schedule(base_offset, suffix, due))
     }
 
     /// As [`schedule_delete`](Self::schedule_delete), for the snapshot of an offset alone.
-    pub(super) fn doom_snapshot(&mut self, offset: i64, now: i64) -> Result<()> {
+    pub(super) fn schedule_delete_snapshot(&mut self, offset: i64, due: i64) -> Result<()> {
         if self.producers.snapshots.remove(&offset) {
-            self.doom(offset, ".snapshot", now)?;
+            self.schedule(offset, ".snapshot", due)?;
         }
         Ok(())
     }
 
-    fn doom(&mut self, offset: i64, suffix: &str, now: i64) -> Result<()> {
+    fn schedule(&mut self, offset: i64, suffix: &str, due: i64) -> Result<()> {
         let path = segment_path(&self.directory.path, offset, suffix);
         let mut target = path.as_os_str().to_owned();
         target.push(FileState::Deleted.suffix());
@@ -41,7 +41,6 @@ impl PartitionWriter {
         match self.directory.disk.rename(&path, &target) {
             Ok(()) => {
                 self.durability.names_changed = true;
-                let due = now.saturating_add(self.upkeep_config().file_delete_delay_ms());
                 self.segments.pending_deletes.push((due, target));
                 Ok(())
             }

@@ -3,6 +3,7 @@
 //! Source: Kafka's `LogCleanerManager.cleanableOffsets`, `LogToClean` and `LocalLog.replaceSegments`.
 
 use super::PartitionWriter;
+use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::cleaner::{LastRecord, Plan, Source};
@@ -16,8 +17,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl PartitionWriter {
-    /// Returns what a cleaning at `now` works on. Without `first_dirty` it continues where the last one ended.
-    pub(crate) fn cleaning_plan(&self, first_dirty: Option<i64>, now: i64) -> Result<Plan> {
+    /// Returns what a cleaning with these settings at `now` works on. Without `first_dirty` it continues where the last one ended.
+    pub(crate) fn cleaning_plan(
+        &self,
+        config: &LogConfig,
+        first_dirty: Option<i64>,
+        now: i64,
+    ) -> Result<Plan> {
         self.check_usable()?;
         let (log_start, log_end) = (self.ends.log_start(), self.log_end());
         let (first_dirty, is_reset) = match first_dirty {
@@ -29,7 +35,8 @@ impl PartitionWriter {
                 None => (log_start, false),
             },
         };
-        let uncleanable = self.uncleanable_offset(first_dirty, now)?;
+        let lag = config.min_compaction_lag_ms();
+        let uncleanable = self.uncleanable_offset(first_dirty, lag, now)?;
         let first_uncleanable = self.segments.floor_base(uncleanable);
         let mut segments = Vec::new();
         for (slot, &base_offset) in self.segments.closed.iter().enumerate() {
@@ -61,7 +68,7 @@ impl PartitionWriter {
             first_uncleanable,
             segments,
             producers,
-            config: self.upkeep_config().clone(),
+            config: config.clone(),
             now,
         })
     }
@@ -85,11 +92,10 @@ impl PartitionWriter {
     }
 
     /// Returns the offset from which nothing is cleaned: the least of the active segment's base offset, the last stable offset,
-    /// the high watermark and the first segment younger than `min.compaction.lag.ms`.
-    fn uncleanable_offset(&self, first_dirty: i64, now: i64) -> Result<i64> {
+    /// the high watermark and the first segment younger than `lag`, which is `min.compaction.lag.ms`.
+    fn uncleanable_offset(&self, first_dirty: i64, lag: i64, now: i64) -> Result<i64> {
         let stable = self.ends.last_stable().min(self.high_watermark()?);
         let mut uncleanable = stable.min(self.segments.active.base_offset);
-        let lag = self.upkeep_config().min_compaction_lag_ms();
         if lag > 0 {
             for (base, next) in self.dirty_segments(first_dirty) {
                 let segment = scan_segment::open(&self.directory, base, Some(next))?;
@@ -123,10 +129,10 @@ impl PartitionWriter {
     }
 
     /// Whether the first batch of a dirty segment is older than `max.compaction.lag.ms`.
-    pub(crate) fn must_be_cleaned(&self, first_dirty: i64, now: i64) -> Result<bool> {
-        let lag = self.upkeep_config().max_compaction_lag_ms().max(0);
+    pub(crate) fn must_be_cleaned(&self, plan: &Plan, now: i64) -> Result<bool> {
+        let lag = plan.config.max_compaction_lag_ms().max(0);
         let until = now.saturating_sub(lag);
-        for (base, next) in self.dirty_segments(first_dirty) {
+        for (base, next) in self.dirty_segments(plan.first_dirty) {
             let segment = scan_segment::open(&self.directory, base, Some(next))?;
             let mut walk = Walk::new(segment, 0, LOOKUP_BYTES, Vec::new()).headers_only();
             if let Step::Batch(header) = walk.step(false)?
@@ -157,7 +163,7 @@ impl PartitionWriter {
     /// Invariant: after a crash at any moment, Kafka's loader and ours load the log from before or the log from after. Until
     /// all new files are named `.swap`, loading deletes them; from then on they replace the old ones. The directory is synced
     /// between the steps, because no file system promises the order of renames.
-    pub(crate) fn swap_in(&mut self, group: &[i64], suffixes: &[&str], now: i64) -> Result<()> {
+    pub(crate) fn swap_in(&mut self, group: &[i64], suffixes: &[&str], plan: &Plan) -> Result<()> {
         self.check_usable()?;
         let Some(&first) = group.first() else {
             return Ok(());
@@ -166,7 +172,7 @@ impl PartitionWriter {
         let ends = Arc::clone(&self.ends);
         let _files = ends.changing_files();
         self.ready(first, suffixes)?;
-        let swapped = self.take_places(group, first, suffixes, now);
+        let swapped = self.take_places(group, first, suffixes, plan);
         if let Err(error) = &swapped {
             // Only the next opening can find out which files exist.
             self.poison(error);
@@ -205,13 +211,14 @@ impl PartitionWriter {
         group: &[i64],
         first: i64,
         suffixes: &[&str],
-        now: i64,
+        plan: &Plan,
     ) -> Result<()> {
+        let due = plan.now.saturating_add(plan.config.file_delete_delay_ms());
         for &base in group {
             if base == first {
-                self.doom_files(base, now)?;
+                self.schedule_delete_files(base, due)?;
             } else {
-                self.schedule_delete(base, now)?;
+                self.schedule_delete(base, due)?;
                 self.segments.made_with.remove(&base);
             }
             self.durability
@@ -227,7 +234,7 @@ impl PartitionWriter {
         self.segments
             .closed
             .retain(|base| *base == first || !group.contains(base));
-        let settings = self.settings(now);
+        let settings = self.settings(plan.now);
         self.segments.made_with.insert(first, settings);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! counts only as far as the batches confirm it, so a wrong one neither keeps a segment forever nor deletes it early.
 
 use super::PartitionWriter;
+use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::recovery::scan_segment;
@@ -56,13 +57,18 @@ struct Candidate {
 }
 
 impl PartitionWriter {
-    /// Returns the segments that retention deletes at `now`, oldest first.
-    pub(crate) fn deletable_segments(&self, now: i64) -> Result<Vec<RemovedSegment>> {
-        self.deletable_segments_below(self.high_watermark()?, now)
+    /// Returns the segments that retention with these settings deletes at `now`, oldest first.
+    pub(crate) fn deletable_segments(
+        &self,
+        config: &LogConfig,
+        now: i64,
+    ) -> Result<Vec<RemovedSegment>> {
+        self.deletable_segments_below(config, self.high_watermark()?, now)
     }
 
     fn deletable_segments_below(
         &self,
+        config: &LogConfig,
         high_watermark: i64,
         now: i64,
     ) -> Result<Vec<RemovedSegment>> {
@@ -76,10 +82,10 @@ impl PartitionWriter {
         walk.go(RetentionReason::LogStartOffset, |candidate, _| {
             Ok(!candidate.is_last && candidate.end_offset <= log_start)
         })?;
-        if !self.upkeep_config().is_deleting() {
+        if !config.is_deleting() {
             return Ok(walk.removed);
         }
-        if let Ok(limit) = u64::try_from(self.upkeep_config().retention_bytes()) {
+        if let Ok(limit) = u64::try_from(config.retention_bytes()) {
             let mut total = 0;
             for candidate in walk.rest() {
                 total += self.size_of(candidate)?;
@@ -90,7 +96,7 @@ impl PartitionWriter {
                 Ok(excess.is_some())
             })?;
         }
-        let limit = self.upkeep_config().retention_ms();
+        let limit = config.retention_ms();
         if limit >= 0 {
             walk.go(RetentionReason::RetentionMs, |candidate, _| {
                 Ok(now.saturating_sub(self.newest_of(candidate)?) > limit)
@@ -144,11 +150,12 @@ impl PartitionWriter {
             .modified_ms)
     }
 
-    /// Deletes the segments that retention selects at `now`. After a crash the log begins at the old start or at the new one:
-    /// the new log start offset is durable before the first file is renamed, and the oldest segments are renamed first.
-    pub(crate) fn retain(&mut self, now: i64) -> Result<Vec<RemovedSegment>> {
+    /// Deletes the segments that retention with these settings selects at `now`. After a crash the log begins at the old start or
+    /// at the new one: the new log start offset is durable before the first file is renamed, and the oldest segments are renamed
+    /// first.
+    pub(crate) fn retain(&mut self, config: &LogConfig, now: i64) -> Result<Vec<RemovedSegment>> {
         self.check_usable()?;
-        let removed = self.deletable_segments(now)?;
+        let removed = self.deletable_segments(config, now)?;
         let Some(start) = removed.last().map(|last| last.end_offset) else {
             return Ok(removed);
         };
@@ -165,9 +172,10 @@ impl PartitionWriter {
         }
         let ends = Arc::clone(&self.ends);
         let _files = ends.changing_files();
+        let due = now.saturating_add(config.file_delete_delay_ms());
         let done = removed
             .iter()
-            .try_for_each(|segment| self.drop_oldest(segment.base_offset, now));
+            .try_for_each(|segment| self.drop_oldest(segment.base_offset, due));
         let path = &self.directory.path;
         let synced = self
             .directory
@@ -180,8 +188,8 @@ impl PartitionWriter {
         Ok(removed)
     }
 
-    fn drop_oldest(&mut self, base: i64, now: i64) -> Result<()> {
-        self.schedule_delete(base, now)?;
+    fn drop_oldest(&mut self, base: i64, due: i64) -> Result<()> {
+        self.schedule_delete(base, due)?;
         self.segments.closed.retain(|&closed| closed != base);
         self.durability
             .unsettled
@@ -256,7 +264,9 @@ mod tests {
         }
         let due = |high_watermark| {
             let removed = log
-                .changing(|writer| writer.deletable_segments_below(high_watermark, NOW + 1))
+                .changing(|writer| {
+                    writer.deletable_segments_below(writer.config(), high_watermark, NOW + 1)
+                })
                 .unwrap();
             removed
                 .iter()
@@ -268,7 +278,7 @@ mod tests {
         assert_eq!(due(2), [0, 1]);
         assert_eq!(due(3), [0, 1, 2]);
         let all = log
-            .changing(|writer| writer.deletable_segments(NOW + 1))
+            .changing(|writer| writer.deletable_segments(writer.config(), NOW + 1))
             .unwrap();
         assert_eq!(all.len(), 3);
     }

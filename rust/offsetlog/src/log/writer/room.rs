@@ -6,6 +6,7 @@
 
 use super::PartitionWriter;
 use super::retention::RemovedSegment;
+use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, Result};
 use crate::log::recovery::follow_log_start;
@@ -31,11 +32,11 @@ impl Freed {
 
 impl PartitionWriter {
     /// Deletes all files named `.deleted`, even before their delay is over, and the segments below the active one that
-    /// retention selects at `now`. Writes nothing. After a crash the log begins with one of its segments.
-    pub(crate) fn make_room(&mut self, now: i64) -> Result<Freed> {
+    /// retention with these settings selects at `now`. Writes nothing. After a crash the log begins with one of its segments.
+    pub(crate) fn make_room(&mut self, config: &LogConfig, now: i64) -> Result<Freed> {
         self.check_usable()?;
         self.check_in_place()?;
-        let due = self.deletable_segments(now)?;
+        let due = self.deletable_segments(config, now)?;
         let mut freed = Freed {
             removed: Vec::new(),
             deleted: self.delete_due(i64::MAX),
@@ -133,14 +134,17 @@ mod tests {
             let aside = folder.path().join("aside");
             std::fs::rename(&file, &aside).unwrap();
             std::fs::create_dir(&file).unwrap();
-            let failed = log.changing(|writer| writer.make_room(NOW + 1));
+            let config = log.config();
+            let failed = log.changing(|writer| writer.make_room(&config, NOW + 1));
             assert!(failed.is_err(), "{stuck}");
             std::fs::remove_dir(&file).unwrap();
             std::fs::rename(&aside, &file).unwrap();
             assert_eq!(log.log_start_offset().unwrap(), start, "{stuck}");
             assert_eq!(count(&log), 3 - start as usize, "{stuck}");
             // A second call deletes the other closed segments, and maintenance the last one.
-            let freed = log.changing(|writer| writer.make_room(NOW + 1)).unwrap();
+            let freed = log
+                .changing(|writer| writer.make_room(&config, NOW + 1))
+                .unwrap();
             assert_eq!(freed.removed.len(), 2 - start as usize, "{stuck}");
             let options = MaintainOptions {
                 now: Some(NOW + 1),

@@ -66,6 +66,7 @@ impl PartitionWriter {
 
     fn cut_at(&mut self, offset: i64) -> Result<()> {
         let now = self.now();
+        let due = now.saturating_add(self.config.effective.file_delete_delay_ms());
         self.durability.unsynced = true;
         let ends = Arc::clone(&self.ends);
         let files = ends.changing_files();
@@ -76,7 +77,7 @@ impl PartitionWriter {
             later.push(self.segments.active.base_offset);
             // The newest first: after a crash the log ends earlier, but has no hole.
             for base in later.into_iter().rev() {
-                self.schedule_delete(base, now)?;
+                self.schedule_delete(base, due)?;
             }
             let base = self.segments.closed.pop().unwrap_or(offset);
             self.reopen_cut(base, offset, now)?;
@@ -284,6 +285,7 @@ impl PartitionWriter {
 
     fn restart_at(&mut self, offset: i64, log_start: i64) -> Result<()> {
         let now = self.now();
+        let due = now.saturating_add(self.config.effective.file_delete_delay_ms());
         self.durability.unsynced = true;
         self.durability.names_changed = true;
         let ends = Arc::clone(&self.ends);
@@ -299,7 +301,7 @@ impl PartitionWriter {
         self.segments.closed.clear();
         self.segments.made_with.clear();
         for base in bases.into_iter().rev() {
-            self.schedule_delete(base, now)?;
+            self.schedule_delete(base, due)?;
         }
         let disk = self.directory.disk.as_ref();
         for snapshot in std::mem::take(&mut self.producers.snapshots) {

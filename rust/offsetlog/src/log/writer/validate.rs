@@ -16,7 +16,7 @@ use offsetlog_format::batch::{
 use offsetlog_format::builder::{BatchFields, write_batch};
 use offsetlog_format::{
     Attributes, BatchHeader, Codec, Fault, FormatError, Frame, Part, RecordView, TimestampType,
-    checksum,
+    checksum, counted,
 };
 
 /// Smallest length field of any batch.
@@ -266,8 +266,8 @@ pub(super) fn validate<'a>(
         let delta = first.last_offset - first.base_offset.unwrap_or(first.last_offset);
         if delta + 1 != walked.count {
             return Err(refused(format!(
-                "{} records found, {} expected by the last offset delta",
-                walked.count,
+                "{} found, {} expected by the last offset delta",
+                counted(walked.count as u64, "record"),
                 delta + 1
             )));
         }
