@@ -5,9 +5,13 @@ use crate::batch::BatchHeader;
 use crate::error::{Fault, FormatError, Part};
 use crate::record::{Headers, RecordView, next_bytes, write_bytes, write_header};
 use crate::varint::{
-    read_varint, read_varlong, varint_bytes, varlong_bytes, write_varint, write_varlong,
+    MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint, read_varlong, varint_bytes, varlong_bytes,
+    write_varint, write_varlong,
 };
 use alloc::vec::Vec;
+
+/// Attributes, timestamp delta, and five numbers of 32 bits: length, offset delta, lengths of key and value, number of headers.
+const RECORD_OVERHEAD_MAX: usize = 1 + MAX_VARLONG_BYTES + 5 * MAX_VARINT_BYTES;
 
 /// Smallest encoded record, its length included: bounds how many records a payload can hold.
 pub const MINIMUM_RECORD_BYTES: usize = 7;
@@ -202,18 +206,25 @@ pub fn record_size<'h>(
     body + varint_bytes(body as i32)
 }
 
-/// Upper bound on the size of an encoded record in bytes, whatever its deltas. Kafka: `DefaultRecord.recordSizeUpperBound`.
+/// Upper bound on the size of an encoded record in bytes, its length included: every number in it at its longest.
+///
+/// Costs one addition for each field, where [`record_size`] finds out each number's length.
 #[must_use]
 #[inline]
 pub fn record_size_upper_bound<'h>(
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
+    headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)>,
 ) -> usize {
-    record_size(i64::MIN, i32::MIN, key, value, headers)
+    let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+    let headers: usize = headers
+        .map(|(key, value)| 2 * MAX_VARINT_BYTES + key.len() + length(value))
+        .sum();
+    RECORD_OVERHEAD_MAX + length(key) + length(value) + headers
 }
 
 /// Size of an encoded record without its length.
+#[inline]
 fn body_size<'h>(
     timestamp_delta: i64,
     offset_delta: i32,
@@ -256,5 +267,30 @@ pub fn write_record<'h>(
     write_varint(out, header_count);
     for (key, value) in headers {
         write_header(out, key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn sizes_are_those_of_what_is_written(
+            timestamp_delta: i64,
+            offset_delta: i32,
+            key: Option<Vec<u8>>,
+            value: Option<Vec<u8>>,
+            headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        ) {
+            let (key, value) = (key.as_deref(), value.as_deref());
+            let headers = || headers.iter().map(|(name, value)| (&**name, value.as_deref()));
+            let mut out = Vec::new();
+            write_record(&mut out, timestamp_delta, offset_delta, key, value, headers());
+            prop_assert_eq!(record_size(timestamp_delta, offset_delta, key, value, headers()), out.len());
+            prop_assert!(record_size_upper_bound(key, value, headers()) >= out.len());
+        }
     }
 }
