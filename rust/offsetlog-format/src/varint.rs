@@ -122,16 +122,31 @@ fn read_raw(
 }
 
 /// Appends the shortest encoding of `value`.
+#[inline]
 pub fn write_varint(out: &mut Vec<u8>, value: i32) {
     write_raw(out, u64::from(((value << 1) ^ (value >> 31)) as u32));
 }
 
 /// Appends the shortest encoding of `value`.
+#[inline]
 pub fn write_varlong(out: &mut Vec<u8>, value: i64) {
     write_raw(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-fn write_raw(out: &mut Vec<u8>, mut value: u64) {
+/// Most numbers of a record take one byte or two.
+#[inline]
+fn write_raw(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+    } else if value < 0x4000 {
+        out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
+    } else {
+        write_long(out, value);
+    }
+}
+
+#[inline(never)]
+fn write_long(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
