@@ -16,7 +16,11 @@ macro_rules! read_integer {
         ///
         /// # Errors
         /// `Truncated` when fewer bytes are left.
-        #[inline]
+        #[inline(always)]
+        #[allow(
+            clippy::inline_always,
+            reason = "a dozen calls a header; each folds into one load where the length is known"
+        )]
         pub fn $name(&mut self) -> Result<$type, FormatError> {
             Ok(<$type>::from_be_bytes(self.array()?))
         }
@@ -67,18 +71,25 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `Truncated` when fewer bytes are left.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see the integers below")]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         match self.rest().first_chunk::<N>() {
             Some(chunk) => {
                 self.position += N;
                 Ok(*chunk)
             }
-            None => Err(self.error(Fault::Truncated {
-                needed: N,
-                available: self.remaining(),
-            })),
+            None => Err(self.truncated(N)),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    const fn truncated(&self, needed: usize) -> FormatError {
+        self.error(Fault::Truncated {
+            needed,
+            available: self.remaining(),
+        })
     }
 
     /// Reads `count` bytes without copying them.
@@ -92,10 +103,7 @@ impl<'a> Reader<'a> {
                 self.position += count;
                 Ok(slice)
             }
-            None => Err(self.error(Fault::Truncated {
-                needed: count,
-                available: self.remaining(),
-            })),
+            None => Err(self.truncated(count)),
         }
     }
 

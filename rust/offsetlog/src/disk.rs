@@ -60,6 +60,17 @@ pub struct FileStat {
 }
 
 impl FileStat {
+    /// Times in nanoseconds since 1970; `id` is device and inode.
+    #[must_use]
+    pub fn new(size: u64, modified_ns: i128, id: (u64, u64)) -> Self {
+        Self {
+            size,
+            modified_ms: i64::try_from(modified_ns.div_euclid(1_000_000)).unwrap_or(i64::MAX),
+            modified_ns,
+            id,
+        }
+    }
+
     /// Whether the next change could leave the modification time as it is: a file system counts time in clock ticks.
     pub(crate) fn is_racy(&self) -> bool {
         const TICK_MS: i64 = 20;

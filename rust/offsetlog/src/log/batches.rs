@@ -5,7 +5,7 @@ use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::records::Records;
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Batches {
                 let walk = find::start(
                     &open,
                     self.start,
-                    READ_AHEAD,
+                    ReadAhead::Bytes(READ_AHEAD),
                     Vec::new(),
                     &mut Trace::default(),
                 )?;

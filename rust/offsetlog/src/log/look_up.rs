@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::memory;
 use crate::records::Records;
-use crate::segment::find::{self, Found, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
+use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
 use std::sync::PoisonError;
 
@@ -98,7 +98,8 @@ impl Log {
             return Err(self.out_of_range(view, offset)?);
         };
         let open = view.open(segment)?;
-        let (mut walk, found) = find::find(&open, offset, LOOKUP_BYTES, Vec::new(), &mut trace)?;
+        let (mut walk, found) =
+            find::find(&open, offset, ReadAhead::To(offset), Vec::new(), &mut trace)?;
         let (batch, has_record) = match found {
             Found::Batch(header) => {
                 let mut decompressor = Decompressor::new();
@@ -216,7 +217,7 @@ impl Log {
             let mut walk = find::start(
                 &open,
                 offset,
-                LOOKUP_BYTES,
+                ReadAhead::To(i64::MAX),
                 Vec::new(),
                 &mut Trace::default(),
             )?;
@@ -308,7 +309,13 @@ fn get(log: &Log, view: &View, offset: i64, scratch: &mut Scratch) -> Result<Opt
         found
     } else {
         let buffer = std::mem::take(&mut scratch.buffer);
-        match find::find(&open, offset, LOOKUP_BYTES, buffer, &mut Trace::default())? {
+        match find::find(
+            &open,
+            offset,
+            ReadAhead::To(offset),
+            buffer,
+            &mut Trace::default(),
+        )? {
             (walk, Found::Batch(header)) => (walk, header),
             (walk, Found::End(_)) => {
                 scratch.buffer = walk.into_buffer();

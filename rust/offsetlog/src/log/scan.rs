@@ -17,7 +17,7 @@ use super::values::Isolation;
 use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
@@ -542,11 +542,20 @@ impl Cursor {
         let open = self.view.open(segment)?;
         // A short range is a look-up; a long range reads ahead.
         let short = self.stop.saturating_sub(self.start) <= 16;
-        let read_ahead = if short { LOOKUP_BYTES } else { SCAN_BYTES };
         let reused = std::mem::take(buffer);
         let walk = if segment.base_offset >= self.start {
-            Walk::new(open, 0, read_ahead, reused)
+            Walk::new(
+                open,
+                0,
+                if short { LOOKUP_BYTES } else { SCAN_BYTES },
+                reused,
+            )
         } else {
+            let read_ahead = if short {
+                ReadAhead::To(self.stop)
+            } else {
+                ReadAhead::Bytes(SCAN_BYTES)
+            };
             find::start(&open, self.start, read_ahead, reused, &mut Trace::default())?
         };
         self.walk = Some(walk);

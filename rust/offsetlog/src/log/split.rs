@@ -3,8 +3,8 @@
 use super::{Log, View};
 use crate::error::Result;
 use crate::segment::OpenSegment;
-use crate::segment::find::{self, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers};
+use crate::segment::find::{self, ReadAhead, Trace};
+use crate::segment::walk::{Walk, hop_headers};
 use std::sync::Arc;
 
 /// A range of offsets.
@@ -144,7 +144,13 @@ impl Log {
 /// Where a scan for `offset` would start in the segment.
 fn position_of(open: &Arc<OpenSegment>, offset: i64) -> Result<u64> {
     let mut trace = Trace::default();
-    let walk = find::start(open, offset, LOOKUP_BYTES, Vec::new(), &mut trace)?;
+    let walk = find::start(
+        open,
+        offset,
+        ReadAhead::To(i64::MAX),
+        Vec::new(),
+        &mut trace,
+    )?;
     Ok(walk.position())
 }
 

@@ -4,11 +4,14 @@ use super::values::{Isolation, OffsetAndTimestamp};
 use super::{Log, Scratch, View};
 use crate::error::{Error, Result};
 use crate::records::Records;
-use crate::segment::find::{self, Found, Trace};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::time_index::Start;
 use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Segment};
 use std::sync::{Arc, PoisonError};
+
+/// A look-up reads so much more than the size of the batch before: batches are about alike.
+const SPARE_BYTES: usize = 1024;
 
 /// A result and the segment that holds it.
 type FoundIn = (OffsetAndTimestamp, Arc<OpenSegment>);
@@ -191,11 +194,18 @@ impl Log {
         if let Start::Entry {
             timestamp: entry_timestamp,
             offset,
+            probable_end,
         } = start
         {
             let mut trace = Trace::default();
-            let found = find::find(open, offset, LOOKUP_BYTES, buffer, &mut trace);
-            if let Ok((walk, Found::Batch(header))) = found
+            let found = find::find(
+                open,
+                offset,
+                ReadAhead::To(probable_end),
+                buffer,
+                &mut trace,
+            );
+            if let Ok((mut walk, Found::Batch(header))) = found
                 && header.max_timestamp == entry_timestamp
             {
                 // All records up to the end of this batch are older.
@@ -203,11 +213,13 @@ impl Log {
                     find::start(
                         open,
                         log_start_offset,
-                        LOOKUP_BYTES,
+                        ReadAhead::To(probable_end),
                         walk.into_buffer(),
                         &mut trace,
                     )
                 } else {
+                    // Batches larger than the index interval have an entry each: the next one holds the answer.
+                    walk.read_at_least(header.size_bytes + SPARE_BYTES);
                     Ok(walk)
                 };
             }
@@ -234,7 +246,7 @@ fn start_at_position(
         _ if log_start_offset > open.base_offset => find::start(
             open,
             log_start_offset,
-            LOOKUP_BYTES,
+            ReadAhead::To(i64::MAX),
             buffer,
             &mut Trace::default(),
         ),

@@ -9,8 +9,8 @@ use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::records::Records;
-use crate::segment::find::{self, Found, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, Walk, hop_headers_from};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
+use crate::segment::walk::{Walk, hop_headers_from};
 use offsetlog_format::BatchHeader;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::name::SegmentFile;
@@ -158,7 +158,7 @@ fn is_batch_of(
     let found = find::find(
         &open,
         offset,
-        LOOKUP_BYTES,
+        ReadAhead::To(offset),
         Vec::new(),
         &mut Trace::default(),
     );
@@ -376,8 +376,14 @@ impl Log {
         for segment in view.segments.iter().skip(first) {
             let open = view.open(segment)?;
             let position = if segment.base_offset < from {
-                find::start(&open, from, LOOKUP_BYTES, Vec::new(), &mut Trace::default())?
-                    .position()
+                find::start(
+                    &open,
+                    from,
+                    ReadAhead::To(i64::MAX),
+                    Vec::new(),
+                    &mut Trace::default(),
+                )?
+                .position()
             } else {
                 0
             };

@@ -26,6 +26,15 @@ pub(crate) enum Found {
     End(Option<TornTail>),
 }
 
+/// How much a walk reads at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReadAhead {
+    /// So many bytes.
+    Bytes(usize),
+    /// What a look-up needs that ends at the batch with about this offset. The offset decides how much is read, not what is found.
+    To(i64),
+}
+
 /// Starts a walk at the position that the index gives for `target`.
 ///
 /// Invariant: the walk misses no batch with an offset at or after `target`, whatever the index says. An entry is used only if
@@ -34,17 +43,21 @@ pub(crate) enum Found {
 pub(crate) fn start(
     segment: &Arc<OpenSegment>,
     target: i64,
-    read_ahead: usize,
+    read_ahead: ReadAhead,
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<Walk> {
     let Some(entry) = segment.index().lookup(target) else {
-        return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
+        return Ok(Walk::new(
+            Arc::clone(segment),
+            0,
+            read_ahead.at_start(),
+            buffer,
+        ));
     };
-    let read_ahead = if read_ahead == LOOKUP_BYTES {
-        look_up_bytes(segment, entry)
-    } else {
-        read_ahead
+    let read_ahead = match read_ahead {
+        ReadAhead::Bytes(bytes) => bytes,
+        ReadAhead::To(end) => look_up_bytes(segment, entry, end),
     };
     if entry.position == 0 {
         trace.entry = Some(entry);
@@ -61,16 +74,32 @@ pub(crate) fn start(
     Ok(Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new()))
 }
 
-/// How many bytes a look-up reads at once from an entry on: up to the next entry plus 1 KiB, or only headers where batches are
-/// larger than the index interval.
-fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot) -> usize {
+/// How many bytes a look-up reads at once from an entry on: to where the target's batch probably ends if batches are alike, at
+/// most up to the next entry plus 1 KiB; or only headers where batches are larger than the index interval.
+fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot, end_offset: i64) -> usize {
     let next = segment.index().entry(entry.slot + 1);
-    let end = next.map_or(segment.stat.size, |next| next.position);
-    let gap = end.saturating_sub(entry.position);
+    let until = next.map_or(segment.stat.size, |next| next.position);
+    let gap = until.saturating_sub(entry.position);
     if gap > LOOKUP_BYTES as u64 {
-        HOP_BYTES
-    } else {
-        (gap as usize + 1024).max(2048)
+        return HOP_BYTES;
+    }
+    let before = match next {
+        Some(next) if (entry.offset..next.offset).contains(&end_offset) => {
+            let records = next.offset.abs_diff(entry.offset);
+            gap * end_offset.abs_diff(entry.offset) / records + gap / 8
+        }
+        _ => gap,
+    };
+    (before.min(gap) as usize + 1024).max(2048)
+}
+
+impl ReadAhead {
+    /// Bytes for a walk from the start of a segment, where no index entry says how far it is.
+    const fn at_start(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::To(_) => LOOKUP_BYTES,
+        }
     }
 }
 
@@ -123,7 +152,7 @@ pub(crate) fn first_offset_of_set(walk: &mut Walk, header: &BatchHeader) -> Opti
 pub(crate) fn find(
     segment: &Arc<OpenSegment>,
     target: i64,
-    read_ahead: usize,
+    read_ahead: ReadAhead,
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<(Walk, Found)> {
@@ -136,7 +165,8 @@ pub(crate) fn find(
         Ok((_, Found::End(Some(_)))) | Err(_) => {
             trace.rejected = Some((entry, "no batch follows from there".to_owned()));
             trace.entry = None;
-            let walk = Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new());
+            let bytes = read_ahead.at_start();
+            let walk = Walk::new(Arc::clone(segment), 0, bytes, Vec::new());
             scan_to(walk, target, trace)
         }
     }

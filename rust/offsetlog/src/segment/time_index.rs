@@ -4,9 +4,9 @@
 //! checksum, so it is used only if its entries are in order and the last one agrees with the batch that holds its offset.
 //! Otherwise the batch headers, each of which has the batch's greatest timestamp, are walked once.
 
-use super::find::{self, Found, Trace};
+use super::find::{self, Found, ReadAhead, Trace};
 use super::offset_index::Entries;
-use super::walk::{LOOKUP_BYTES, hop_headers};
+use super::walk::hop_headers;
 use super::{Check, OpenSegment};
 use crate::error::Result;
 use offsetlog_format::index_entry::{TIME_INDEX_ENTRY_BYTES, TimeIndexEntry, time_entry_count};
@@ -54,7 +54,7 @@ impl SegmentTimes {
         let found = find::find(
             segment,
             offset,
-            LOOKUP_BYTES,
+            ReadAhead::To(offset),
             Vec::new(),
             &mut Trace::default(),
         );
@@ -123,12 +123,21 @@ impl SegmentTimes {
         match self.places.as_ref() {
             Places::Index(entries) => {
                 let slot = entries.partition_point(|&(entry, _)| entry < timestamp);
-                slot.checked_sub(1)
-                    .and_then(|slot| entries.get(slot))
-                    .map_or(Start::Position(0), |&(timestamp, offset)| Start::Entry {
-                        timestamp,
-                        offset,
-                    })
+                let Some(&(before, offset)) = slot.checked_sub(1).and_then(|at| entries.get(at))
+                else {
+                    return Start::Position(0);
+                };
+                // Timestamps mostly grow as offsets do.
+                let probable_end = entries.get(slot).and_then(|&(after, next)| {
+                    let records = next.abs_diff(offset);
+                    let passed = records.checked_mul(timestamp.abs_diff(before))?;
+                    offset.checked_add_unsigned(passed.checked_div(after.abs_diff(before))?)
+                });
+                Start::Entry {
+                    timestamp: before,
+                    offset,
+                    probable_end: probable_end.unwrap_or(i64::MAX),
+                }
             }
             Places::Headers(places) => {
                 let slot = places.partition_point(|&(before, _)| before < timestamp);
@@ -149,6 +158,8 @@ pub(crate) enum Start {
     Entry {
         timestamp: i64,
         offset: i64,
+        /// About the offset of the first record with the timestamp that is looked for.
+        probable_end: i64,
     },
     Position(u64),
 }

@@ -144,6 +144,11 @@ impl Walk {
         self.position
     }
 
+    /// Makes the next read so large, up to the read-ahead of a scan.
+    pub(crate) fn read_at_least(&mut self, bytes: usize) {
+        self.read_ahead = self.read_ahead.max(bytes.min(SCAN_BYTES));
+    }
+
     pub(crate) fn set_read_ahead(&mut self, bytes: usize) {
         self.read_ahead = bytes;
     }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::log::Log;
 use crate::records::Records;
 use crate::segment::Segment;
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
 use std::ops::Range;
@@ -76,7 +76,13 @@ impl<'l> Pass<'l> {
         let open = Segment::new(Arc::clone(directory), segment.base_offset, next)
             .open()?
             .0;
-        find::start(&open, from, READ_BYTES, Vec::new(), &mut Trace::default())
+        find::start(
+            &open,
+            from,
+            ReadAhead::Bytes(READ_BYTES),
+            Vec::new(),
+            &mut Trace::default(),
+        )
     }
 
     /// Loads the next batch. Verifies its checksum unless its last offset is in `checked`.

@@ -9,7 +9,7 @@ use super::loader::Loading;
 use super::scan_segment;
 use crate::disk::{Access, DiskFile, IoCall, UNCACHED_ALIGNMENT, temporary};
 use crate::error::{Error, Result};
-use crate::segment::find::{self, Found, Trace};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::segment_path;
 use crate::segment::walk::SCAN_BYTES;
 use std::io;
@@ -74,7 +74,13 @@ fn position_of(loading: &Loading<'_>, base: i64, durable: i64) -> u64 {
     };
     let size = segment.stat.size;
     let trace = &mut Trace::default();
-    match find::find(&segment, durable, SCAN_BYTES, Vec::new(), trace) {
+    match find::find(
+        &segment,
+        durable,
+        ReadAhead::Bytes(SCAN_BYTES),
+        Vec::new(),
+        trace,
+    ) {
         Ok((walk, Found::Batch(_))) => walk.batch_position(),
         Ok((_, Found::End(None))) => size,
         _ => 0,

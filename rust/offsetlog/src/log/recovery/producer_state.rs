@@ -11,7 +11,7 @@ use crate::log::producers::{
     Changes, Origin, PRODUCER_EXPIRATION_MS, ProducerStates, TRANSACTION_VERSION_UNKNOWN,
 };
 use crate::log::state::write_snapshot;
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::ProducerSnapshotEntry;
@@ -245,7 +245,7 @@ impl ProducerFiles<'_> {
         let mut walk = find::start(
             &segment,
             from,
-            SCAN_BYTES,
+            ReadAhead::Bytes(SCAN_BYTES),
             Vec::new(),
             &mut Trace::default(),
         )?;

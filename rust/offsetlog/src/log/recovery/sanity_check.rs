@@ -6,7 +6,7 @@ use crate::disk::{Access, IoCall, read_whole};
 use crate::error::{Error, Result};
 use crate::log::producers::parse_marker;
 use crate::segment::active;
-use crate::segment::find::{self, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::indexing::{MaxTimestamp, capacities};
 use crate::segment::segment_path;
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk, hop_headers};
@@ -233,7 +233,13 @@ pub(in crate::log) fn is_contiguous(loading: &Loading<'_>, base: i64) -> Result<
 pub(in crate::log) fn next_offset(loading: &Loading<'_>, base: i64) -> Result<Option<i64>> {
     let segment = scan_segment::open(loading.directory, base, None)?;
     let mut trace = Trace::default();
-    let mut walk = match find::start(&segment, i64::MAX, LOOKUP_BYTES, Vec::new(), &mut trace) {
+    let mut walk = match find::start(
+        &segment,
+        i64::MAX,
+        ReadAhead::To(i64::MAX),
+        Vec::new(),
+        &mut trace,
+    ) {
         Ok(walk) => walk,
         Err(error) if error.is_corruption() => return Ok(None),
         Err(error) => return Err(error),

@@ -11,7 +11,7 @@ use crate::log::recovery::scan_segment::{self, ReplayState, Rule};
 use crate::log::recovery::{ProducerFiles, Tracked, follow_log_start};
 use crate::log::state::{State, write_epochs};
 use crate::segment::active::ActiveSegment;
-use crate::segment::find::{self, Found, Trace};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::segment_path;
 use crate::segment::walk::SCAN_BYTES;
 use offsetlog_format::index_entry::{
@@ -127,7 +127,7 @@ impl PartitionWriter {
         let found = find::find(
             &segment,
             offset,
-            SCAN_BYTES,
+            ReadAhead::Bytes(SCAN_BYTES),
             Vec::new(),
             &mut Trace::default(),
         );
