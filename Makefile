@@ -129,7 +129,7 @@ test-reliability: .venv/installed build/oracle/oracle.jar build/drivers.stamp ##
 
 stream_kills := tests/spark/test_spark_stream_kills.py
 test-spark: .venv/installed ## the same: the newest PySpark
-	$(step) "pytest tests/spark, the newest PySpark$(PART:%=: %)" $(call pytest,$(or $(PART),spark),$(bin)/python) $(SPARK) $(if $(filter-out --%,$(firstword $(SPARK))),,tests/spark)
+	$(step) "pytest tests/spark, the newest PySpark$(part:%=: %)" $(call pytest,$(or $(part),spark),$(bin)/python) $(spark_files) $(if $(filter-out --%,$(firstword $(spark_files))),,tests/spark)
 
 test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete ## the same: PySpark 4.0
 	$(step) "pytest tests/spark, PySpark 4.0" $(call pytest,spark40,.venv-spark40/bin/python) tests/spark
@@ -153,9 +153,9 @@ part-rest:
 	@$(MAKE) test-rust
 	@$(MAKE) test-python test-oracle MARKS=proof
 part-spark:
-	@$(MAKE) test-spark MARKS=proof SPARK="--ignore $(stream_kills)"
+	@$(MAKE) test-spark MARKS=proof spark_files="--ignore $(stream_kills)"
 part-streams:
-	@$(MAKE) test-spark MARKS=proof PART=streams SPARK=$(stream_kills)
+	@$(MAKE) test-spark MARKS=proof part=streams spark_files=$(stream_kills)
 part-spark40:
 	@$(MAKE) test-spark40 MARKS="not newest"
 part-broker:
