@@ -121,6 +121,26 @@ class Log:
         **limits: Unpack[Limits],
     ) -> WritableLog: ...
 
+    @overload
+    @classmethod
+    def open(
+        cls,
+        path: PathLike,
+        mode: Literal["r", "a"],
+        config: LogConfig | Mapping[str, SettingValue] | None = None,
+        *,
+        clock: Clock | None = None,
+        topic_id: str | None = None,
+        clean: bool | None = None,
+        recovery_point: int | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
+        mapped: bool = False,
+        **limits: Unpack[Limits],
+    ) -> Log: ...
+
     @classmethod
     def open(  # noqa: PLR0913  # one parameter a limit
         cls,

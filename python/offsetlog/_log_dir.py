@@ -151,6 +151,27 @@ class LogDir:
         **limits: Unpack[Limits],
     ) -> WritableLogDir: ...
 
+    @overload
+    @classmethod
+    def open(
+        cls,
+        paths: PathLike | Sequence[PathLike],
+        mode: Literal["r", "a"],
+        *,
+        defaults: Config | None = None,
+        partitioner: Partitioner | None = None,
+        max_open_partitions: int | None = None,
+        seed: int | None = None,
+        maintain_every: float | timedelta | None = None,
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        internal_topics: str | Iterable[str] = (),
+        single_replica: bool = False,
+        clock: Clock | None = None,
+        mapped: bool = False,
+        **limits: Unpack[Limits],
+    ) -> LogDir: ...
+
     @classmethod
     def open(  # noqa: PLR0913  # one parameter a limit
         cls,
