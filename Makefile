@@ -25,9 +25,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel dist dist-check clean lock
+.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel clean lock
 .PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
-.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-reliability part-rest part-spark part-spark40 part-streams part-broker brokers
+.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -51,7 +51,7 @@ test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part 
 
 proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
 	@$(MAKE) -j2 --output-sync=target ready-proof
-	@$(MAKE) -j4 --output-sync=target part-reliability part-rest part-spark part-spark40 part-streams part-broker
+	@$(MAKE) -j3 --output-sync=target part-spark part-spark40 part-rest part-broker
 	@.ci/rows
 	@.ci/summary proof
 
@@ -89,14 +89,6 @@ docs: .venv-docs/ready ## the site, into site/
 wheel: build/wheel.stamp ## one abi3 wheel for Python 3.11 and later, into dist/
 	@ls dist/*.whl
 
-dist: .venv-dist/ready ## a release, into build/release: wheels for glibc 2.17 on x86-64 and aarch64, the sdist, checksums, bills of materials
-	@.ci/need rust cc python
-	$(say) ".ci/dist"
-	@.ci/dist
-
-dist-check: .venv-dist/ready ## shows that they work: on glibc 2.23, on aarch64 under qemu, from the sdist (Debian or Ubuntu, root)
-	@.ci/dist-check
-
 clean: ## remove all that make made
 	rm -rf .venv .venv-* target build dist site fuzz/target fuzz/corpus fuzz/artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
@@ -127,9 +119,8 @@ test-oracle: .venv/installed build/oracle/oracle.jar ## the same: beside Kafka's
 test-reliability: .venv/installed build/oracle/oracle.jar build/drivers.stamp ## the same: faulty disks, lost power, kills, forks, signals
 	$(step) "promises: faulty disks, lost power, kills, forks, signals" .ci/lanes "$(MARKS)" "$(K)"
 
-stream_kills := tests/spark/test_spark_stream_kills.py
 test-spark: .venv/installed ## the same: the newest PySpark
-	$(step) "pytest tests/spark, the newest PySpark$(part:%=: %)" $(call pytest,$(or $(part),spark),$(bin)/python) $(spark_files) $(if $(filter-out --%,$(firstword $(spark_files))),,tests/spark)
+	$(step) "pytest tests/spark, the newest PySpark" $(call pytest,spark,$(bin)/python) tests/spark
 
 test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete ## the same: PySpark 4.0
 	$(step) "pytest tests/spark, PySpark 4.0" $(call pytest,spark40,.venv-spark40/bin/python) tests/spark
@@ -145,17 +136,14 @@ checked-python: .venv-check/ready
 ready-test: .venv/installed build/oracle/oracle.jar build/drivers.stamp
 ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers build/drivers.stamp
 
-# Tests wait for disks and other processes more than they compute: several parts at a time, the longest first, each one's words when it is
-# done. Streams that are killed wait for Spark to start, again and again, beside all else of Spark.
-part-reliability:
-	@$(MAKE) test-reliability MARKS=
+# Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
+# done.
 part-rest:
 	@$(MAKE) test-rust
 	@$(MAKE) test-python test-oracle MARKS=proof
+	@$(MAKE) test-reliability MARKS=
 part-spark:
-	@$(MAKE) test-spark MARKS=proof spark_files="--ignore $(stream_kills)"
-part-streams:
-	@$(MAKE) test-spark MARKS=proof part=streams spark_files=$(stream_kills)
+	@$(MAKE) test-spark MARKS=proof
 part-spark40:
 	@$(MAKE) test-spark40 MARKS="not newest"
 part-broker:
@@ -167,7 +155,7 @@ build/drivers.stamp: $(rust_sources)
 	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
 	@touch $@
 
-environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
+environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
@@ -178,7 +166,6 @@ environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .ven
 .venv-demo/ready: requirements/demo.txt
 .venv-build/ready: requirements/build.txt
 .venv-docs/ready: requirements/docs.txt
-.venv-dist/ready: requirements/dist.txt
 
 $(environments:%=%/ready):
 	@.ci/need python
@@ -226,7 +213,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in build check dev spark40 spark41 spark42 demo docs dist; do \
+	@for name in build check dev spark40 spark41 spark42 demo docs; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \
