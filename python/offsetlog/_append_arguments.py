@@ -64,8 +64,8 @@ def encoded(data: object) -> bytes:
 
 
 def checked_headers(headers: object) -> list[tuple[bytes, bytes | None]]:
-    # The default. Asking whether it is a mapping takes a tenth of an append.
-    if headers == ():
+    # The default. To ask whether it is a mapping takes a tenth of an append.
+    if isinstance(headers, tuple) and not headers:
         return []
     if isinstance(headers, Mapping):
         headers = headers.items()

@@ -67,6 +67,22 @@ def test_append(log: WritableLog, name: str, value: object, kind: type[Exception
         assert log.log_end_offset == 6
 
 
+class Incomparable(list[tuple[str, bytes]]):
+    """As arrays of other libraries: what `==` gives has no truth."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+
+def test_headers_are_never_compared(log: WritableLog) -> None:
+    offset = log.append(b"v", headers=Incomparable([("a", b"1")]))
+    record = log.get(offset)
+    assert record is not None
+    assert record.headers == (("a", b"1"),)
+
+
 RECORDS = [
     (5, TypeError, "int"),
     (b"a value alone", TypeError, "a record must be bytes, None"),

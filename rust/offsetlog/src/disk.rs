@@ -60,9 +60,9 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    /// Times in nanoseconds since 1970; `id` is device and inode.
-    #[must_use]
-    pub fn new(size: u64, modified_ns: i128, id: (u64, u64)) -> Self {
+    /// From what the system tells: size in bytes, modification time in whole seconds since 1970 and nanoseconds, device and inode.
+    fn new(size: u64, (seconds, nanoseconds): (i64, i64), id: (u64, u64)) -> Self {
+        let modified_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         Self {
             size,
             modified_ms: i64::try_from(modified_ns.div_euclid(1_000_000)).unwrap_or(i64::MAX),

@@ -152,11 +152,9 @@ impl DiskFile for RealFile {
     fn stat(&self) -> io::Result<FileStat> {
         // Look-ups ask for it. `File::metadata` calls statx, which takes twice as long.
         let stat = rustix::fs::fstat(&self.file)?;
-        let modified_ns =
-            i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
         Ok(FileStat::new(
             stat.st_size as u64,
-            modified_ns,
+            (stat.st_mtime, stat.st_mtime_nsec as i64),
             (stat.st_dev as u64, stat.st_ino),
         ))
     }
@@ -252,8 +250,34 @@ fn open_direct(_: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
 }
 
 fn stat_of(metadata: &fs::Metadata) -> FileStat {
-    let modified_ns =
-        i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    let id = (metadata.dev(), metadata.ino());
-    FileStat::new(metadata.size(), modified_ns, id)
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    FileStat::new(metadata.size(), modified, (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Access, RealDisk};
+
+    /// A view compares what it knows of an open file with what its name tells.
+    #[test]
+    fn an_open_file_tells_what_its_name_tells() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"twelve bytes").unwrap();
+        let before_1970 = UNIX_EPOCH - Duration::new(2, 999_999_999);
+        for modified in [SystemTime::now(), UNIX_EPOCH, before_1970] {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(modified).unwrap();
+            let open = RealDisk.open(&path, Access::Read).unwrap();
+            let stat = open.stat().unwrap();
+            assert_eq!(stat, RealDisk.stat(&path).unwrap());
+            assert_eq!(stat.size, 12);
+            let expected = match modified.duration_since(UNIX_EPOCH) {
+                Ok(since) => since.as_nanos() as i128,
+                Err(before) => -(before.duration().as_nanos() as i128),
+            };
+            assert_eq!(stat.modified_ns, expected);
+        }
+    }
 }

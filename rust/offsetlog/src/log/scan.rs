@@ -18,7 +18,7 @@ use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::segment::find::{self, ReadAhead, Trace};
-use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, TornTail, Walk};
+use crate::segment::walk::{SCAN_BYTES, Step, TornTail, Walk};
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
@@ -543,19 +543,14 @@ impl Cursor {
         // A short range is a look-up; a long range reads ahead.
         let short = self.stop.saturating_sub(self.start) <= 16;
         let reused = std::mem::take(buffer);
-        let walk = if segment.base_offset >= self.start {
-            Walk::new(
-                open,
-                0,
-                if short { LOOKUP_BYTES } else { SCAN_BYTES },
-                reused,
-            )
+        let read_ahead = if short {
+            ReadAhead::To(self.stop)
         } else {
-            let read_ahead = if short {
-                ReadAhead::To(self.stop)
-            } else {
-                ReadAhead::Bytes(SCAN_BYTES)
-            };
+            ReadAhead::Bytes(SCAN_BYTES)
+        };
+        let walk = if segment.base_offset >= self.start {
+            Walk::new(open, 0, read_ahead.at_start(), reused)
+        } else {
             find::start(&open, self.start, read_ahead, reused, &mut Trace::default())?
         };
         self.walk = Some(walk);

@@ -10,7 +10,7 @@ use crate::segment::walk::{LOOKUP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Segment};
 use std::sync::{Arc, PoisonError};
 
-/// A look-up reads so much more than the size of the batch before: batches are about alike.
+/// How much more than the size of the batch before a look-up reads, so that a slightly larger one needs no second read.
 const SPARE_BYTES: usize = 1024;
 
 /// A result and the segment that holds it.

@@ -31,7 +31,7 @@ pub(crate) enum Found {
 pub(crate) enum ReadAhead {
     /// So many bytes.
     Bytes(usize),
-    /// What a look-up needs that ends at the batch with about this offset. The offset decides how much is read, not what is found.
+    /// As far as a batch with about this offset; `i64::MAX` where that is not known. Decides how much is read, never what is found.
     To(i64),
 }
 
@@ -95,7 +95,7 @@ fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot, end_offset: i64) -> us
 
 impl ReadAhead {
     /// Bytes for a walk from the start of a segment, where no index entry says how far it is.
-    const fn at_start(self) -> usize {
+    pub(crate) const fn at_start(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::To(_) => LOOKUP_BYTES,
