@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel clean lock
+.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel dist dist-check clean lock
 .PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
 .PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
 
@@ -88,6 +88,14 @@ docs: .venv-docs/ready ## the site, into site/
 
 wheel: build/wheel.stamp ## one abi3 wheel for Python 3.11 and later, into dist/
 	@ls dist/*.whl
+
+dist: .venv-dist/ready ## a release, into build/release: wheels for glibc 2.17 on x86-64 and aarch64, the sdist, checksums, bills of materials
+	@.ci/need rust cc python
+	$(say) ".ci/dist"
+	@.ci/dist
+
+dist-check: .venv-dist/ready ## shows that they work: on glibc 2.23, on aarch64 under qemu, from the sdist (Debian or Ubuntu, root)
+	@.ci/dist-check
 
 clean: ## remove all that make made
 	rm -rf .venv .venv-* target build dist site fuzz/target fuzz/corpus fuzz/artifacts
@@ -155,7 +163,7 @@ build/drivers.stamp: $(rust_sources)
 	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
 	@touch $@
 
-environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs
+environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
@@ -166,6 +174,7 @@ environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .ven
 .venv-demo/ready: requirements/demo.txt
 .venv-build/ready: requirements/build.txt
 .venv-docs/ready: requirements/docs.txt
+.venv-dist/ready: requirements/dist.txt
 
 $(environments:%=%/ready):
 	@.ci/need python
@@ -213,7 +222,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in build check dev spark40 spark41 spark42 demo docs; do \
+	@for name in build check dev spark40 spark41 spark42 demo docs dist; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \
