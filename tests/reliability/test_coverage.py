@@ -1,7 +1,8 @@
-"""Row 25. What the tests of the format crate and of recovery leave untouched, and which errors no test makes.
+"""The crates' own tests, and row 25: what of the format crate and of recovery they leave untouched, and which errors no test makes.
 
-The crates are built once more, with counters (``-C instrument-coverage``), and LLVM's tools read these: the compiler's own (``rustup
-component add llvm-tools``) or a system's. ``OFFSETLOG_COVERAGE=1`` fails where there are none, ``0`` leaves the row out.
+The crates are built with counters (``-C instrument-coverage``), and LLVM's tools read these: the compiler's own (``rustup component add
+llvm-tools``) or a system's. Without counters the tests run all the same. ``OFFSETLOG_COVERAGE=1`` fails where there are no such tools,
+``0`` leaves the row out.
 """
 
 from __future__ import annotations
@@ -9,10 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +30,8 @@ NOT_ASKED = "OFFSETLOG_COVERAGE=0"
 NO_TOOLS = (
     f"needs `rustup component add llvm-tools`, or llvm-cov and llvm-profdata {LLVM_MIN} or later (apt-get install llvm-{LLVM_MIN})"
 )
-# Where Python's tests look at recovery and at errors.
-PYTHON_TESTS = "recover append append_errors append_arguments append_golden append_settings errors api cluster log_dir_marks offset_limits index_damage readable"
+# One selection, so that each crate is built once, with one set of features.
+CRATES = [word for crate in ("offsetlog-format", "offsetlog", "offsetlog-cli", "offsetlog-faults") for word in ("-p", crate)]
 
 # What no test can make, with the reason. Made all the same, it has to go from here.
 NOT_MADE = {"Compression": "the codecs' libraries refuse for want of memory only, which is a `MemoryError`"}
@@ -60,79 +58,55 @@ def newest() -> Path | None:
     return found[max(found)] if max(found, default=0) >= LLVM_MIN else None
 
 
-def cargo(*arguments: str, environment: dict[str, str]) -> list[dict[str, object]]:
-    """Run cargo; what it says it made."""
-    command = ["cargo", *arguments, "--locked", "--quiet", "--message-format=json"]
+def cargo(*arguments: str, environment: dict[str, str]) -> str:
+    """Run cargo on the crates; what it says."""
+    command = ["cargo", "test", "--locked", "--quiet", *CRATES, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def made(messages: list[dict[str, object]]) -> Iterator[tuple[Path, Path]]:
-    """The test programs among that, and the folder of the crate of each."""
-    for message in messages:
-        profile = message.get("profile")
-        if message.get("executable") and isinstance(profile, dict) and profile["test"]:
-            yield Path(str(message["executable"])), Path(str(message["manifest_path"])).parent
+    assert done.returncode == 0, f"{done.stdout[-6000:]}{done.stderr[-4000:]}"
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def counts(tmp_path_factory: pytest.TempPathFactory) -> Counts | None:
-    """How often each line ran, by file; ``None`` where the tools are missing or it is not asked for."""
+    """How often each line ran in the crates' tests, by file; ``None`` where the tools are missing or it is not asked for."""
     asked = os.environ.get("OFFSETLOG_COVERAGE")
     found = None if asked == "0" else tools()
-    if found is None:
-        assert asked in {None, "", "0"}, NO_TOOLS
-        return None
-    llvm_cov, llvm_profdata = found
     work = tmp_path_factory.mktemp("coverage")
     environment = {
         **os.environ,
-        "CARGO_TARGET_DIR": str(TARGET),
-        "RUSTC_WORKSPACE_WRAPPER": str(ROOT / ".ci/instrument"),
-        "LLVM_PROFILE_FILE": str(work / "%p-%m.profraw"),
         "OFFSETLOG_ROWS": str(work / "rows"),
-        # The simulated rows are here to be counted, not to be counted at length.
+        # Lane A runs the simulated rows at length; here they are to be counted.
         "OFFSETLOG_SCALE": "0.02",
         "OFFSETLOG_STEPS": "2",
-        "PROPTEST_CASES": "50",
+    }
+    if found is None:
+        assert asked in {None, "", "0"}, NO_TOOLS
+        cargo(environment=environment)
+        return None
+    llvm_cov, llvm_profdata = found
+    environment |= {
+        "CARGO_TARGET_DIR": str(TARGET),
+        "RUSTC_WORKSPACE_WRAPPER": str(ROOT / ".ci/instrument"),
+        # Examples in the documentation are linked with crates that count.
+        "RUSTDOCFLAGS": "-C instrument-coverage",
+        # Programs that the tests start by the hundred add to the same few files.
+        "LLVM_PROFILE_FILE": str(work / "%4m.profraw"),
         # Half of a build's time, and nobody looks at these with a debugger.
         "CARGO_PROFILE_DEV_DEBUG": "0",
         "CARGO_INCREMENTAL": "0",
     }
-    programs = list(
-        made(cargo("test", "--no-run", "-p", "offsetlog-format", "-p", "offsetlog", "--no-default-features", environment=environment))
-    )
-    programs += made(cargo("test", "--no-run", "-p", "offsetlog-faults", environment=environment))
-    cargo("build", "-p", "offsetlog-python", environment=environment)
-    library = next(path for path in (TARGET / "debug/lib_offsetlog.so", TARGET / "debug/lib_offsetlog.dylib") if path.exists())
-    shutil.copytree(ROOT / "python", work / "python", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    module = shutil.copy(library, work / "python/offsetlog/_offsetlog.abi3.so")
-    for program, crate in programs:
-        done = subprocess.run([program, "--quiet"], cwd=crate, capture_output=True, text=True, check=False, env=environment)
-        assert done.returncode == 0, f"{program}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-    tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS.split()]
-    python = {**environment, "PYTHONPATH": str(work / "python")}
-    python.pop("OFFSETLOG_SKIPS", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=python,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
+    messages = (json.loads(line) for line in cargo("--no-run", "--message-format=json", environment=environment).splitlines())
+    programs = [message["executable"] for message in messages if message.get("executable")]
+    assert len(programs) > len(CRATES)
+    cargo(environment=environment)
     merged = work / "all.profdata"
     done = subprocess.run(
         [llvm_profdata, "merge", "-sparse", "-o", merged, *work.glob("*.profraw")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{done.stderr[-2000:]}\n{llvm_profdata} does not read this compiler's counters: {NO_TOOLS}"
-    objects = [
-        argument for program in [*[program for program, _ in programs[1:]], Path(module)] for argument in ("-object", str(program))
-    ]
+    objects = [word for program in programs[1:] for word in ("-object", program)]
     exported = subprocess.run(
-        [llvm_cov, "export", "-format=lcov", "-skip-functions", f"-instr-profile={merged}", programs[0][0], *objects],
+        [llvm_cov, "export", "-format=lcov", "-skip-functions", f"-instr-profile={merged}", programs[0], *objects],
         check=True,
         capture_output=True,
         text=True,

@@ -39,9 +39,10 @@ REPRESENTATIVE = {
     "test_spark_write.py",
 }
 
-# Minutes each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, pipelines of other tools.
-# `make proof` runs them on the newest PySpark, `make soak` on every one.
+# Minutes each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, the demonstration, pipelines
+# of other tools. `make proof` runs them on the newest PySpark, `make soak` on every one.
 NEWEST = {
+    "test_examples.py",
     "test_pipelines.py",
     "test_spark_cluster.py",
     "test_spark_stream_kills.py",

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, LogWriter, OpenOptions, RecoverOptions, WriteOptions,
-    recover,
+    AppendOptions, BatchBuilder, ErrorKind, Limits, Log, LogWriter, MaintainOptions, OpenOptions,
+    RecoverOptions, ScanOptions, WriteOptions, recover,
 };
 use offsetlog_format::{Fault, FormatError, Part};
 use std::sync::Arc;
@@ -88,6 +88,80 @@ fn recovery_begins_at_an_offset() {
     assert!(error.to_string().contains("-1 found"), "{error}");
     let report = recover(&path, &OpenOptions::default(), &from(0)).unwrap();
     assert_eq!((report.log_end_offset, report.cut.len()), (1, 0));
+}
+
+/// Kafka's positions in a segment are 32 bits; so is what its indexes hold.
+#[test]
+fn a_segment_of_two_gibibytes_is_none_of_kafkas() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    std::fs::create_dir(&path).unwrap();
+    let name = path.join("00000000000000000000.log");
+    let file = std::fs::File::create(&name).unwrap();
+    file.set_len(1 << 31).unwrap();
+    let log = Log::open(&path, &OpenOptions::default()).unwrap();
+    let error = log.scan(&ScanOptions::default()).map(drop).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::SegmentTooLarge { size } if *size == 1 << 31),
+        "{error}"
+    );
+    assert!(error.to_string().contains(name.to_str().unwrap()));
+}
+
+/// What a reader with the same limits could not read back is not appended.
+#[test]
+fn what_could_not_be_read_back_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let options = OpenOptions {
+        limits: Limits {
+            max_headers: 1,
+            ..Limits::default()
+        },
+        ..OpenOptions::default()
+    };
+    let log = LogWriter::open(&path, &options, &WriteOptions::default()).unwrap();
+    let mut batch = BatchBuilder::default();
+    let headers: [(&[u8], Option<&[u8]>); 2] = [(b"h", None), (b"h", None)];
+    batch
+        .push(1_700_000_000_000, None, Some(b"value"), &headers)
+        .unwrap();
+    let error = log
+        .append(&mut batch, &AppendOptions::default())
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::Unreadable {
+                name: "max_headers",
+                limit: 1,
+                seen: 2
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(log.log_end_offset().unwrap(), 0);
+}
+
+/// A partition of a broker's is kept by its topic's settings; a copy of its directory alone does not know them.
+#[test]
+fn a_brokers_partition_is_not_maintained_by_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g-plain-0");
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0");
+    std::fs::create_dir(&path).unwrap();
+    for entry in std::fs::read_dir(source).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), path.join(entry.file_name())).unwrap();
+    }
+    let log = LogWriter::open(&path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    let error = log
+        .maintain(&MaintainOptions::default())
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cluster { .. }), "{error}");
 }
 
 /// Python's exceptions have these names.
