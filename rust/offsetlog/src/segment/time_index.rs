@@ -3,6 +3,9 @@
 //! An entry (timestamp, offset) promises that no record at or below the offset has a greater timestamp. The file has no
 //! checksum, so it is used only if its entries are in order and the last one agrees with the batch that holds its offset.
 //! Otherwise the batch headers, each of which has the batch's greatest timestamp, are walked once.
+//!
+//! Known gap: an entry that points too far, at a batch that by chance has the entry's very timestamp, is believed, as by Kafka.
+//! Only a walk over all headers, which the index is there to save, would show it.
 
 use super::find::{self, Found, ReadAhead, Trace};
 use super::offset_index::Entries;
@@ -164,7 +167,10 @@ pub(crate) enum Start {
     Position(u64),
 }
 
-/// The entries of the `.timeindex` as (timestamp, offset), if both ascend and all offsets lie within the segment.
+/// The entries of the `.timeindex` as (timestamp, offset), if both ascend, no timestamp is negative and all offsets lie within
+/// the segment.
+///
+/// Kafka makes no entry for "no timestamp". One would agree with every batch that has none, wherever it points.
 fn sound_entries(segment: &OpenSegment) -> Option<Vec<(i64, i64)>> {
     let loaded = Entries::load(segment, ".timeindex", TIME_INDEX_ENTRY_BYTES)?;
     let bytes = loaded.bytes();
@@ -178,7 +184,7 @@ fn sound_entries(segment: &OpenSegment) -> Option<Vec<(i64, i64)>> {
         let ascends = entries
             .last()
             .is_none_or(|&(timestamp, last)| entry.timestamp > timestamp && offset >= last);
-        if !within || !ascends {
+        if !within || !ascends || entry.timestamp < 0 {
             return None;
         }
         entries.push((entry.timestamp, offset));

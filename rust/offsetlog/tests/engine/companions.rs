@@ -316,3 +316,23 @@ fn any_wrong_byte_beside_the_records() {
     }
     assert!(refused > 0);
 }
+
+/// Kafka makes no time index entry for "no timestamp". Whoever follows one finds that the batch it points at has none either,
+/// and would miss what stands between.
+#[test]
+fn a_time_index_entry_without_a_timestamp_is_no_entry() {
+    let place = Place::new();
+    let log = place.open(&[]);
+    for timestamp in [-1, NOW, -1] {
+        append_at(&log, timestamp, "k", Some("v"));
+    }
+    log.close().unwrap();
+    let entry = [(-1_i64).to_be_bytes().as_slice(), &2_i32.to_be_bytes()].concat();
+    place.put(&file(0, ".timeindex"), &entry);
+    let found = place
+        .reader()
+        .offset_for_timestamp(0, Isolation::ReadUncommitted)
+        .unwrap()
+        .unwrap();
+    assert_eq!((found.offset, found.timestamp), (1, NOW));
+}

@@ -51,6 +51,7 @@ pub(crate) enum Indexes {
     /// True entries in another order.
     Reversed(usize),
     /// True offsets with the positions of later batches, and earlier times with later offsets: followed, they would skip records.
+    /// No entry has by chance the timestamp of the later batch: that one is believed.
     Skipping(usize),
     Random(Vec<u8>),
 }
@@ -166,6 +167,8 @@ pub(crate) fn indexes() -> impl Strategy<Value = Vec<Indexes>> {
 struct Written {
     last_offset: i64,
     position: usize,
+    /// Greatest timestamp of the batch.
+    own: i64,
     /// Greatest timestamp up to here.
     greatest: i64,
 }
@@ -192,6 +195,7 @@ impl Segment {
         self.batches.push(Written {
             last_offset,
             position,
+            own: greatest,
             greatest: greatest.max(before),
         });
         self.ends.push(End {
@@ -236,6 +240,9 @@ impl Segment {
         for at in (0..self.batches.len()).skip(1).step_by(each) {
             let mine = self.batches[at];
             let other = self.batches[(at + shift).min(self.batches.len() - 1)];
+            if shift > 0 && mine.greatest >= 0 && other.own == mine.greatest {
+                continue;
+            }
             let mut offset_entry = ((mine.last_offset - self.base) as i32)
                 .to_be_bytes()
                 .to_vec();
