@@ -223,6 +223,40 @@ def work():
 for _ in range(3): threading.Thread(target=work, daemon=True).start()
 time.sleep(0.2)
 """,
+    "a daemon thread inside a clock in Python": """
+def clock():
+    while threading.current_thread() is not threading.main_thread(): pass
+    return 0
+log = Log.open(path, "a", clock=clock)
+threading.Thread(target=log.append, args=(b"t",), daemon=True).start()
+time.sleep(0.1)
+sys.ends_late = EndsLate()
+""",
+    "a daemon thread inside a generator of records": """
+log = Log.open(path, "a")
+def records():
+    while True: yield b"t"
+threading.Thread(target=log.append_records, args=(records(),), daemon=True).start()
+time.sleep(0.1)
+sys.ends_late = EndsLate()
+""",
+    "a daemon thread inside a generator that never yields": """
+log = Log.open(path, "a")
+def records():
+    while True: pass
+    yield b"t"
+threading.Thread(target=log.append_records, args=(records(),), daemon=True).start()
+time.sleep(0.1)
+sys.ends_late = EndsLate()
+""",
+    "a daemon thread inside a progress in Python": """
+from offsetlog import verify
+def progress(done):
+    while True: pass
+threading.Thread(target=verify, args=(path,), kwargs={"progress": progress}, daemon=True).start()
+time.sleep(0.1)
+sys.ends_late = EndsLate()
+""",
     "daemon threads scan for ever": """
 log = Log.open(path, "a")
 def work():
@@ -286,8 +320,8 @@ def test_nothing_hangs_when_the_interpreter_ends(tmp_path: Path, ending: str) ->
     path = filled(tmp_path / "orders-0")
     program = (
         "import atexit, sys, threading, time\nfrom offsetlog import Log\npath = sys.argv[1]\n"
-        + ENDINGS[ending]
-        + "\nprint('ended', flush=True)\n"
+        # While it sleeps, other threads learn that the interpreter ends.
+        "class EndsLate:\n    def __del__(self, sleep=time.sleep): sleep(0.2)\n" + ENDINGS[ending] + "\nprint('ended', flush=True)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment(), check=False, timeout=20

@@ -1,5 +1,6 @@
 //! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
 
+use crate::callback;
 use crate::clock::LogClock;
 use crate::config::{self, Pairs, broker_of};
 use crate::interrupt::detached;
@@ -211,14 +212,13 @@ impl Appender {
         // A batch of its own: another thread may append while the records are being read.
         let mut batch = BatchBuilder::new(codec(compression)?, producer);
         let mut now = None;
-        for record in records.try_iter()? {
-            let record = record?;
+        callback::for_each(records, |record| {
             let now = match now {
                 Some(now) => now,
                 None => *now.insert(self.clock.timed(py, || self.clock.now())?),
             };
-            push_record(&mut batch, &record, now)?;
-        }
+            push_record(&mut batch, &record, now)
+        })?;
         let options = AppendOptions {
             leader_epoch,
             flush,

@@ -2,6 +2,7 @@
 
 use crate::appender::{Appender, codec, info_row};
 use crate::arrow::Batches;
+use crate::callback;
 use crate::capsule::{self, Unusable};
 use crate::interrupt::{self, detached};
 use crate::options::AppendValues;
@@ -14,7 +15,7 @@ use offsetlog::Error;
 use offsetlog::arrow::{ArrowAppendOptions, ArrowRows};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyModule};
+use pyo3::types::{PyCapsule, PyDict, PyModule, PyTuple};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where rows come from.
@@ -170,7 +171,7 @@ fn source_of(data: &Bound<'_, PyAny>) -> PyResult<Source> {
 /// The answer of a method of the Arrow `PyCapsule` interface, if `data` has it.
 fn offered<'py>(data: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     data.getattr_opt(name)?
-        .map(|method| method.call0())
+        .map(|method| callback::call(&method, &PyTuple::empty(data.py())))
         .transpose()
 }
 

@@ -1,4 +1,4 @@
-//! What others hand over through the Arrow `PyCapsule` interface. Every `unsafe` of this crate is here.
+//! What others hand over through the Arrow `PyCapsule` interface. With `callback`, every `unsafe` of this crate.
 //!
 //! Policy: a capsule is used only after its name was checked, which by the interface says what it points to and that the pointer
 //! is good while the capsule lives. Streams and arrays are moved out, so that the capsule's own destructor finds them released. What they

@@ -1,9 +1,11 @@
 //! A clock that is Python's: asked once by each call that needs the time, before anything is changed, so that what it raises ends the call.
 
+use crate::callback;
 use crate::interrupt::detached;
 use offsetlog::{Clock, OpenOptions};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -65,9 +67,9 @@ impl LogClock {
 
 /// What the clock says, in words of ours where that is no time.
 fn asked(py: Python<'_>, clock: &Py<PyAny>) -> PyResult<i64> {
-    let told = clock.call0(py)?;
-    told.extract::<i64>(py).map_err(|error| {
-        let found = told.bind(py).repr().map(|text| text.to_string());
+    let told = callback::call(clock.bind(py), &PyTuple::empty(py))?;
+    told.extract::<i64>().map_err(|error| {
+        let found = told.repr().map(|text| text.to_string());
         let text = format!(
             "clock gave {}, an int of ms since 1970 of at most 64 bits expected",
             found.unwrap_or_default()

@@ -1,6 +1,7 @@
 //! `convert`: a new partition directory with the records of an old one. Converts, detaches, calls, converts back.
 
 use crate::appender::codec;
+use crate::callback;
 use crate::config::{self, Pairs};
 use crate::interrupt::detached;
 use crate::log::open_options;
@@ -18,7 +19,10 @@ type Raised = Arc<Mutex<Option<PyErr>>>;
 fn told(progress: Py<PyAny>, raised: &Raised) -> ConvertProgress {
     let raised = Arc::clone(raised);
     Arc::new(move |done, total| {
-        let outcome = Python::try_attach(|py| progress.call1(py, (done, total)).map(drop));
+        let outcome = Python::try_attach(|py| {
+            let arguments = (done, total).into_pyobject(py)?;
+            callback::call(progress.bind(py), &arguments).map(drop)
+        });
         if let Some(Err(error)) = outcome {
             *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }

@@ -8,6 +8,7 @@
 mod appender;
 mod arrow;
 mod arrow_append;
+mod callback;
 mod capsule;
 mod clock;
 mod command;

@@ -1,5 +1,6 @@
 //! `verify`: what is wrong with partitions and log dirs.
 
+use crate::callback;
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
@@ -23,10 +24,13 @@ pub(crate) fn verify(
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let failed = Arc::clone(&raised);
     let verify = VerifyOptions {
-        progress: progress.map(|callback| {
+        progress: progress.map(|progress| {
             let told: offsetlog::Progress = Arc::new(move |bytes| {
                 Python::attach(|py| {
-                    if let Err(error) = callback.call1(py, (bytes,)) {
+                    let told = (bytes,)
+                        .into_pyobject(py)
+                        .and_then(|arguments| callback::call(progress.bind(py), &arguments));
+                    if let Err(error) = told {
                         failed
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
