@@ -82,8 +82,13 @@ fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) ->
     if let Ok(pair) = record.cast::<PyTuple>()
         && pair.len() == 2
     {
-        let key = part_of(&pair.get_item(0)?, "key")?;
-        let value = part_of(&pair.get_item(1)?, "value")?;
+        let key = pair.get_borrowed_item(0)?;
+        let value = pair.get_borrowed_item(1)?;
+        if let (Ok(key), Ok(value)) = (plain_part(&key), plain_part(&value)) {
+            return push(batch, now, key, value);
+        }
+        let key = part_of(&key, "key")?;
+        let value = part_of(&value, "value")?;
         return push(batch, now, key.as_deref(), value.as_deref());
     }
     if let Ok(record) = record.cast::<Record>() {
@@ -105,7 +110,16 @@ fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) ->
     )))
 }
 
-/// A key or value: bytes or nothing.
+/// A key or value that is `bytes` or nothing, where it lies. An error for all else.
+fn plain_part<'a>(part: &'a Bound<'_, PyAny>) -> Result<Option<&'a [u8]>, ()> {
+    match part.cast::<PyBytes>() {
+        Ok(bytes) => Ok(Some(bytes.as_bytes())),
+        Err(_) if part.is_none() => Ok(None),
+        Err(_) => Err(()),
+    }
+}
+
+/// A key or value: `bytes`, a `bytearray`, which is copied, or nothing.
 fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes>> {
     part.extract().map_err(|_| {
         let found = part.get_type().name().map(|name| name.to_string());

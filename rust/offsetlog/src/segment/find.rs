@@ -47,13 +47,20 @@ pub(crate) fn start(
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<Walk> {
+    start_peeked(segment, target, read_ahead, buffer, trace).map(|(walk, _)| walk)
+}
+
+/// As [`start`]; also the header at the walk's position if that was looked at.
+fn start_peeked(
+    segment: &Arc<OpenSegment>,
+    target: i64,
+    read_ahead: ReadAhead,
+    buffer: Vec<u8>,
+    trace: &mut Trace,
+) -> Result<(Walk, Option<BatchHeader>)> {
+    let from_start = |bytes, buffer| Ok((Walk::new(Arc::clone(segment), 0, bytes, buffer), None));
     let Some(entry) = segment.index().lookup(target) else {
-        return Ok(Walk::new(
-            Arc::clone(segment),
-            0,
-            read_ahead.at_start(),
-            buffer,
-        ));
+        return from_start(read_ahead.at_start(), buffer);
     };
     let read_ahead = match read_ahead {
         ReadAhead::Bytes(bytes) => bytes,
@@ -61,17 +68,17 @@ pub(crate) fn start(
     };
     if entry.position == 0 {
         trace.entry = Some(entry);
-        return Ok(Walk::new(Arc::clone(segment), 0, read_ahead, buffer));
+        return from_start(read_ahead, buffer);
     }
     let reason = match check_entry(segment, entry, target, read_ahead, buffer)? {
-        Ok(walk) => {
+        Ok((walk, header)) => {
             trace.entry = Some(entry);
-            return Ok(walk);
+            return Ok((walk, Some(header)));
         }
         Err(reason) => reason,
     };
     trace.rejected = Some((entry, reason));
-    Ok(Walk::new(Arc::clone(segment), 0, read_ahead, Vec::new()))
+    from_start(read_ahead, Vec::new())
 }
 
 /// How many bytes a look-up reads at once from an entry on: to where the target's batch probably ends if batches are alike, at
@@ -109,7 +116,7 @@ fn check_entry(
     target: i64,
     read_ahead: usize,
     buffer: Vec<u8>,
-) -> Result<Result<Walk, String>> {
+) -> Result<Result<(Walk, BatchHeader), String>> {
     if entry.offset < segment.base_offset || entry.position >= segment.stat.size {
         return Ok(Err(format!(
             "position {} is not before the end {} of the log",
@@ -127,7 +134,7 @@ fn check_entry(
                 },
             };
             if first <= target {
-                Ok(Ok(walk))
+                Ok(Ok((walk, header)))
             } else {
                 Ok(Err(format!("the batch there begins at offset {first}")))
             }
@@ -156,27 +163,37 @@ pub(crate) fn find(
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<(Walk, Found)> {
-    let walk = start(segment, target, read_ahead, buffer, trace)?;
+    let (walk, peeked) = start_peeked(segment, target, read_ahead, buffer, trace)?;
     let Some(entry) = trace.entry.filter(|entry| entry.position > 0) else {
-        return scan_to(walk, target, trace);
+        return scan_to(walk, peeked, target, trace);
     };
-    match scan_to(walk, target, trace) {
+    match scan_to(walk, peeked, target, trace) {
         Ok((walk, found @ (Found::Batch(_) | Found::End(None)))) => Ok((walk, found)),
         Ok((_, Found::End(Some(_)))) | Err(_) => {
             trace.rejected = Some((entry, "no batch follows from there".to_owned()));
             trace.entry = None;
             let bytes = read_ahead.at_start();
             let walk = Walk::new(Arc::clone(segment), 0, bytes, Vec::new());
-            scan_to(walk, target, trace)
+            scan_to(walk, None, target, trace)
         }
     }
 }
 
-fn scan_to(mut walk: Walk, target: i64, trace: &mut Trace) -> Result<(Walk, Found)> {
+/// Scans from the walk's position, at which the batch with the header `peeked` is if there is one.
+fn scan_to(
+    mut walk: Walk,
+    mut peeked: Option<BatchHeader>,
+    target: i64,
+    trace: &mut Trace,
+) -> Result<(Walk, Found)> {
     let from = walk.position();
     trace.scanned_batches = 0;
     let found = loop {
-        match walk.step(false)? {
+        let step = match peeked.take() {
+            Some(header) => walk.step_peeked(header)?,
+            None => walk.step(false)?,
+        };
+        match step {
             Step::Batch(header) => {
                 trace.scanned_batches += 1;
                 if header.last_offset >= target {

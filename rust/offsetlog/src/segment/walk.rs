@@ -170,10 +170,7 @@ impl Walk {
             Ok(header) => header,
             Err(error) => return self.damaged(error),
         };
-        let limit = self.segment.directory.limits.max_batch_bytes;
-        if header.size_bytes as u64 > limit {
-            return Err(self.too_large(header.size_bytes, limit));
-        }
+        self.check_size(&header)?;
         if verify {
             let whole = self.bytes_at(self.position, header.size_bytes, false)?;
             if let Err(error) = header.check_crc(whole) {
@@ -182,6 +179,23 @@ impl Walk {
         }
         self.pass(&header);
         Ok(Step::Batch(header))
+    }
+
+    /// Steps over the batch whose header [`peek`](Self::peek) has just returned.
+    pub(crate) fn step_peeked(&mut self, header: BatchHeader) -> Result<Step> {
+        self.batch_at = self.position;
+        self.check_size(&header)?;
+        self.pass(&header);
+        Ok(Step::Batch(header))
+    }
+
+    #[inline]
+    fn check_size(&self, header: &BatchHeader) -> Result<()> {
+        let limit = self.segment.directory.limits.max_batch_bytes;
+        if header.size_bytes as u64 > limit {
+            return Err(self.too_large(header.size_bytes, limit));
+        }
+        Ok(())
     }
 
     #[inline]
