@@ -68,24 +68,29 @@ impl Batches {
                 Err(error) => {
                     self.looks += 1;
                     let view = self.log.view_after(&self.view, error)?;
-                    self.go_on_in(view);
+                    self.go_on_in(view)?;
                 }
                 next => return next,
             }
         }
     }
 
-    fn go_on_in(&mut self, view: Arc<View>) {
+    fn go_on_in(&mut self, view: Arc<View>) -> Result<()> {
+        if self.start < view.log_start_offset {
+            // Retention deleted the next batches.
+            return Err(self.log.out_of_range(&view, self.start)?);
+        }
         self.slot = view.floor_slot(self.start);
         self.view = view;
         self.walk = None;
+        Ok(())
     }
 
     fn try_next(&mut self) -> Result<Option<BatchInfo>> {
         loop {
             if self.view.was_cut() {
                 let view = self.log.fresh_view()?;
-                self.go_on_in(view);
+                self.go_on_in(view)?;
             }
             let Some(walk) = &mut self.walk else {
                 let Some(segment) = self.view.segments.get(self.slot) else {

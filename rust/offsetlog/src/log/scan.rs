@@ -412,10 +412,13 @@ impl Cursor {
         } else {
             (view, Ok(i64::MAX))
         };
-        let start = range
-            .start
-            .unwrap_or(view.log_start_offset)
-            .max(view.log_start_offset);
+        let start = match range.start {
+            // Deleted since the scan was made: nothing is left out without a word.
+            Some(start) if start < view.log_start_offset => {
+                return Err(log.out_of_range(&view, start)?);
+            }
+            start => start.unwrap_or(view.log_start_offset),
+        };
         let stop = range.stop.unwrap_or(i64::MAX);
         let stop = stop.min(*stable.as_ref().unwrap_or(&i64::MAX));
         let lso_error = stable.err();

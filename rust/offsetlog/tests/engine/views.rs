@@ -197,6 +197,67 @@ fn a_scan_under_way_ends_where_the_log_did() {
     assert_eq!(found, (2..12).collect::<Vec<_>>());
 }
 
+/// Deleted between a scan's making and its first record: told, never skipped.
+#[test]
+fn what_was_deleted_meanwhile_is_told() {
+    let (place, log) = filled();
+    for reader in [Log::clone(&log), place.reader()] {
+        let start = reader.log_start_offset().unwrap();
+        let range = |stop| ScanOptions {
+            start: Some(start),
+            stop,
+            ..ScanOptions::default()
+        };
+        let scans =
+            [Some(start + 1), Some(start + 4), None].map(|stop| reader.scan(&range(stop)).unwrap());
+        let committed = reader.scan(&ScanOptions {
+            isolation: Isolation::ReadCommitted,
+            ..range(Some(start + 1))
+        });
+        log.delete_records_before(start + 4).unwrap();
+        // As long as a reader may trust what it saw of another process's log.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        for mut scan in scans.into_iter().chain([committed.unwrap()]) {
+            let error = scan.next_batch().map(|batch| batch.is_some()).unwrap_err();
+            assert!(
+                matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// The batches that somebody steps through come without a gap, up to an error if the next ones are gone.
+#[test]
+fn batches_deleted_meanwhile_are_told() {
+    for in_another_process in [false, true] {
+        let (place, log) = filled();
+        let reader = if in_another_process {
+            place.reader()
+        } else {
+            Log::clone(&log)
+        };
+        let mut batches = reader.batches(None, None).unwrap();
+        assert_eq!(batches.next().unwrap().unwrap().base_offset, 0);
+        log.delete_records_before(10).unwrap();
+        log.maintain(&MaintainOptions::default()).unwrap();
+        log.close().unwrap();
+        let mut next = 2;
+        let error = loop {
+            match batches.next() {
+                Some(Ok(batch)) => assert_eq!(batch.base_offset, next, "skipped"),
+                Some(Err(error)) => break error,
+                None => panic!("an end before {next}"),
+            }
+            next += 2;
+        };
+        assert!(
+            matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }),
+            "{error}"
+        );
+    }
+}
+
 /// Cut under a scan: it may end with an error, and gives no record that is not the one it says.
 #[test]
 fn a_scan_under_way_gives_nothing_wrong_after_a_truncation() {
