@@ -35,7 +35,7 @@ HOME_PATHS = re.compile(r"""(?<![\w.~-])/(?:work|root|home|Users|tmp)/[\w.-]+"""
 MARKS = re.compile(r"\b(?:FIX" + r"ME|TO" + r"DO|XX" + r"X)\b|\bdbg!|\bbreakpoint\(\)|\btodo!\(|\bunimplemented!\(")
 SECTION = re.compile(r"«([^»]+)»")
 HOSTS = re.compile(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|\b[\w-]+\.(?:com|org|net|io|dev|internal|local)\b")
-# A module of its own says in its header what may be unsafe; the other place is handed pointers by the Arrow C interface.
+# Where files are mapped, where the interpreter runs what users gave, and where the Arrow C interface hands over pointers.
 UNSAFE = frozenset({"rust/offsetlog/src/disk/map.rs", "rust/offsetlog-python/src/callback.rs", "rust/offsetlog-python/src/capsule.rs"})
 
 

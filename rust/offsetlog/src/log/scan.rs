@@ -96,7 +96,7 @@ impl Log {
     ///
     /// # Errors
     /// `OffsetOutOfRange` if the start is outside `log_start_offset` to `log_end_offset` (a start at the end returns no
-    /// records); `Argument` if the stop is before the start.
+    /// records), also at the first batch if the log lost the start since; `Argument` if the stop is before the start.
     pub fn scan(&self, options: &ScanOptions) -> Result<Scan> {
         let range = ScanRange {
             log: self.clone(),
@@ -412,12 +412,13 @@ impl Cursor {
         } else {
             (view, Ok(i64::MAX))
         };
-        let start = match range.start {
-            // Deleted since the scan was made: nothing is left out without a word.
-            Some(start) if start < view.log_start_offset => {
-                return Err(log.out_of_range(&view, start)?);
-            }
-            start => start.unwrap_or(view.log_start_offset),
+        // Since the scan was made, the log may have lost its start or its end: nothing is left out without a word.
+        let start = match log.checked_start(&view, range.start) {
+            Err(error) if bad.notes() && error.is_corruption() => range
+                .start
+                .unwrap_or(view.log_start_offset)
+                .max(view.log_start_offset),
+            checked => checked?,
         };
         let stop = range.stop.unwrap_or(i64::MAX);
         let stop = stop.min(*stable.as_ref().unwrap_or(&i64::MAX));

@@ -5,12 +5,13 @@ use crate::common::{
     sent,
 };
 use offsetlog::{
-    CompactOptions, ErrorKind, FetchOptions, Isolation, Log, LogWriter, MaintainOptions,
+    CompactOptions, Error, ErrorKind, FetchOptions, Isolation, Log, LogWriter, MaintainOptions,
     OpenOptions, ScanOptions, WriteOptions,
 };
 use offsetlog_faults::fault::{Call, FaultDisk, Moment, Plan};
 use offsetlog_faults::run::PARTITION;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The answers of a handle to each way of asking for records.
 #[derive(Debug, PartialEq)]
@@ -197,6 +198,25 @@ fn a_scan_under_way_ends_where_the_log_did() {
     assert_eq!(found, (2..12).collect::<Vec<_>>());
 }
 
+/// Longer than a handle trusts its last look at a directory.
+const TRUSTED: Duration = Duration::from_millis(20);
+
+/// The writer as a reader, or a reader that was opened separately.
+fn reader_of(opened_separately: bool, place: &Place, log: &LogWriter) -> Log {
+    if opened_separately {
+        place.reader()
+    } else {
+        Log::clone(log)
+    }
+}
+
+fn assert_out_of_range(error: &Error) {
+    assert!(
+        matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }),
+        "{error}"
+    );
+}
+
 /// Deleted between a scan's making and its first record: told, never skipped.
 #[test]
 fn what_was_deleted_meanwhile_is_told() {
@@ -215,14 +235,33 @@ fn what_was_deleted_meanwhile_is_told() {
             ..range(Some(start + 1))
         });
         log.delete_records_before(start + 4).unwrap();
-        // As long as a reader may trust what it saw of another process's log.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(TRUSTED);
         for mut scan in scans.into_iter().chain([committed.unwrap()]) {
             let error = scan.next_batch().map(|batch| batch.is_some()).unwrap_err();
-            assert!(
-                matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }),
-                "{error}"
-            );
+            assert_out_of_range(&error);
+        }
+    }
+}
+
+/// Truncated below a scan's start before its first record: the same.
+#[test]
+fn what_was_cut_meanwhile_is_told() {
+    for opened_separately in [false, true] {
+        let (place, log) = filled();
+        let reader = reader_of(opened_separately, &place, &log);
+        let options = |isolation| ScanOptions {
+            start: Some(8),
+            stop: Some(10),
+            isolation,
+            ..ScanOptions::default()
+        };
+        let scans = [Isolation::ReadUncommitted, Isolation::ReadCommitted]
+            .map(|isolation| reader.scan(&options(isolation)).unwrap());
+        log.truncate_to(6).unwrap();
+        std::thread::sleep(TRUSTED);
+        for mut scan in scans {
+            let error = scan.next_batch().map(|batch| batch.is_some()).unwrap_err();
+            assert_out_of_range(&error);
         }
     }
 }
@@ -230,13 +269,9 @@ fn what_was_deleted_meanwhile_is_told() {
 /// The batches that somebody steps through come without a gap, up to an error if the next ones are gone.
 #[test]
 fn batches_deleted_meanwhile_are_told() {
-    for in_another_process in [false, true] {
+    for opened_separately in [false, true] {
         let (place, log) = filled();
-        let reader = if in_another_process {
-            place.reader()
-        } else {
-            Log::clone(&log)
-        };
+        let reader = reader_of(opened_separately, &place, &log);
         let mut batches = reader.batches(None, None).unwrap();
         assert_eq!(batches.next().unwrap().unwrap().base_offset, 0);
         log.delete_records_before(10).unwrap();
@@ -251,10 +286,7 @@ fn batches_deleted_meanwhile_are_told() {
             }
             next += 2;
         };
-        assert!(
-            matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }),
-            "{error}"
-        );
+        assert_out_of_range(&error);
     }
 }
 
