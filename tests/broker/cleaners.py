@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from book import Book
 from clients import Admin, Isolation, Reader
+from expected_state import ExpectedState
 from golden import Row, rows
-from hand import CODECS, Hand
+from offsetlog_writes import CODECS, OffsetlogWrites
 from peers import Appended, encoded
 from wire import Wire
 
@@ -45,11 +45,11 @@ def point(log_dir: Path, partition: int) -> int | None:
     return next((int(offset) for topic, number, offset in found if (topic, int(number)) == (TOPIC, partition)), None)
 
 
-def left(book: Book, end: int, isolation: Isolation) -> list[Row]:
+def left(expected: ExpectedState, end: int, isolation: Isolation) -> list[Row]:
     """What compaction up to `end` leaves: below it the last record of each key, tombstones too, of what was not aborted."""
-    latest = {row.key: row.offset for row in book.rows if row.offset < end and row.offset not in book.aborted}
-    readable = book.readable(committed=isolation == "read_committed")
-    return [row for row in readable if row.offset >= end or (latest[row.key] == row.offset and row.offset not in book.aborted)]
+    latest = {row.key: row.offset for row in expected.rows if row.offset < end and row.offset not in expected.aborted}
+    readable = expected.readable(committed=isolation == "read_committed")
+    return [row for row in readable if row.offset >= end or (latest[row.key] == row.offset and row.offset not in expected.aborted)]
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Cleaners:
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
         self.broker = broker_of(version, directory / "broker")
-        self.books = {number: Book() for number in EVERY}
+        self.expected = {number: ExpectedState() for number in EVERY}
         self.now = int(time.time() * 1000) - 3_600_000
         self.seconds: dict[str, float] = {}
         self.failure: Exception | None = None
@@ -116,7 +116,7 @@ class Cleaners:
                 made = self._entries()
                 # These requests are older than zstd.
                 answer = wire.produce(TOPIC, number, encoded("kafka-python", 2, CODECS[n % 4], 0, made))
-                wanted = self.books[number].batch(made, epoch=epoch)
+                wanted = self.expected[number].batch(made, epoch=epoch)
                 assert (answer.error, answer.base_offset) == (0, wanted), (answer, wanted)
 
     def _wait_for_cleaner(self, number: int) -> None:
@@ -137,7 +137,7 @@ class Cleaners:
                 found = reader.rows()
             for number in EVERY:
                 seen.found[number, isolation] = found[number]
-                seen.wanted[number, isolation] = left(self.books[number], point(self.broker.log_dir, number) or 0, isolation)
+                seen.wanted[number, isolation] = left(self.expected[number], point(self.broker.log_dir, number) or 0, isolation)
 
     def theirs_first(self) -> None:
         """The broker makes the topic, and writes and cleans one partition."""
@@ -160,9 +160,11 @@ class Cleaners:
     def ours_next(self) -> None:
         """We write all partitions, and clean them."""
         for number in EVERY:
-            book = self.books[number]
-            epoch = book.leader_epoch if book.rows else 0
-            with Hand(self.path(number), book, epoch=epoch, highest_epoch=epoch, now=self.now, settings=SETTINGS) as hand:
+            expected = self.expected[number]
+            epoch = expected.leader_epoch if expected.rows else 0
+            with OffsetlogWrites(
+                self.path(number), expected, epoch=epoch, highest_epoch=epoch, now=self.now, settings=SETTINGS
+            ) as hand:
                 if number == TRANSACTIONS:
                     self._transactions(hand)
                 for n in range(80):
@@ -171,7 +173,7 @@ class Cleaners:
                 self._compact(hand.log, number)
                 self.now = max(self.now, hand.now)
 
-    def _transactions(self, hand: Hand) -> None:
+    def _transactions(self, hand: OffsetlogWrites) -> None:
         """Two producers by turns; every other transaction is aborted."""
         sequences, wrote = {7001: 0, 7002: 0}, dict[int, list[int]]()
         for n in range(60):
@@ -203,11 +205,11 @@ class Cleaners:
             with Log.open(self.path(number), "a", clock=lambda: self.now) as log:
                 for isolation in ISOLATIONS:
                     seen.found[number, isolation] = list(rows(log.scan(isolation_level=isolation)))
-                    seen.wanted[number, isolation] = left(self.books[number], self.points[-1][number] or 0, isolation)
+                    seen.wanted[number, isolation] = left(self.expected[number], self.points[-1][number] or 0, isolation)
                 log.roll()
                 self._compact(log, number)
             with Log.open(self.path(number)) as log:
-                assert list(rows(log.scan())) == left(self.books[number], self.books[number].end, "read_uncommitted")
+                assert list(rows(log.scan())) == left(self.expected[number], self.expected[number].end, "read_uncommitted")
 
     def sections(self, number: int) -> list[tuple[int, int]]:
         """Begin and end of each pass of the broker's cleaner in its last run, as it said."""

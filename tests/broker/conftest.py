@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 
 from cleaners import Cleaners
-from story import Story
+from cluster_scenario import ClusterScenario
 from upkeep import Upkeep
 
 from broker import ROOT, WITH_ZOOKEEPER  # the path comes first
@@ -47,7 +47,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-T = TypeVar("T", Story, Cleaners, Upkeep)
+T = TypeVar("T", ClusterScenario, Cleaners, Upkeep)
 
 
 def _lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kind: type[T]) -> Iterator[T]:
@@ -78,13 +78,13 @@ def _ended(one: T) -> T:
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterScenario]:
     """The whole life of one cluster, whether it came to its end or not."""
-    yield from _lived(request, tmp_path_factory, Story)
+    yield from _lived(request, tmp_path_factory, ClusterScenario)
 
 
 @pytest.fixture
-def story(told: Story) -> Story:
+def story(told: ClusterScenario) -> ClusterScenario:
     """A story that came to its end."""
     return _ended(told)
 

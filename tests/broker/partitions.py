@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hand import CODECS, WAYS, WITH_PRODUCER, Codec, Hand
+from offsetlog_writes import CODECS, WAYS, WITH_PRODUCER, Codec, OffsetlogWrites
 from peers import Appended, encoded
 
 from offsetlog import AppendInfo
@@ -30,7 +30,7 @@ FOLLOWED_FROM = 2**31 + 5
 """Where the copied log begins: its offsets do not fit 32 bits."""
 
 
-def _untouched(_: Hand) -> None:
+def _untouched(_: OffsetlogWrites) -> None:
     """Nothing is written."""
 
 
@@ -39,8 +39,8 @@ class Partition:
     """One partition: its settings, what is written before the broker's run and what after it."""
 
     name: str
-    first: Callable[[Hand], None] = _untouched
-    again: Callable[[Hand], None] = _untouched
+    first: Callable[[OffsetlogWrites], None] = _untouched
+    again: Callable[[OffsetlogWrites], None] = _untouched
     settings: Mapping[str, str | int] = field(default_factory=dict)
     broker_first: bool = False
     """The broker wrote it before we did, and it is not made elsewhere but continued where it stands."""
@@ -62,7 +62,7 @@ def entries(seed: str, count: int, now: int, size: int = 60) -> list[Appended]:
     ]
 
 
-def plain_first(hand: Hand) -> None:
+def plain_first(hand: OffsetlogWrites) -> None:
     """Every way in, odd keys, values and headers, times that stand still, go back and are very old."""
     now = hand.now
     for n, key in enumerate(ODD_KEYS):
@@ -81,7 +81,7 @@ def plain_first(hand: Hand) -> None:
         hand.batch(entries(f"batch {n}", 1 + n % 7, now + n * 1000))
 
 
-def plain_again(hand: Hand) -> None:
+def plain_again(hand: OffsetlogWrites) -> None:
     hand.one(Appended(None, b"after the broker", hand.now))
     for n in range(60):
         hand.batch(entries(f"again {n}", 1 + n % 5, hand.now + n), WAYS[n % 4])
@@ -91,7 +91,7 @@ def plain_again(hand: Hand) -> None:
 def in_codec(codec: Codec) -> Partition:
     """Batches of all sizes in one codec, through every way in; one batch spans several blocks of the snappy and lz4 frames."""
 
-    def first(hand: Hand) -> None:
+    def first(hand: OffsetlogWrites) -> None:
         for n in range(60):
             way = WAYS[n % 4]
             hand.batch(entries(f"{codec} {n}", 1 + n % 40, hand.now + n * STEP), way, codec=codec)
@@ -100,14 +100,14 @@ def in_codec(codec: Codec) -> Partition:
             hand.batch(words, codec=codec)
         hand.through_writer(entries(f"{codec} writer", 200, hand.now), compression=codec, batch_bytes=4_000)
 
-    def again(hand: Hand) -> None:
+    def again(hand: OffsetlogWrites) -> None:
         for n in range(30):
             hand.batch(entries(f"{codec} again {n}", 1 + n % 40, hand.now + n * STEP), codec=codec)
 
     return Partition(codec, first, again)
 
 
-def transactions_first(hand: Hand) -> None:
+def transactions_first(hand: OffsetlogWrites) -> None:
     """Three producers interleaved with each other and with plain records; long, short, empty, committed and aborted."""
     sequences = {7001: 0, 7002: 0, 7003: 0}
     epochs = {7001: 0, 7002: 3, 7003: 0}
@@ -127,7 +127,7 @@ def transactions_first(hand: Hand) -> None:
             hand.end(identity, epochs[identity], commit=ended % 2 == 0, timestamp=hand.now + n * STEP, wrote=wrote[identity])
             wrote[identity] = []
     for identity in sequences:
-        if hand.book.producers[identity].transaction_start >= 0:
+        if hand.expected.producers[identity].transaction_start >= 0:
             hand.end(identity, epochs[identity], commit=identity != 7002, timestamp=hand.now + 221 * STEP, wrote=wrote[identity])
     # A transaction that wrote elsewhere only, and one whose coordinator raised the producer's epoch.
     hand.end(7009, 0, commit=True, timestamp=hand.now + 222 * STEP)
@@ -135,17 +135,17 @@ def transactions_first(hand: Hand) -> None:
     hand.end(7002, epochs[7002] + 1, commit=False, timestamp=hand.now + 224 * STEP, wrote=lost)
 
 
-def transactions_again(hand: Hand) -> None:
+def transactions_again(hand: OffsetlogWrites) -> None:
     """The producers of the first visit go on: their state went through our close, a broker's run and our opening."""
     for identity, commit in ((7001, False), (7002, True), (7003, True)):
-        state = hand.book.producers[identity]
+        state = hand.expected.producers[identity]
         producer = (identity, state.epoch, state.last_sequence + 1)
         wrote = hand.batch(entries(f"again {identity}", 30, hand.now), producer=producer, transactional=True)
         hand.batch(entries(f"between {identity}", 3, hand.now))
         hand.end(identity, state.epoch, commit=commit, timestamp=hand.now, wrote=wrote)
 
 
-def open_first(hand: Hand) -> None:
+def open_first(hand: OffsetlogWrites) -> None:
     """One transaction is open at the close: committed readers stop before it, also segments later."""
     done = hand.batch(entries("done", 5, hand.now), producer=(7101, 0, 0), transactional=True)
     hand.batch(entries("left open", 5, hand.now), producer=(7102, 0, 0), transactional=True)
@@ -154,14 +154,14 @@ def open_first(hand: Hand) -> None:
         hand.batch(entries(f"behind {n}", 5, hand.now + n))
 
 
-def open_again(hand: Hand) -> None:
+def open_again(hand: OffsetlogWrites) -> None:
     """The transaction is ended; its records lie segments before its marker."""
-    start = hand.book.producers[7102].transaction_start
+    start = hand.expected.producers[7102].transaction_start
     hand.end(7102, 0, commit=False, timestamp=hand.now, wrote=range(start, start + 5))
     hand.batch(entries("free", 20, hand.now))
 
 
-def idempotent_first(hand: Hand) -> None:
+def idempotent_first(hand: OffsetlogWrites) -> None:
     """Four producers by turns; what the broker remembers of them decides what it accepts next."""
     sequences = dict.fromkeys(IDEMPOTENT, 0)
     for n in range(120):
@@ -173,10 +173,10 @@ def idempotent_first(hand: Hand) -> None:
         sequences[identity] += len(made)
 
 
-def idempotent_again(hand: Hand) -> None:
+def idempotent_again(hand: OffsetlogWrites) -> None:
     """What the broker took is a duplicate here, what is next in order is taken, and nothing else is."""
     for identity in IDEMPOTENT:
-        state = hand.book.producers[identity]
+        state = hand.expected.producers[identity]
         first, following = state.last_base_sequence, state.last_sequence + 1
 
         def sent(sequence: int, epoch: int, made: Sequence[Appended], of: int = identity) -> AppendInfo:
@@ -191,14 +191,16 @@ def idempotent_again(hand: Hand) -> None:
             sent(following + 1, state.epoch, state.last_entries)
         with pytest.raises(ProducerFencedError):
             sent(following, state.epoch - 1, state.last_entries)
-        assert hand.log.log_end_offset == hand.book.end
+        assert hand.log.log_end_offset == hand.expected.end
         hand.batch(entries(f"again {identity}", 3, hand.now), producer=(identity, state.epoch, following))
     hand.batch(
-        entries("new epoch", 3, hand.now), "kafka-python", producer=(IDEMPOTENT[0], hand.book.producers[IDEMPOTENT[0]].epoch + 1, 0)
+        entries("new epoch", 3, hand.now),
+        "kafka-python",
+        producer=(IDEMPOTENT[0], hand.expected.producers[IDEMPOTENT[0]].epoch + 1, 0),
     )
 
 
-def epochs_first(hand: Hand) -> None:
+def epochs_first(hand: OffsetlogWrites) -> None:
     """Two leaders, each with several segments."""
     for epoch in range(hand.highest_epoch + 1):
         hand.epoch = epoch
@@ -206,18 +208,18 @@ def epochs_first(hand: Hand) -> None:
             hand.batch(entries(f"epoch {epoch} {n}", 1 + n % 9, hand.now + n * STEP))
 
 
-def epochs_again(hand: Hand) -> None:
+def epochs_again(hand: OffsetlogWrites) -> None:
     """One more leader than the broker had, and the broker's next one is higher still."""
     hand.batch(entries("same epoch", 5, hand.now))
     hand.epoch = hand.highest_epoch
     hand.batch(entries("next epoch", 5, hand.now))
 
 
-def followed_first(hand: Hand) -> None:
+def followed_first(hand: OffsetlogWrites) -> None:
     """A copy of a log that was compacted: it begins late, and offsets are missing between and within its batches."""
     hand.log.truncate_fully_and_start_at(FOLLOWED_FROM)
-    hand.book.log_start_offset = FOLLOWED_FROM
-    hand.book.skip_to(FOLLOWED_FROM)
+    hand.expected.log_start_offset = FOLLOWED_FROM
+    hand.expected.skip_to(FOLLOWED_FROM)
     at = FOLLOWED_FROM
     for n in range(90):
         made = entries(f"followed {n}", 1 + n % 8, hand.now + n * STEP)
@@ -225,8 +227,8 @@ def followed_first(hand: Hand) -> None:
         at += len(made) + (n % 10 == 9) * 1000
 
 
-def followed_again(hand: Hand) -> None:
-    hand.copy(entries("copied", 5, hand.now), hand.book.end, codec="lz4", epoch=hand.epoch)
+def followed_again(hand: OffsetlogWrites) -> None:
+    hand.copy(entries("copied", 5, hand.now), hand.expected.end, codec="lz4", epoch=hand.epoch)
     hand.batch(entries("led", 5, hand.now))
 
 
@@ -238,7 +240,7 @@ def torn(path: Path) -> None:
         file.write(half[:200])
 
 
-def torn_first(hand: Hand) -> None:
+def torn_first(hand: OffsetlogWrites) -> None:
     """Killed in the middle of a write, twice: recovery cuts what is torn and keeps all that was acknowledged."""
     for run in range(2):
         for n in range(50):
@@ -246,55 +248,55 @@ def torn_first(hand: Hand) -> None:
         hand.crash(torn)
         report = hand.log.recovery_report
         assert report is not None
-        assert report.log_end_offset == hand.log.log_end_offset == hand.book.end
+        assert report.log_end_offset == hand.log.log_end_offset == hand.expected.end
     hand.batch(entries("recovered", 5, hand.now))
 
 
-def truncated_first(hand: Hand) -> None:
+def truncated_first(hand: OffsetlogWrites) -> None:
     """Cut back over segments and grown again with other records, in files that were made at their full size."""
     ends = []
     for n in range(90):
         hand.batch(entries(f"lost {n}", 1 + n % 9, hand.now + n * STEP))
-        ends.append(hand.book.end)
+        ends.append(hand.expected.end)
     for keep in (60, 20):
         hand.log.truncate_to(ends[keep])
-        hand.book.cut(ends[keep])
-        assert hand.log.log_end_offset == hand.book.end
+        hand.expected.cut(ends[keep])
+        assert hand.log.log_end_offset == hand.expected.end
         for n in range(30):
             hand.batch(entries(f"kept {keep} {n}", 1 + n % 9, hand.now + n * STEP))
 
 
-def stamped_first(hand: Hand) -> None:
+def stamped_first(hand: OffsetlogWrites) -> None:
     """The log's clock is the only time; the records' own are kept below it."""
     for n in range(90):
         hand.now += 40 * (n % 3)
         hand.batch(entries(f"stamped {n}", 1 + n % 9, n), WITH_PRODUCER[n % 3], codec=CODECS[n % 5])
 
 
-def stamped_again(hand: Hand) -> None:
+def stamped_again(hand: OffsetlogWrites) -> None:
     hand.batch(entries("stamped again", 9, 0), codec="zstd")
 
 
-def recoded_first(hand: Hand) -> None:
+def recoded_first(hand: OffsetlogWrites) -> None:
     """Whatever comes in is stored in the topic's own codec."""
     for n in range(60):
         way = WAYS[n % 4]
         hand.batch(entries(f"recoded {n}", 1 + n % 20, hand.now + n * STEP), way, codec=CODECS[n % 5])
 
 
-def shared_first(hand: Hand) -> None:
+def shared_first(hand: OffsetlogWrites) -> None:
     """A broker's own directory is continued where it stands."""
-    assert hand.log.log_end_offset == hand.book.end
+    assert hand.log.log_end_offset == hand.expected.end
     for n in range(60):
         hand.batch(entries(f"ours {n}", 1 + n % 9, hand.now + n * STEP), codec=CODECS[n % 5])
 
 
-def few_again(hand: Hand) -> None:
+def few_again(hand: OffsetlogWrites) -> None:
     """A batch behind the broker's."""
     hand.batch(entries("few", 7, hand.now))
 
 
-def prefix_first(hand: Hand) -> None:
+def prefix_first(hand: OffsetlogWrites) -> None:
     for n in range(60):
         hand.batch(entries(f"prefix {n}", 1 + n % 9, hand.now + n * STEP))
 

@@ -26,7 +26,7 @@ def test_readers_get_what_compaction_leaves(cleaners: Cleaners, moment: int, num
         found, wanted = seen.found[number, isolation], seen.wanted[number, isolation]
         assert found == wanted
         assert any(row.value is None for row in found)
-        assert len(found) < len(cleaners.books[number].rows) / 2
+        assert len(found) < len(cleaners.expected[number].rows) / 2
 
 
 @PARTITION
@@ -62,7 +62,7 @@ def test_cleaning_finds_nothing_wrong(cleaners: Cleaners) -> None:
 
 def test_partitions_have_what_they_are_for(cleaners: Cleaners) -> None:
     """Aborted records that compaction had to remove, and as many passes as show that one goes on from the other."""
-    book = cleaners.books[TRANSACTIONS]
-    assert len(book.aborted) > 50
-    assert len([marker for marker in book.markers if marker.commit]) > 5
-    assert not cleaners.books[OURS].aborted
+    expected = cleaners.expected[TRANSACTIONS]
+    assert len(expected.aborted) > 50
+    assert len([marker for marker in expected.markers if marker.commit]) > 5
+    assert not cleaners.expected[OURS].aborted

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from clients import Admin, Isolation, Reader, Writer
+from cluster_scenario import ISOLATIONS
 from golden import Row, row, rows
 from partitions import entries
-from story import ISOLATIONS
 
 from broker import broker_of
 from offsetlog import Log

@@ -7,11 +7,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from book import Book
+from cluster_scenario import DUMPED, ISOLATIONS, ClusterScenario, log_bytes, name
+from expected_state import ExpectedState
 from golden import Row, rows
-from hand import CODECS
+from offsetlog_writes import CODECS
 from partitions import IDEMPOTENT, NUMBERS, PARTITIONS
-from story import DUMPED, ISOLATIONS, Story, log_bytes, name
 from wire import OUT_OF_ORDER_SEQUENCE_NUMBER
 
 from offsetlog import Log
@@ -45,7 +45,7 @@ def told_apart(found: list[Row], wanted: list[Row]) -> str:
     return f"{len(found)} records instead of {len(wanted)}"
 
 
-def test_every_step_is_done(told: Story) -> None:
+def test_every_step_is_done(told: ClusterScenario) -> None:
     """A broker that does not start, a producer that is refused, an append that answers with other offsets than expected."""
     if told.failure is not None:
         raise told.failure
@@ -54,11 +54,11 @@ def test_every_step_is_done(told: Story) -> None:
 
 @RUNS
 @EVERY
-def test_consumers_read_every_record(story: Story, number: int, run: int) -> None:
+def test_consumers_read_every_record(story: ClusterScenario, number: int, run: int) -> None:
     """Offsets, timestamps and their kind, leader epochs, keys, values, headers; all of them, and nothing else."""
     seen = story.seen[run]
     for isolation in ISOLATIONS:
-        wanted = seen.books[number].readable(committed=isolation == "read_committed")
+        wanted = seen.expected[number].readable(committed=isolation == "read_committed")
         found = seen.rows[isolation][number]
         assert found == wanted, f"kafka-python, {isolation}: {told_apart(found, wanted)}"
         found = seen.console[isolation].get(number, [])
@@ -67,48 +67,48 @@ def test_consumers_read_every_record(story: Story, number: int, run: int) -> Non
 
 @RUNS
 @EVERY
-def test_brokers_know_where_logs_begin_and_end(story: Story, number: int, run: int) -> None:
+def test_brokers_know_where_logs_begin_and_end(story: ClusterScenario, number: int, run: int) -> None:
     seen = story.seen[run]
-    book = seen.books[number]
-    assert seen.beginnings[number] == book.log_start_offset
-    assert seen.ends["read_uncommitted"][number] == book.end
-    assert seen.ends["read_committed"][number] == book.last_stable_offset
+    expected = seen.expected[number]
+    assert seen.beginnings[number] == expected.log_start_offset
+    assert seen.ends["read_uncommitted"][number] == expected.end
+    assert seen.ends["read_committed"][number] == expected.last_stable_offset
     found, wanted = story.ends_after[run]
     assert found[number] == wanted[number]
 
 
 @RUNS
 @EVERY
-def test_brokers_find_times(story: Story, number: int, run: int) -> None:
+def test_brokers_find_times(story: ClusterScenario, number: int, run: int) -> None:
     """Through the time index as we wrote it."""
     seen = story.seen[run]
     asked = {timestamp: answer for (partition, timestamp), answer in seen.times.items() if partition == number}
-    assert asked == {timestamp: seen.books[number].offset_for_timestamp(timestamp) for timestamp in asked}
+    assert asked == {timestamp: seen.expected[number].offset_for_timestamp(timestamp) for timestamp in asked}
 
 
 @RUNS
 @EVERY
-def test_brokers_know_leader_epochs(story: Story, number: int, run: int) -> None:
+def test_brokers_know_leader_epochs(story: ClusterScenario, number: int, run: int) -> None:
     """From `leader-epoch-checkpoint` as we wrote it; the broker itself led since the start of this run."""
     seen = story.seen[run]
-    book = Book(**vars(seen.books[number]))
+    expected = ExpectedState(**vars(seen.expected[number]))
     leader_epoch = seen.leader_epochs[number]
-    book.epochs = [*book.epochs, (leader_epoch, book.end)]
+    expected.epochs = [*expected.epochs, (leader_epoch, expected.end)]
     asked = {epoch: answer for (partition, epoch), answer in seen.epochs.items() if partition == number}
     assert sorted(asked) == list(range(leader_epoch))
-    assert asked == {epoch: book.end_offset_for_epoch(epoch) for epoch in asked}
-    if seen.books[number].epochs:
-        assert leader_epoch >= seen.books[number].leader_epoch
+    assert asked == {epoch: expected.end_offset_for_epoch(epoch) for epoch in asked}
+    if seen.expected[number].epochs:
+        assert leader_epoch >= seen.expected[number].leader_epoch
 
 
 @RUNS
 @EVERY
-def test_brokers_know_producers(story: Story, number: int, run: int) -> None:
+def test_brokers_know_producers(story: ClusterScenario, number: int, run: int) -> None:
     """From the snapshot as we wrote it. What a broker did for producers of its own is its business."""
     seen = story.seen[run]
     wanted = {
         identity: (state.epoch, state.last_sequence, state.coordinator_epoch, state.transaction_start)
-        for identity, state in seen.books[number].producers.items()
+        for identity, state in seen.expected[number].producers.items()
     }
     found = {identity: state for identity, state in seen.producers[number].items() if identity >= 7000}
     assert found == wanted
@@ -116,21 +116,21 @@ def test_brokers_know_producers(story: Story, number: int, run: int) -> None:
 
 @RUNS
 @EVERY
-def test_fetches_give_the_bytes_of_our_files(story: Story, number: int, run: int) -> None:
+def test_fetches_give_the_bytes_of_our_files(story: ClusterScenario, number: int, run: int) -> None:
     """Just as they lie there, up to the last stable offset; with the aborted transactions that our `.txnindex` lists."""
     seen = story.seen[run]
-    book, fetched = seen.books[number], seen.fetched[number]
-    assert (fetched.high_watermark, fetched.last_stable_offset) == (book.end, book.last_stable_offset)
-    assert fetched.log_start_offset == book.log_start_offset
+    expected, fetched = seen.expected[number], seen.fetched[number]
+    assert (fetched.high_watermark, fetched.last_stable_offset) == (expected.end, expected.last_stable_offset)
+    assert fetched.log_start_offset == expected.log_start_offset
     ours = log_bytes((story.written, story.continued)[run][number])
     begin = ours.find(fetched.records)
     assert begin >= 0
-    if book.last_stable_offset == book.end:
+    if expected.last_stable_offset == expected.end:
         assert ours.endswith(fetched.records)
-    if book.log_start_offset == 0:
+    if expected.log_start_offset == 0:
         assert begin == 0
     if number not in brokers_transactions():
-        assert set(fetched.aborted) == {(identity, first) for identity, first, _ in book.aborted_transactions}
+        assert set(fetched.aborted) == {(identity, first) for identity, first, _ in expected.aborted_transactions}
 
 
 def brokers_transactions() -> set[int]:
@@ -139,7 +139,7 @@ def brokers_transactions() -> set[int]:
 
 
 @EVERY
-def test_brokers_find_nothing_to_repair(story: Story, number: int) -> None:
+def test_brokers_find_nothing_to_repair(story: ClusterScenario, number: int) -> None:
     """Directories of ours are opened as a broker's own after a clean stop: no scan, no rebuild, no complaint."""
     expected = PROVOKED.get(PARTITIONS[number].name)
     for run in story.opened:
@@ -148,13 +148,13 @@ def test_brokers_find_nothing_to_repair(story: Story, number: int) -> None:
         assert not [line for line in said if TROUBLE.search(line) and not (expected and expected in line)]
 
 
-def test_the_log_dir_stays_marked_clean(story: Story) -> None:
+def test_the_log_dir_stays_marked_clean(story: ClusterScenario) -> None:
     """We touched a log dir that was closed cleanly, and left it so."""
     assert story.marks == [True, True]
 
 
 @EVERY
-def test_brokers_leave_our_closed_segments_as_they_are(story: Story, number: int) -> None:
+def test_brokers_leave_our_closed_segments_as_they_are(story: ClusterScenario, number: int) -> None:
     """And append behind our last byte in the active one."""
     before, after = story.written[number], story.served[number]
     active = max(Path(file).stem for file in before if file.endswith(".log"))
@@ -167,7 +167,7 @@ def test_brokers_leave_our_closed_segments_as_they_are(story: Story, number: int
 
 
 @EVERY
-def test_recovery_by_a_broker_makes_the_files_that_we_wrote(story: Story, number: int) -> None:
+def test_recovery_by_a_broker_makes_the_files_that_we_wrote(story: ClusterScenario, number: int) -> None:
     """Told nothing about how the directory was left, a broker scans the batches and writes every companion anew."""
     ours, theirs = story.written[number], story.recovered[number]
     # Of segments that a truncation removed; they wait for their time, and a broker removes them when it starts.
@@ -199,31 +199,31 @@ def snapshot_entries(data: bytes) -> list[bytes]:
     return sorted(entries[at : at + 46] for at in range(0, len(entries), 46))
 
 
-def test_brokers_know_duplicates_after_our_close(story: Story) -> None:
+def test_brokers_know_duplicates_after_our_close(story: ClusterScenario) -> None:
     """A producer that was cut off sends its batch again: the first append's offset, and nothing is written twice."""
     assert len(story.duplicates) == len(IDEMPOTENT)
     for answer, wanted in story.duplicates:
         assert answer == wanted
 
 
-def test_brokers_refuse_sequences_that_do_not_follow_ours(story: Story) -> None:
+def test_brokers_refuse_sequences_that_do_not_follow_ours(story: ClusterScenario) -> None:
     assert story.refused == [OUT_OF_ORDER_SEQUENCE_NUMBER] * len(IDEMPOTENT)
 
 
 @EVERY
-def test_offsetlog_reads_the_end_of_the_story(story: Story, number: int) -> None:
+def test_offsetlog_reads_the_end_of_the_story(story: ClusterScenario, number: int) -> None:
     """Written by turns: ours, the broker's, ours, the broker's."""
-    book = story.books[number]
+    expected = story.expected[number]
     with Log.open(story.path(number)) as log:
         for isolation in ISOLATIONS:
-            wanted = book.readable(committed=isolation == "read_committed")
+            wanted = expected.readable(committed=isolation == "read_committed")
             assert list(rows(log.scan(isolation_level=isolation))) == wanted
-        assert (log.log_start_offset, log.log_end_offset) == (book.log_start_offset, book.end)
-        assert log.leader_epoch == book.leader_epoch
+        assert (log.log_start_offset, log.log_end_offset) == (expected.log_start_offset, expected.end)
+        assert log.leader_epoch == expected.leader_epoch
 
 
 @EVERY
-def test_partitions_have_what_they_are_for(story: Story, number: int) -> None:
+def test_partitions_have_what_they_are_for(story: ClusterScenario, number: int) -> None:
     """Several segments, several epochs, all codecs: else the tests above would show less than they say."""
     files = story.continued[number]
     segments = [file for file in files if file.endswith(".log")]
@@ -237,16 +237,16 @@ def test_partitions_have_what_they_are_for(story: Story, number: int) -> None:
     if partition == "recoded":
         assert stored_codecs(log_bytes(story.written[number])) == {CODECS.index("gzip")}
     if story.broker.epochs_a_run:
-        assert len(story.books[number].epochs) >= {"empty": 2, "epochs": 5, "followed": 4}.get(partition, 3)
+        assert len(story.expected[number].epochs) >= {"empty": 2, "epochs": 5, "followed": 4}.get(partition, 3)
 
 
-def harmless(complaints: list[str], path: Path, book: Book, *, old_entries: bool) -> bool:
+def harmless(complaints: list[str], path: Path, expected: ExpectedState, *, old_entries: bool) -> bool:
     """Nothing, or what deep iteration says of every segment that does not begin at 0, and of offsets that nobody has."""
     if not complaints:
         return True
     if old_entries:
         return complaints[0].startswith("The following indexed offsets are not found")
-    gaps = {f"  {before} is followed by {after}" for before, after in book.gaps} | {f"  -1 is followed by {int(path.stem)}"}
+    gaps = {f"  {before} is followed by {after}" for before, after in expected.gaps} | {f"  -1 is followed by {int(path.stem)}"}
     return path.suffix == ".log" and complaints[0].startswith("Non-consecutive offsets in ") and set(complaints[1:]) <= gaps
 
 
@@ -277,7 +277,7 @@ def stored_codecs(batches: bytes) -> set[int]:
 
 @pytest.mark.parametrize("state", ["written", "in-the-end"])
 @EVERY
-def test_the_dump_tool_finds_nothing_wrong(story: Story, number: int, state: str) -> None:
+def test_the_dump_tool_finds_nothing_wrong(story: ClusterScenario, number: int, state: str) -> None:
     """kafka-dump-log over every `.log` record by record, every index against its log, every snapshot."""
     directory = story.copy_of_written(number) if state == "written" else story.path(number)
     files = {path: said for path, said in story.dumped.items() if path.parent == directory}
@@ -286,7 +286,7 @@ def test_the_dump_tool_finds_nothing_wrong(story: Story, number: int, state: str
     for path, (printed, complaints) in files.items():
         # Entries of 2.8 itself name the record that has the time, later ones the last of its batch, as the tool wants it.
         old_entries = story.version < "3" and state == "in-the-end" and path.suffix == ".timeindex"
-        assert harmless(complaints, path, story.books[number], old_entries=old_entries), (path.name, complaints)
+        assert harmless(complaints, path, story.expected[number], old_entries=old_entries), (path.name, complaints)
         if path.suffix == ".log":
             assert not any("invalid bytes" in line for line in printed)
             headers = [line for line in printed if line.startswith("baseOffset: ")]
@@ -297,7 +297,7 @@ def test_the_dump_tool_finds_nothing_wrong(story: Story, number: int, state: str
     assert (batches, records - markers, markers) == counts(directory)
 
 
-def test_the_dump_tool_passes_every_index(story: Story) -> None:
+def test_the_dump_tool_passes_every_index(story: ClusterScenario) -> None:
     """Its own sanity check, asked for by name."""
     indexes = {path for path in story.dumped if path.suffix == ".timeindex" or (path.suffix == ".index" and path.stat().st_size)}
     assert indexes

@@ -25,8 +25,8 @@ from differences import (
     Uses,
 )
 from histories import History
+from interface import Clock, Ends, Fetched, Refusal, Side, Timed
 from kafka_log import KafkaError, KafkaLog, Oracle
-from sides import Clock, Ends, Fetched, Refusal, Side, Timed
 
 T = TypeVar("T")
 EPOCHS = "leader-epoch-checkpoint"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import log_files
+from interface import Batch, Clock, Marker, Opening, Refusal, Row, Side
 from kafka_log import KafkaLog, Oracle
 from log_files import Header, headers
 from our_log import OurLog
-from sides import Batch, Clock, Marker, Opening, Refusal, Row, Side
 
 NAME = "d-0"
 TIME = 1_700_000_000_000

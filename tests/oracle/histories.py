@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sides import Row
+from interface import Row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = (None, "", "a", "b", "key-1", "key-1", "a longer key, of forty bytes and something")

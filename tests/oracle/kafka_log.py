@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hostile import moved_back
-from sides import ANY_ERROR, TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Row, Timed
+from interface import ANY_ERROR, TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Row, Timed
 
 ROOT = Path(__file__).resolve().parents[2]
 JAR = ROOT / "build" / "oracle" / "oracle.jar"

@@ -8,8 +8,8 @@ from typing import Any
 
 import log_files
 from differences import Uses
+from interface import Clock, Read
 from kafka_log import KafkaLog, Oracle
-from sides import Clock, Read
 
 from offsetlog import Log
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import pyarrow
-from sides import TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Timed
+from interface import TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Marker, Opening, Read, Refusal, Timed
 
 from offsetlog import AppendInfo, Log, OffsetLogError, Record, WritableLog
 

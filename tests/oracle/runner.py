@@ -27,8 +27,8 @@ from differences import (
 )
 from histories import SMALL_INDEX, History, Step, rows
 from hostile import mutated
+from interface import Batch, Ends, Info, Marker, Opening, Refusal, Side
 from kafka_log import KafkaError, KafkaLog
-from sides import Batch, Ends, Info, Marker, Opening, Refusal, Side
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from interface import Batch, Clock, Opening, Row
 from kafka_log import JAR, KafkaLog, Oracle
 from our_log import OurLog
 from reports import REPORTS
-from sides import Batch, Clock, Opening, Row
 
 TIME = 1_700_000_000_000
 WORDS = b"the quick brown fox jumps over the lazy dog and runs away from it ".split()

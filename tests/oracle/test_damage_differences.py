@@ -13,10 +13,10 @@ import pytest
 from damage import CONFIG, U0, C, Damage, Ground, Mode, Outcome, U, four_segments, six_batches
 from damages import DAMAGES, file
 from differences import DIFFERENCES
+from interface import Batch, Opening, Refusal, Row
 from kafka_log import KafkaLog, Oracle
 from our_log import OurLog
 from reports import SHOWN, shows
-from sides import Batch, Opening, Refusal, Row
 
 import offsetlog
 

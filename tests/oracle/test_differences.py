@@ -14,11 +14,11 @@ import pytest
 from comparing import Arena
 from histories import History, Step
 from hostile import mutated
+from interface import Batch, Clock, Ends, Marker, Opening, Refusal, Row, Side
 from kafka_log import KafkaError, KafkaLog, Oracle
 from our_log import OurLog
 from reports import shows
 from runner import play
-from sides import Batch, Clock, Ends, Marker, Opening, Refusal, Row, Side
 
 TIME = 1_700_000_000_000
 EPOCHS = "leader-epoch-checkpoint"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from comparing import Arena
 from histories import History, Step, history
+from interface import Batch, Clock, Info, Opening, Side
 from kafka_log import KafkaLog, Oracle
 from runner import play
 from shrink import shrunk
-from sides import Batch, Clock, Info, Opening, Side
 
 HISTORIES = 40
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from interface import Read
 from kafka_log import Oracle
 from opening import check
-from sides import Read
 
 from offsetlog import LogConfig, LogDir
 from offsetlog._commit.publishing import commit

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from interface import Read
 from kafka_log import ROOT, Oracle
 from opening import LATER, check
-from sides import Read
 
 from offsetlog import Log
 from offsetlog.errors import ConfigError

@@ -8,8 +8,8 @@ from pathlib import Path
 import log_files
 import pytest
 from differences import Uses
+from interface import Clock
 from kafka_log import ROOT, KafkaLog, Oracle
-from sides import Clock
 
 from offsetlog import Log
 

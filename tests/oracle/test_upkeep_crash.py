@@ -8,9 +8,9 @@ from pathlib import Path
 
 import log_files
 import pytest
+from interface import Batch, Clock, Opening, Row
 from kafka_log import KafkaLog, Oracle
 from our_log import OurLog
-from sides import Batch, Clock, Opening, Row
 
 from offsetlog import Log
 

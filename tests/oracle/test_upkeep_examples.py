@@ -12,10 +12,10 @@ from typing import Any
 import log_files
 import pytest
 from differences import DOUBTFUL, FULL_INDEX, Uses
+from interface import Batch, Clock, Marker, Opening, Row
 from kafka_log import KafkaError, KafkaLog, Oracle
 from our_log import OurLog
 from reports import shows
-from sides import Batch, Clock, Marker, Opening, Row
 
 T0 = 1_700_000_000_000
 SETTINGS = {"internal.segment.bytes": "10000", "delete.retention.ms": "1000", "cleanup.policy": "compact"}

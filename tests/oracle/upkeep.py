@@ -15,9 +15,9 @@ from typing import Any
 
 import log_files
 from differences import STABLE_IN_BATCH, Uses
+from interface import Batch, Clock, Marker, Opening, Refusal, Row
 from kafka_log import KafkaLog, Oracle
 from our_log import OurLog
-from sides import Batch, Clock, Marker, Opening, Refusal, Row
 
 NAME = "t-0"
 START = 1_700_000_000_000

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from telling import Telling
+from python_driver import PythonDriver
 
 
 def say(words: str) -> None:
@@ -25,7 +25,7 @@ def main(directory: str, run: int, seed: int) -> None:
         "index.interval.bytes": 500,
         "file.delete.delay.ms": 0,
     }
-    telling = Telling(Path(directory), run, say, config)
+    telling = PythonDriver(Path(directory), run, say, config)
     pause = pick.choice((0.0002, 0.001, 0.003))
     while True:
         time.sleep(pause * pick.random())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow
 from promises import History, check_again
-from telling import SMALL, Telling
+from python_driver import SMALL, PythonDriver
 
 from offsetlog import Log
 from offsetlog.errors import LimitExceededError
@@ -33,7 +33,7 @@ def many_segments(directory: Path) -> str:
     """A log of 200 segments, 64 descriptors: written and read."""
     limit(resource.RLIMIT_NOFILE, 64)
     history = History()
-    telling = Telling(directory, 1, history.feed)
+    telling = PythonDriver(directory, 1, history.feed)
     answer = "works"
     for _ in range(200):
         telling.append()
@@ -59,12 +59,12 @@ def many_logs(directory: Path) -> str:
     """More logs than descriptors: the one too many is refused, the others go on."""
     before = open_files()
     limit(resource.RLIMIT_NOFILE, 64)
-    open_now: list[tuple[Telling, History]] = []
+    open_now: list[tuple[PythonDriver, History]] = []
     refused = None
     while refused is None:
         history = History()
         try:
-            telling = Telling(directory.with_name(f"topic{len(open_now)}-0"), 1, history.feed)
+            telling = PythonDriver(directory.with_name(f"topic{len(open_now)}-0"), 1, history.feed)
             open_now.append((telling, history))
             telling.append()
         except OSError as error:
@@ -85,7 +85,7 @@ def many_logs(directory: Path) -> str:
 def roll_without_descriptors(directory: Path) -> str:
     """No descriptor is left for a new segment: the append that wants it is refused, and goes on when there is one."""
     history = History()
-    telling = Telling(directory, 1, history.feed)
+    telling = PythonDriver(directory, 1, history.feed)
     telling.append()
     free = open_files()
     # Not one more than there are.
@@ -110,7 +110,7 @@ def small_files(directory: Path) -> str:
     """No file may pass 1 MiB and segments are larger: the append is refused, and goes on in a new segment."""
     limit(resource.RLIMIT_FSIZE, MIB)
     history = History()
-    telling = Telling(directory, 1, history.feed, {**SMALL, "internal.segment.bytes": 64 * MIB, "segment.index.bytes": 100_000})
+    telling = PythonDriver(directory, 1, history.feed, {**SMALL, "internal.segment.bytes": 64 * MIB, "segment.index.bytes": 100_000})
     refused = None
     while refused is None:
         try:
@@ -189,7 +189,7 @@ def memory_columns(directory: Path) -> str:
 def memory_append(directory: Path) -> str:
     """Records larger than the addresses that are left."""
     history = History()
-    telling = Telling(directory, 1, history.feed, {**SMALL, "max.message.bytes": 1 << 30, "internal.segment.bytes": 1 << 30})
+    telling = PythonDriver(directory, 1, history.feed, {**SMALL, "max.message.bytes": 1 << 30, "internal.segment.bytes": 1 << 30})
     telling.append()
     value = bytes(150 * MIB)
     limit(resource.RLIMIT_AS, 600 * MIB)

@@ -19,8 +19,8 @@ from rows import ROOT, SCALE, row
 
 sys.path.append(str(ROOT / "tests/oracle"))
 
+from interface import Opening
 from kafka_log import JAR, KafkaError, KafkaLog, Oracle
-from sides import Opening
 
 IMAGES = Path(os.environ.get("OFFSETLOG_CRASH_IMAGES", ROOT / "target/debug/examples/crash_images"))
 COUNT = max(40, int(40 * SCALE))

@@ -16,15 +16,15 @@ import pytest
 from disks import copy_image, folder, fresh_image, mounted_image, mounted_memory, need_disk, needed, own_mounts
 from driver import keeping_evidence
 from promises import History, check_again, check_all, owe
+from python_driver import PythonDriver
 from rows import row
-from telling import Telling
 
 from offsetlog import Log, LogDir, TopicPartition, WritableLogDir, verify
 from offsetlog.errors import LogPoisonedError
 
 RUNS = 20
 # What is done when there is no room, and how often in a run.
-Step = Callable[[Telling, random.Random], None]
+Step = Callable[[PythonDriver, random.Random], None]
 STEPS: dict[str, Step] = {
     "append": lambda telling, _: telling.append(),
     "append and flush": lambda telling, _: telling.append(flush=True),
@@ -61,7 +61,7 @@ def fill(path: Path, leave: int) -> None:
         file.truncate(max(0, file.tell() - leave))
 
 
-def is_full(telling: Telling, name: str, pick: random.Random) -> bool:
+def is_full(telling: PythonDriver, name: str, pick: random.Random) -> bool:
     """Do a step; whether it was refused for want of room. Any other error is a fault."""
     try:
         STEPS[name](telling, pick)
@@ -91,7 +91,7 @@ def one_run(mounted: Path, pick: random.Random) -> int:
         "segment.index.bytes": pick.choice((1200, 100_000)),
         "file.delete.delay.ms": 0,
     }
-    telling = Telling(directory, 1, history.feed, config)
+    telling = PythonDriver(directory, 1, history.feed, config)
     ballast = mounted / "ballast"
     for _ in range(3):
         for _ in range(pick.randrange(10)):

@@ -17,8 +17,8 @@ from disks import copy_image, drop_caches, folder, fresh_image, mounted_image, n
 from driver import Driver, command, keeping_evidence, listen
 from own_disk import OwnDisk, own_disk
 from promises import History, check_again, check_all, owe, read_files
+from python_driver import PythonDriver
 from rows import row
-from telling import Telling
 from tracing import need_tracing, traced
 
 from offsetlog import Log
@@ -62,18 +62,18 @@ def test_nth_sync_fails(call: str) -> None:
             part.count()
 
 
-def by_flush(telling: Telling) -> None:
+def by_flush(telling: PythonDriver) -> None:
     """The caller syncs."""
     telling.append()
     telling.flush()
 
 
-def by_append(telling: Telling) -> None:
+def by_append(telling: PythonDriver) -> None:
     """The append syncs."""
     telling.append(flush=True)
 
 
-def by_roll(telling: Telling) -> None:
+def by_roll(telling: PythonDriver) -> None:
     """A thread of its own syncs what was rolled; whoever comes next is told."""
     telling.append()
     telling.roll()
@@ -82,7 +82,7 @@ def by_roll(telling: Telling) -> None:
     telling.flush()
 
 
-WAYS: dict[str, Callable[[Telling], None]] = {"flush": by_flush, "append": by_append, "roll": by_roll}
+WAYS: dict[str, Callable[[PythonDriver], None]] = {"flush": by_flush, "append": by_append, "roll": by_roll}
 
 
 def answers(call: Callable[[], object]) -> type[Exception] | None:
@@ -95,7 +95,7 @@ def answers(call: Callable[[], object]) -> type[Exception] | None:
     return None
 
 
-def break_and_heal(disk: OwnDisk, telling: Telling, history: History, way: str) -> None:
+def break_and_heal(disk: OwnDisk, telling: PythonDriver, history: History, way: str) -> None:
     """Fail a sync in one of the ways, and see that the log knows it."""
     for _ in range(5):
         telling.append()
@@ -160,7 +160,7 @@ def drive_in_child(disk: OwnDisk, directory: Path, history: History, way: str) -
             os.write(into, words.encode() + b"\n")
 
         try:
-            break_and_heal(disk, Telling(directory, RUN, say), told, way)
+            break_and_heal(disk, PythonDriver(directory, RUN, say), told, way)
             os.write(into, b"well\n")
         except BaseException as error:  # noqa: BLE001  # the parent tells it
             os.write(into, f"{error!r}\n".encode())
@@ -190,7 +190,7 @@ def test_disk_refuses(kind: str) -> None:
                 if between == "killed":
                     drive_in_child(disk, directory, history, way)
                 else:
-                    telling = Telling(directory, RUN, history.feed)
+                    telling = PythonDriver(directory, RUN, history.feed)
                     break_and_heal(disk, telling, history, way)
                     owe(answers(telling.log.close), "a broken log closes as if it were whole")
                     del telling

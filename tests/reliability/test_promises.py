@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from promises import Batch, BrokenPromiseError, History, check_all, read_files, tell
-from telling import Telling
+from python_driver import PythonDriver
 
 from offsetlog.errors import OffsetLogError
 
@@ -18,7 +18,7 @@ from offsetlog.errors import OffsetLogError
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A log of several segments that was not closed, and what was said of it: ten batches flushed, five only acknowledged."""
     directory, lines = tmp_path_factory.mktemp("told") / "topic-0", list[str]()
-    telling = Telling(directory, 1, lines.append)
+    telling = PythonDriver(directory, 1, lines.append)
     for number in range(15):
         telling.append(flush=number == 9)
         if number in {3, 7}:
@@ -68,10 +68,10 @@ def zeros_in_the_middle(directory: Path) -> None:
 
 def invent(directory: Path) -> None:
     with last_log(directory).open("ab") as file:
-        file.write(batch_of(Telling(directory.with_name("other-0"), 9, lambda _: None), directory))
+        file.write(batch_of(PythonDriver(directory.with_name("other-0"), 9, lambda _: None), directory))
 
 
-def batch_of(other: Telling, directory: Path) -> bytes:
+def batch_of(other: PythonDriver, directory: Path) -> bytes:
     """A batch that is whole, right in every checksum, follows the last one, and was appended to another log."""
     other.append()
     other.close()
@@ -166,14 +166,14 @@ def test_an_opening_that_nobody_looked_at(lost: int, tmp_path: Path) -> None:
     """Behind a truncation inside a batch the log ends, once it is opened again, where its records end; what was flushed before is there."""
     told = History()
     told.start(1)
-    telling = Telling(tmp_path / "topic-0", 1, told.feed)
+    telling = PythonDriver(tmp_path / "topic-0", 1, told.feed)
     while len(told.acked) < 3 or told.acked[-1].last == told.acked[-1].base:
         telling.append(flush=True)
     telling.truncate(1)
     telling.log._abandon()  # noqa: SLF001  # as a killed process would
     assert told.durable > told.acked[-1].last + 1, "the truncation was not inside a batch"
     lines: list[str] = []
-    opened = Telling(tmp_path / "topic-0", 2, lines.append)
+    opened = PythonDriver(tmp_path / "topic-0", 2, lines.append)
     opened.close()
     assert lines[0] == f"opened {told.acked[-1].last + 1}"
     if not lost:

@@ -1,6 +1,6 @@
 """One cluster's life: a broker creates, offsetlog writes, a broker serves and appends, offsetlog goes on, a broker serves again.
 
-Everything that is seen on the way is kept, beside what the books said at that moment; the tests compare the two.
+Everything that is seen on the way is kept, beside what was expected at that moment; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from book import Book
 from clients import Admin, Isolation, Reader, Writer, console_rows
+from expected_state import ExpectedState
 from golden import Row
-from hand import Hand
+from offsetlog_writes import OffsetlogWrites
 from partitions import NUMBERS, PARTITIONS, entries
 from peers import Appended, encoded
 from wire import Fetched, Produced, Wire
@@ -34,7 +34,7 @@ LEFT_IN_FRONT = 57
 class Seen:
     """One run of a broker, as its clients saw it before they changed anything."""
 
-    books: list[Book]
+    expected: list[ExpectedState]
     rows: dict[Isolation, dict[int, list[Row]]] = field(default_factory=dict)
     console: dict[Isolation, dict[int, list[Row]]] = field(default_factory=dict)
     ends: dict[Isolation, dict[int, int]] = field(default_factory=dict)
@@ -76,14 +76,14 @@ def next_offset(batches: bytes) -> int:
     return int(offset)
 
 
-class Story:
+class ClusterScenario:
     """The whole of it for one version of the broker."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
         self.directory = directory
         self.broker = broker_of(version, directory / "broker")
-        self.books = [Book() for _ in PARTITIONS]
+        self.expected = [ExpectedState() for _ in PARTITIONS]
         self.now = int(time.time() * 1000) - 3_600_000
         self.seconds: dict[str, float] = {}
         self.failure: Exception | None = None
@@ -108,7 +108,7 @@ class Story:
         self.sane: list[Path] = []
         """Indexes that passed the dump tool's sanity check."""
         self.ends_after: list[tuple[dict[int, int], dict[int, int]]] = []
-        """Log end offsets when each run was over: the broker's and the books'."""
+        """Log end offsets when each run was over: the broker's and the expected'."""
 
     def live(self) -> None:
         """From beginning to end, or to the first step that fails."""
@@ -146,25 +146,25 @@ class Story:
 
     def _produce(self, number: int, seed: str, epoch: int, codecs: Sequence[str] = ("gzip", "lz4")) -> None:
         """Plain and transactional producers append through the broker."""
-        book, now = self.books[number], self.now
+        expected, now = self.expected[number], self.now
         for codec in codecs:
             made = _for_producers(entries(f"{seed} {codec}", 12, now))
             with Writer(
                 self.broker.address, TOPIC, enable_idempotence=False, compression_type=None if codec == "none" else codec
             ) as writer:
-                assert writer.send(number, made) == list(range(book.end, book.end + len(made)))
-            book.batch(made, epoch=epoch)
+                assert writer.send(number, made) == list(range(expected.end, expected.end + len(made)))
+            expected.batch(made, epoch=epoch)
         with Writer(self.broker.address, TOPIC, transactional_id=f"{seed}-{number}") as writer:
             for commit in (False, True):
                 made = _for_producers(entries(f"{seed} {commit}", 5, now))
                 writer.begin()
                 offsets = writer.send(number, made)
-                base = book.batch(made, epoch=epoch)
-                assert offsets == list(range(base, book.end))
+                base = expected.batch(made, epoch=epoch)
+                assert offsets == list(range(base, expected.end))
                 writer.end(commit=commit)
-                book.broker_marker(commit=commit, epoch=epoch)
+                expected.broker_marker(commit=commit, epoch=epoch)
                 if not commit:
-                    book.mark_aborted(offsets)
+                    expected.mark_aborted(offsets)
 
     def write(self) -> None:
         """Offsetlog writes: elsewhere, and where the broker has its own."""
@@ -182,13 +182,15 @@ class Story:
         prefix = NUMBERS["prefix"]
         with self._hand(self.path(prefix), prefix, epoch=0) as hand:
             hand.log.delete_records_before(LEFT_IN_FRONT)
-        self.books[prefix].log_start_offset = LEFT_IN_FRONT
+        self.expected[prefix].log_start_offset = LEFT_IN_FRONT
         self._left(self.written)
 
-    def _hand(self, path: Path, number: int, *, epoch: int) -> Hand:
+    def _hand(self, path: Path, number: int, *, epoch: int) -> OffsetlogWrites:
         # A leader between those of two runs, where there is room for one.
         highest = epoch + (self.broker.epochs_a_run > 1)
-        return Hand(path, self.books[number], epoch=epoch, highest_epoch=highest, now=self.now, settings=PARTITIONS[number].settings)
+        return OffsetlogWrites(
+            path, self.expected[number], epoch=epoch, highest_epoch=highest, now=self.now, settings=PARTITIONS[number].settings
+        )
 
     def _left(self, into: list[dict[str, bytes]]) -> None:
         into += [contents(self.path(number)) for number in self._all]
@@ -218,44 +220,44 @@ class Story:
                 else:
                     self._append(number, f"served {number}", epochs[number])
             shared = NUMBERS["shared"]
-            self.books[shared].log_start_offset = 20
+            self.expected[shared].log_start_offset = 20
             admin.delete_records_before(TOPIC, {shared: 20})
             self._ends()
         self.served += [contents(self.path(number)) for number in self._all]
 
     def _append(self, number: int, seed: str, epoch: int) -> None:
-        book, made = self.books[number], _for_producers(entries(seed, 6, self.now))
+        expected, made = self.expected[number], _for_producers(entries(seed, 6, self.now))
         with Wire(self.broker.address) as wire:
             answer = wire.produce(TOPIC, number, encoded("kafka-python", 2, "none", 0, made))
-        assert (answer.error, answer.base_offset) == (0, book.batch(made, epoch=epoch))
+        assert (answer.error, answer.base_offset) == (0, expected.batch(made, epoch=epoch))
 
     def _resend(self, epoch: int) -> None:
         """Every idempotent producer sends its last batch again, then the next one, then one too far."""
         number = NUMBERS["idempotent"]
-        book = self.books[number]
+        expected = self.expected[number]
         with Wire(self.broker.address) as wire:
-            for identity, state in sorted(book.producers.items()):
+            for identity, state in sorted(expected.producers.items()):
                 producer = (identity, state.epoch, state.last_base_sequence)
                 answer = wire.produce(TOPIC, number, encoded("kafka-python", 2, "none", 0, state.last_entries, producer=producer))
                 # A duplicate is answered with its first append's offset and its time.
                 largest = max(entry.timestamp for entry in state.last_entries)
-                self.duplicates.append((answer, Produced(0, state.last_base, largest, book.log_start_offset)))
+                self.duplicates.append((answer, Produced(0, state.last_base, largest, expected.log_start_offset)))
                 made = [Appended(b"%d" % identity, b"through the broker", self.now)]
                 producer = (identity, state.epoch, state.last_sequence + 1)
                 answer = wire.produce(TOPIC, number, encoded("kafka-python", 2, "none", 0, made, producer=producer))
-                assert (answer.error, answer.base_offset) == (0, book.batch(made, epoch=epoch, producer=producer))
+                assert (answer.error, answer.base_offset) == (0, expected.batch(made, epoch=epoch, producer=producer))
                 producer = (identity, state.epoch, state.last_sequence + 2)
                 self.refused.append(wire.produce(TOPIC, number, encoded("kafka-python", 2, "none", 0, made, producer=producer)).error)
 
     def write_again(self) -> None:
         """Offsetlog opens what the broker left, where it stands, and goes on."""
         for number, partition in enumerate(PARTITIONS):
-            book = self.books[number]
-            with self._hand(self.path(number), number, epoch=book.leader_epoch) as hand:
+            expected = self.expected[number]
+            with self._hand(self.path(number), number, epoch=expected.leader_epoch) as hand:
                 log = hand.log
-                assert (log.log_start_offset, log.log_end_offset) == (book.log_start_offset, book.end), partition.name
-                assert log.leader_epoch == book.leader_epoch, partition.name
-                assert log.last_stable_offset == book.last_stable_offset, partition.name
+                assert (log.log_start_offset, log.log_end_offset) == (expected.log_start_offset, expected.end), partition.name
+                assert log.leader_epoch == expected.leader_epoch, partition.name
+                assert log.last_stable_offset == expected.last_stable_offset, partition.name
                 hand.now += 60_000
                 partition.again(hand)
         self._left(self.continued)
@@ -271,11 +273,11 @@ class Story:
 
     def _ends(self) -> None:
         with Reader(self.broker.address, TOPIC, self._all, "read_uncommitted") as reader:
-            self.ends_after.append((reader.end_offsets(), {number: self.books[number].end for number in self._all}))
+            self.ends_after.append((reader.end_offsets(), {number: self.expected[number].end for number in self._all}))
 
     def _look(self, admin: Admin) -> None:
         """Ask everything that clients can ask."""
-        address, seen = self.broker.address, Seen(copy.deepcopy(self.books))
+        address, seen = self.broker.address, Seen(copy.deepcopy(self.expected))
         self.seen.append(seen)
         seen.leader_epochs = admin.leader_epochs(TOPIC)
         seen.producers = admin.producers(TOPIC, self._all)
@@ -286,7 +288,7 @@ class Story:
                 seen.rows[isolation] = reader.rows()
                 if isolation == "read_uncommitted":
                     for number in self._all:
-                        for timestamp in _queries(self.books[number]):
+                        for timestamp in _queries(self.expected[number]):
                             seen.times[number, timestamp] = reader.offset_for_timestamp(number, timestamp)
             seen.console[isolation] = console_rows(self.broker, TOPIC, isolation, sum(map(len, seen.rows[isolation].values())))
         with Wire(address) as wire:
@@ -297,7 +299,7 @@ class Story:
 
     def _fetch_all(self, wire: Wire, number: int) -> Fetched:
         """The whole partition as a committed reader gets it, put together from the answers: each comes from one segment."""
-        offset, aborted, records = self.books[number].log_start_offset, set[tuple[int, int]](), b""
+        offset, aborted, records = self.expected[number].log_start_offset, set[tuple[int, int]](), b""
         while True:
             answer = wire.fetch(TOPIC, number, offset, committed=True)
             assert answer.error == 0, (PARTITIONS[number].name, answer.error)
@@ -339,11 +341,11 @@ def _for_producers(made: Sequence[Appended]) -> list[Appended]:
     ]
 
 
-def _queries(book: Book) -> list[int]:
+def _queries(expected: ExpectedState) -> list[int]:
     """Times to ask for: of the first, a middle and the last record, beside each of them, and after all."""
-    if not book.rows or any(marker.timestamp is None for marker in book.markers):
+    if not expected.rows or any(marker.timestamp is None for marker in expected.markers):
         return []
-    times = sorted({timestamp for _, timestamp in book.times() if timestamp >= 0})
+    times = sorted({timestamp for _, timestamp in expected.times() if timestamp >= 0})
     if not times:
         return []
     chosen = {times[0], times[len(times) // 3], times[len(times) // 2], times[-1]}

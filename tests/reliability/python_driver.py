@@ -12,7 +12,7 @@ from offsetlog import Log, Record
 SMALL = {"internal.segment.bytes": 6000, "index.interval.bytes": 500, "file.delete.delay.ms": 0}
 
 
-class Telling:
+class PythonDriver:
     """Appends what the checker knows, and tells each promise when it is made.
 
     Parameters

@@ -41,7 +41,7 @@ class Producer:
 
 
 @dataclass
-class Book:
+class ExpectedState:
     """One partition, offset by offset."""
 
     log_start_offset: int = 0

@@ -1,4 +1,4 @@
-"""Writes through offsetlog's public API, and into the book what a reader must find afterwards."""
+"""Writes through offsetlog's public API, and notes what a reader must find afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
-from book import NO_PRODUCER, Book
+from expected_state import NO_PRODUCER, ExpectedState
 from peers import Appended, encoded
 
 from offsetlog import AppendInfo, Log, Record, WritableLog
@@ -25,14 +25,14 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = get_args(Codec)
 
 
-class Hand:
-    """One log in mode "a" and its book."""
+class OffsetlogWrites:
+    """One log in mode "a", and what it must hold."""
 
     def __init__(  # noqa: PLR0913  # one parameter a choice
-        self, path: Path, book: Book, *, epoch: int, highest_epoch: int, now: int, settings: Mapping[str, str | int]
+        self, path: Path, expected: ExpectedState, *, epoch: int, highest_epoch: int, now: int, settings: Mapping[str, str | int]
     ) -> None:
         self.path = path
-        self.book = book
+        self.expected = expected
         self.epoch = epoch
         self.highest_epoch = highest_epoch
         self.now = now
@@ -70,15 +70,15 @@ class Hand:
     def one(self, entry: Appended) -> None:
         """A batch of one record."""
         offset = self.log.append(entry.value, key=entry.key, headers=entry.headers, timestamp=entry.timestamp, leader_epoch=self.epoch)
-        assert offset == self.book.batch([entry], epoch=self.epoch, append_time=self._append_time)
+        assert offset == self.expected.batch([entry], epoch=self.epoch, append_time=self._append_time)
 
     def through_writer(self, entries: Sequence[Appended], *, compression: Codec = "none", batch_bytes: int = 2_000) -> None:
         """Records that the buffering writer packs into batches as it likes."""
         with self.log.writer(leader_epoch=self.epoch, compression=compression, batch_bytes=batch_bytes, linger_ms=1_000) as writer:
             for entry in entries:
                 writer.append(entry.value, key=entry.key, headers=entry.headers, timestamp=entry.timestamp)
-        self.book.batch(entries, epoch=self.epoch, append_time=self._append_time)
-        assert self.log.log_end_offset == self.book.end
+        self.expected.batch(entries, epoch=self.epoch, append_time=self._append_time)
+        assert self.log.log_end_offset == self.expected.end
 
     def batch(
         self,
@@ -90,7 +90,7 @@ class Hand:
         transactional: bool = False,
     ) -> list[int]:
         """One batch; gives the offsets of its records."""
-        base = self.book.batch(
+        base = self.expected.batch(
             entries, epoch=self.epoch, producer=producer, transactional=transactional, append_time=self._append_time
         )
         options: dict[str, Any] = {"leader_epoch": self.epoch}
@@ -115,29 +115,29 @@ class Hand:
         return list(range(base, base + len(entries)))
 
     def agrees(self, info: AppendInfo, base: int, count: int) -> None:
-        """What the append answered is what the book says."""
+        """What the append answered is what is expected."""
         assert (info.base_offset, info.last_offset, info.duplicate) == (base, base + count - 1, False)
         assert info.log_append_time == (-1 if self._append_time is None else self._append_time)
         # A batch whose times all lie before 1970 has none in its header.
-        assert info.max_timestamp == max(-1, *(row.timestamp for row in self.book.rows[-count:]))
-        assert self.log.log_end_offset == self.book.end
+        assert info.max_timestamp == max(-1, *(row.timestamp for row in self.expected.rows[-count:]))
+        assert self.log.log_end_offset == self.expected.end
 
     def copy(self, entries: Sequence[Appended], offset: int, *, codec: Codec, epoch: int) -> None:
         """A batch at its own offset, as a follower gets it from its leader."""
-        self.book.skip_to(offset)
-        base = self.book.batch(entries, epoch=epoch)
+        self.expected.skip_to(offset)
+        base = self.expected.batch(entries, epoch=epoch)
         data = encoded("kafka-python", 2, codec, offset, entries, leader_epoch=epoch)
         info = self.log.append_as_follower(data, leader_epoch=max(epoch, self.epoch))
         assert (info.base_offset, info.last_offset) == (base, base + len(entries) - 1)
 
     def end(self, identity: int, producer_epoch: int, *, commit: bool, timestamp: int, wrote: Sequence[int] = ()) -> None:
         """End a transaction that wrote these offsets here."""
-        offset = self.book.marker(identity, producer_epoch, commit=commit, epoch=self.epoch, timestamp=timestamp)
+        offset = self.expected.marker(identity, producer_epoch, commit=commit, epoch=self.epoch, timestamp=timestamp)
         info = self.log.append_marker(identity, producer_epoch, commit=commit, leader_epoch=self.epoch, timestamp=timestamp)
         assert info.base_offset == offset
         if not commit:
-            self.book.mark_aborted(wrote)
-        assert self.log.last_stable_offset == self.book.last_stable_offset
+            self.expected.mark_aborted(wrote)
+        assert self.log.last_stable_offset == self.expected.last_stable_offset
 
 
 def columns(entries: Sequence[Appended]) -> pa.Table:
