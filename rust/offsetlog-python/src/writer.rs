@@ -183,8 +183,10 @@ impl Writer {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let flushed = self.flush(py);
-        self.0.state().closed = true;
-        self.0.changed.notify_all();
+        let shared = &self.0;
+        // The timer may hold the lock while it waits for the interpreter, to ask a clock that is Python.
+        detached(py, || shared.state().closed = true);
+        shared.changed.notify_all();
         flushed.map(|_| ())
     }
 }

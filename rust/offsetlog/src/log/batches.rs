@@ -76,7 +76,7 @@ impl Batches {
     }
 
     fn go_on_in(&mut self, view: Arc<View>) -> Result<()> {
-        if self.start < view.log_start_offset {
+        if self.start < view.log_start_offset && self.start < self.stop {
             // Retention deleted the next batches.
             return Err(self.log.out_of_range(&view, self.start)?);
         }

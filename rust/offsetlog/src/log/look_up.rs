@@ -265,11 +265,22 @@ impl Log {
         Err(self.out_of_range(view, offset)?)
     }
 
+    /// The error for an offset that a view does not hold. Below the log start offset, it is told even where damage hides the end: then the
+    /// end is where the newest segment begins.
     pub(super) fn out_of_range(&self, view: &View, requested: i64) -> Result<Error> {
+        let log_end_offset = match view.end() {
+            Ok(end) => end.log_end_offset,
+            Err(error) if error.is_corruption() && requested < view.log_start_offset => view
+                .segments
+                .last()
+                .map_or(0, |newest| newest.base_offset)
+                .max(view.log_start_offset),
+            Err(error) => return Err(error),
+        };
         Ok(Error::new(ErrorKind::OffsetOutOfRange {
             requested,
             log_start_offset: view.log_start_offset,
-            log_end_offset: view.end()?.log_end_offset,
+            log_end_offset,
         })
         .at_path(self.path()))
     }

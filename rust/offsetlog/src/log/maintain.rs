@@ -126,9 +126,12 @@ impl MaintainReport {
 }
 
 /// The settings of a run, and which steps come before retention.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Steps<'c> {
+    /// As the run began: they decide which steps it has.
     config: &'c LogConfig,
+    /// Those that hold when a step deletes or compacts: the topic's may have been altered since, while the run waited or compacted.
+    settings: &'c dyn Fn(&PartitionWriter) -> Result<LogConfig>,
     /// Compact the log if it is dirty enough.
     compacts: bool,
     /// Delete segments by retention before the compaction too.
@@ -196,12 +199,14 @@ impl LogWriter {
         options: &MaintainOptions,
         is_one_of_many: bool,
     ) -> Result<()> {
-        let now = options.now.unwrap_or_else(|| (self.options().clock)());
         report.dry_run = options.dry_run;
-        let config = self.upkeep_config(options)?;
+        let config = self.changing(|writer| self.upkeep_config(writer, options))?;
+        let now = options.now.unwrap_or_else(|| (self.options().clock)());
         let compacts = options.compaction && config.is_compacted();
+        let settings = |writer: &PartitionWriter| self.upkeep_config(writer, options);
         let steps = Steps {
             config: &config,
+            settings: &settings,
             compacts,
             removes_first: compacts && options.retention && is_one_of_many,
         };
@@ -210,7 +215,12 @@ impl LogWriter {
         }
         let mut done = self.work(now, report, options, steps, None);
         if options.retention && done.as_ref().is_err_and(Error::is_out_of_room) {
-            let freed = self.in_turn(|| self.changing(|writer| writer.make_room(&config, now)))?;
+            let freed = self.in_turn(|| {
+                self.changing(|writer| {
+                    let config = settings(writer)?;
+                    writer.make_room(&config, now)
+                })
+            })?;
             if !freed.is_empty() {
                 report.removed.extend(freed.removed);
                 report.deleted.extend(freed.deleted);
@@ -223,15 +233,17 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Returns the settings of a run, if maintenance with them is allowed.
-    fn upkeep_config(&self, options: &MaintainOptions) -> Result<LogConfig> {
-        self.changing(|writer| {
-            let guard = writer.guard();
-            guard.check_internal(self.topic(), "maintain", self.path())?;
-            let effective = writer.effective(options.config.as_ref())?;
-            guard.check_upkeep(&effective, options.parts(), self.path())?;
-            Ok(effective.config().clone())
-        })
+    /// Returns the settings that hold now for a run, if maintenance with them is allowed.
+    fn upkeep_config(
+        &self,
+        writer: &PartitionWriter,
+        options: &MaintainOptions,
+    ) -> Result<LogConfig> {
+        let guard = writer.guard();
+        guard.check_internal(self.topic(), "maintain", self.path())?;
+        let effective = writer.effective(options.config.as_ref())?;
+        guard.check_upkeep(&effective, options.parts(), self.path())?;
+        Ok(effective.config().clone())
     }
 
     /// Compacts, then deletes segments and files. The cleaner keeps the last batches of `producers`; by default those of the
@@ -245,16 +257,14 @@ impl LogWriter {
         producers: Option<&HashMap<i64, LastRecord>>,
     ) -> Result<()> {
         if steps.removes_first {
-            report
-                .removed
-                .append(&mut self.retain_due(steps.config, now)?);
+            report.removed.append(&mut self.retain_due(steps, now)?);
         }
         let mut compacted = Ok(());
         if steps.compacts {
             let map_bytes = options.map_bytes.unwrap_or(MAP_BYTES);
             let passes = &mut report.compactions;
-            compacted = self
-                .in_turn(|| self.compact_due(steps.config, now, (map_bytes, producers), passes));
+            compacted =
+                self.in_turn(|| self.compact_due(steps, now, (map_bytes, producers), passes));
         }
         // On a full disk the next steps may free the room that the compaction needs.
         let compacted = match compacted {
@@ -262,9 +272,7 @@ impl LogWriter {
             compacted => compacted,
         };
         if options.retention {
-            report
-                .removed
-                .append(&mut self.retain_due(steps.config, now)?);
+            report.removed.append(&mut self.retain_due(steps, now)?);
         }
         if options.deletes {
             let deleted = self.changing(|writer| Ok(writer.delete_due(now)))?;
@@ -329,9 +337,13 @@ impl LogWriter {
     }
 
     /// Returns the next pass, if the log is dirty enough or a record has waited too long.
-    fn due_plan(&self, config: &LogConfig, now: i64) -> Result<Option<Plan>> {
+    fn due_plan(&self, steps: Steps<'_>, now: i64) -> Result<Option<Plan>> {
         self.changing(|writer| {
-            let plan = writer.cleaning_plan(config, None, now)?;
+            let config = (steps.settings)(writer)?;
+            if !config.is_compacted() {
+                return Ok(None);
+            }
+            let plan = writer.cleaning_plan(&config, None, now)?;
             if plan.is_reset {
                 writer.set_cleaner_point(plan.first_dirty)?;
             }
@@ -339,18 +351,23 @@ impl LogWriter {
         })
     }
 
-    fn retain_due(&self, config: &LogConfig, now: i64) -> Result<Vec<RemovedSegment>> {
-        self.in_turn(|| self.changing(|writer| writer.retain(config, now)))
+    fn retain_due(&self, steps: Steps<'_>, now: i64) -> Result<Vec<RemovedSegment>> {
+        self.in_turn(|| {
+            self.changing(|writer| {
+                let config = (steps.settings)(writer)?;
+                writer.retain(&config, now)
+            })
+        })
     }
 
     fn compact_due(
         &self,
-        config: &LogConfig,
+        steps: Steps<'_>,
         now: i64,
         (map_bytes, producers): (usize, Option<&HashMap<i64, LastRecord>>),
         done: &mut Vec<Compaction>,
     ) -> Result<()> {
-        while let Some(mut plan) = self.due_plan(config, now)? {
+        while let Some(mut plan) = self.due_plan(steps, now)? {
             if let Some(producers) = producers {
                 plan.producers.clone_from(producers);
             }

@@ -579,7 +579,7 @@ impl Cursor {
 
     fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
         let next = self.next.max(self.start);
-        if next < view.log_start_offset {
+        if next < view.log_start_offset && next < self.stop {
             // Retention deleted the next records.
             return Err(self.log.out_of_range(&view, next)?);
         }

@@ -160,7 +160,8 @@ impl Walk {
     pub(crate) fn step(&mut self, verify: bool) -> Result<Step> {
         self.batch_at = self.position;
         self.batch_bytes = 0;
-        let left = self.end - self.position;
+        // A batch that was passed by its header may be gone since: another process truncated the file under it.
+        let left = self.end.saturating_sub(self.position);
         if left == 0 {
             return Ok(Step::End(None));
         }
@@ -231,7 +232,7 @@ impl Walk {
 
     /// Returns the header at the current position without stepping over it, if it belongs to a complete batch in offset order.
     pub(crate) fn peek(&mut self) -> Result<Option<BatchHeader>> {
-        let left = self.end - self.position;
+        let left = self.end.saturating_sub(self.position);
         let want = (BatchHeader::LONGEST as u64).min(left) as usize;
         let parsed = BatchHeader::parse(self.bytes_at(self.position, want, false)?);
         Ok(parsed
@@ -273,7 +274,7 @@ impl Walk {
         position: u64,
         previous: i64,
     ) -> Result<(), FormatError> {
-        let left = self.end - position;
+        let left = self.end.saturating_sub(position);
         if header.size_bytes as u64 > left {
             return Err(FormatError::new(
                 Part::BatchHeader,
@@ -349,7 +350,7 @@ impl Walk {
             // A look-up that keeps reading turns into a scan.
             self.read_ahead *= 2;
         }
-        let wanted = (ahead.max(need) as u64).min(self.end - position) as usize;
+        let wanted = (ahead.max(need) as u64).min(self.end.saturating_sub(position)) as usize;
         let start = position.wrapping_sub(self.buffer_at);
         let kept = if start < self.filled as u64 {
             self.buffer.copy_within(start as usize..self.filled, 0);
@@ -418,7 +419,7 @@ impl Walk {
             return Ok(Step::End(Some(TornTail {
                 path: self.segment.path.clone(),
                 position: self.position,
-                bytes: self.end - self.position,
+                bytes: self.end.saturating_sub(self.position),
                 reason,
             })));
         }

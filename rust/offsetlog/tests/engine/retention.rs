@@ -4,7 +4,12 @@ use crate::common::{
     HOUR, NOW, Place, append, append_at, bases, bounds, config, file, lead, log_file, offsets,
     sent, sized,
 };
-use offsetlog::{LogWriter, MaintainOptions, MaintainReport, RetentionReason};
+use offsetlog::{
+    LogWriter, MaintainOptions, MaintainReport, OpenOptions, RetentionReason, WriteOptions,
+};
+use offsetlog_faults::run::PARTITION;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Three one-record segments at offsets 0, 1, 2 with times NOW, NOW + 1000 and NOW + 2000; each has [`SIZE`] bytes.
 fn three(settings: &[(&str, &str)]) -> (Place, LogWriter) {
@@ -348,4 +353,35 @@ fn the_settings_of_a_run_end_with_it() {
         let kept = format!("{}.deleted", log_file(2));
         assert!(place.has(&kept), "dry run {dry_run}");
     }
+}
+
+/// Settings that are altered while a run is under way hold for what it has not deleted yet.
+#[test]
+fn settings_altered_during_a_run_hold() {
+    let (place, log) = three(&[("retention.ms", "10000")]);
+    drop(log);
+    let log: Arc<OnceLock<LogWriter>> = Arc::default();
+    let is_asked = Arc::new(AtomicBool::new(false));
+    // The run asks for the time between its beginning and its first step.
+    let clock = {
+        let (log, is_asked) = (Arc::clone(&log), Arc::clone(&is_asked));
+        move || {
+            if is_asked.swap(false, Ordering::SeqCst) {
+                let kept = config(&[("retention.ms", "-1")]);
+                log.get().unwrap().set_config(&kept).unwrap();
+            }
+            NOW + HOUR
+        }
+    };
+    let options = OpenOptions {
+        clock: Arc::new(clock),
+        ..place.options()
+    };
+    let opened = LogWriter::open(PARTITION, &options, &WriteOptions::default()).unwrap();
+    let log = log.get_or_init(|| opened);
+    is_asked.store(true, Ordering::SeqCst);
+    let report = log.maintain(&MaintainOptions::default()).unwrap();
+    assert!(!is_asked.load(Ordering::SeqCst), "the clock was not asked");
+    assert_eq!(report.removed.len(), 0);
+    assert_eq!(report.log_start_offset, 0);
 }

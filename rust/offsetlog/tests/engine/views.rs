@@ -1,12 +1,12 @@
 //! What is seen of each change: on the handle that made it, on readers that were opened before, and on those opened after.
 
 use crate::common::{
-    Place, append, bases, bounds, committed, config, end, fill, follow, numbered, produce, records,
-    sent,
+    Place, append, bases, bounds, committed, config, end, fill, follow, log_file, numbered,
+    produce, records, sent,
 };
 use offsetlog::{
     CompactOptions, Error, ErrorKind, FetchOptions, Isolation, Log, LogWriter, MaintainOptions,
-    OpenOptions, ScanOptions, WriteOptions,
+    OnCorrupt, OpenOptions, ScanOptions, WriteOptions,
 };
 use offsetlog_faults::fault::{Call, FaultDisk, Moment, Plan};
 use offsetlog_faults::run::PARTITION;
@@ -576,4 +576,41 @@ fn rolls_count_for_the_limit_of_segments() {
     }
     let told = log.get(0).unwrap_err();
     assert!(matches!(told.kind(), ErrorKind::Limit { .. }), "{told}");
+}
+
+/// A deleted start is told also where damage hides the end, whatever a scan does with damage.
+#[test]
+fn what_was_deleted_is_told_beside_damage() {
+    let (place, log) = filled();
+    log.delete_records_before(4).unwrap();
+    drop(log);
+    let name = log_file(8);
+    let mut bytes = place.bytes(&name);
+    bytes[16] ^= 1;
+    place.put(&name, &bytes);
+    for index in ["index", "timeindex"] {
+        place.put(&name.replace("log", index), &[]);
+    }
+    let reader = place.reader();
+    let hidden = reader.log_end_offset().unwrap_err();
+    assert!(hidden.is_corruption(), "{hidden}");
+    for on_corrupt in [OnCorrupt::Raise, OnCorrupt::Skip, OnCorrupt::Stop] {
+        let options = ScanOptions {
+            start: Some(2),
+            on_corrupt,
+            ..ScanOptions::default()
+        };
+        assert_out_of_range(&reader.scan(&options).map(|_| ()).unwrap_err());
+    }
+}
+
+/// Whoever got all batches that were asked for is told nothing of later deletions.
+#[test]
+fn batches_that_ended_stay_ended() {
+    let (_place, log) = filled();
+    let mut batches = log.batches(Some(0), Some(2)).unwrap();
+    assert_eq!(batches.next().unwrap().unwrap().base_offset, 0);
+    log.delete_records_before(4).unwrap();
+    log.truncate_to(6).unwrap();
+    assert!(batches.next().is_none());
 }

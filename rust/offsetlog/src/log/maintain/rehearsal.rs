@@ -54,6 +54,12 @@ impl LogWriter {
                 before.prepare(&aside)?;
                 // Opening `aside` expired producers that the real cleaner would still see.
                 let producers = before.plan.as_ref().map(|(plan, _)| &plan.producers);
+                // `aside` has none of the cluster's settings.
+                let settings = |_: &PartitionWriter| Ok(steps.config.clone());
+                let steps = Steps {
+                    settings: &settings,
+                    ..steps
+                };
                 aside.work(now, report, options, steps, producers)?;
                 report.log_start_offset = aside.log_start_offset()?;
             } else {
