@@ -204,6 +204,28 @@ def test_segments_that_go_before_the_scan_comes_to_them(tmp_path: Path) -> None:
         list(batches)
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_range_that_goes_while_another_of_its_task_is_read(tmp_path: Path, strict: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """It went long before the task came to it: without failOnDataLoss a warning, and the next range is read."""
+    (golden,) = named("g-big-0")
+    directory, end = enlarged(golden, tmp_path, 12, segments=3)
+    reader = planned(directory, columns="offset,value", failOnDataLoss=str(strict), maxRecordsPerPartition=str(end // 3))
+    ranges = [entry for task in reader.partitions() for entry in task.value]
+    assert len(ranges) == 3
+    batches = iter(reader.read(InputPartition(tuple(ranges))))
+    found = seen([next(batches)])
+    drop_first_segment(directory)
+    start = drop_first_segment(directory)
+    if strict:
+        with pytest.raises(OffsetOutOfRangeError, match=f"to {start - 1} of g-big-0 are gone"):
+            list(batches)
+        return
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        found.extend(seen(batches))
+    assert f"offsets {end // 3} to {start - 1} of g-big-0 are gone" in caplog.text
+    assert sorted(found) == [*range(end // 3), *range(start, end)]
+
+
 def test_a_log_that_is_cut_while_a_query_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ranges that are cut for the tasks hold what was resolved a moment before, not what is there now."""
     (golden,) = named(SEVERAL_SEGMENTS)

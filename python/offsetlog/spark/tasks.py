@@ -83,7 +83,8 @@ def batches(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the Arrow batches of one task, one at a time, each of some MiB at most unless a single record is larger.
 
-    At the end `told` is called with what was done, and what was left out is logged.
+    After each scan `told` is called with what was done, and what was left out is logged. There is one scan; without ``failOnDataLoss``
+    there is one for each range.
 
     Raises
     ------
@@ -94,6 +95,16 @@ def batches(
         A file cannot be read. Errors in the middle of the stream come as pyarrow's, with the whole text.
     """
     pushed = pushed or Pushed(keys=settings.keys)
+    # What went away before a range is come to is left out with a warning, and not found by a scan that is under way.
+    parts = [splits] if settings.fail_on_data_loss else [[split] for split in splits]
+    for part in parts:
+        yield from _read(part, settings, pushed, told)
+
+
+def _read(
+    splits: Sequence[Split], settings: Settings, pushed: Pushed, told: Callable[[ScanReport], object] | None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the batches of ranges that one scan reads."""
     left = _still_there(splits, settings)
     if not left:
         return
