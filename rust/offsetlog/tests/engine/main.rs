@@ -21,6 +21,7 @@ mod common;
 mod compaction;
 mod companions;
 mod indexing;
+mod lost_records;
 mod producers;
 mod recovery;
 mod refusals;
