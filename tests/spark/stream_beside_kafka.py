@@ -66,13 +66,7 @@ FORMATS = ("kafka", "offsetlog")
 def session_of_both(folder: Path, jars: Path) -> SparkSession:
     """A session that has both connectors."""
     paths = [str(path) for path in sorted(jars.glob("*.jar")) if not path.name.startswith(IN_PYSPARK)]
-    settings = {
-        "spark.jars": ",".join(paths),
-        "spark.driver.extraClassPath": ":".join(paths),
-        # Rows are compared here, and not how a worker starts.
-        "spark.python.daemon.module": "preloaded_daemon",
-    }
-    return session("beside", folder / "warehouse", settings)
+    return session("beside", folder / "warehouse", {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": ":".join(paths)})
 
 
 class Beside:
