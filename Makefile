@@ -147,8 +147,8 @@ ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete 
 # Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
 # done.
 part-rest:
-	@$(MAKE) test-python test-oracle MARKS=proof
 	@$(MAKE) test-reliability MARKS=
+	@$(MAKE) test-python test-oracle MARKS=proof
 part-spark:
 	@$(MAKE) test-spark MARKS=proof
 part-spark40:

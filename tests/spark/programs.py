@@ -13,6 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 HERE = Path(__file__).resolve().parent
+# A JVM of a test lives for less time than the optimising compiler and several threads for garbage need to pay.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session(name: str, warehouse: Path, settings: dict[str, str] | None = None, *, master: str = "local[2]") -> SparkSession:
@@ -23,6 +25,8 @@ def session(name: str, warehouse: Path, settings: dict[str, str] | None = None, 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.showConsoleProgress": "false",

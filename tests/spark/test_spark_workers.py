@@ -17,17 +17,12 @@ from rows import row
 PROGRAM = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
-from pyspark.sql import SparkSession
+from programs import session
 from pyspark.sql.types import LongType, StructField, StructType
 from offsetlog import LogDir
 path, folder, reuse = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-spark = (
-    SparkSession.builder.master("local[2,4]").appName("offsetlog-workers")
-    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.driver.memory", "1g").config("spark.python.worker.reuse", reuse).config("spark.speculation", "true")
-    .config("spark.sql.warehouse.dir", str(folder / "warehouse")).config("spark.ui.showConsoleProgress", "false").getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
+settings = {"spark.python.worker.reuse": reuse, "spark.speculation": "true"}
+spark = session("workers", folder / "warehouse", settings, master="local[2,4]")
 
 def plain():
     found = []
