@@ -43,6 +43,8 @@ class Writer:
             As :meth:`WritableLog.append`; also for an earlier batch, which the timer appended, or this call to make room. The error
             then has a note that the record of this call was not taken. The records of a batch that was refused are not in the log;
             ``appended`` is true where they are, and making them durable failed.
+        Exception
+            What a ``clock=`` raised, with a note that says whether the record of this call was taken and waits.
         """
         self._open().append(
             value if type(value) is bytes else checked_bytes("value", value),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +293,22 @@ def test_a_look_shows_what_another_process_did(tmp_path: Path) -> None:
     told.close()
     assert child.wait(20) == 0
     said.close()
+
+
+def test_what_another_process_did_after_our_writer_went_is_seen(log: WritableLog) -> None:
+    """A reader beside a writer of its process asks that one. Once it is closed, it looks at the directory as any reader does."""
+    readers = [Log.open(log.path), LogDir.open(Path(log.path).parent).log("t", 0)]
+    for reader in readers:
+        assert reader.get(3) is not None
+    log.close()
+    command = [sys.executable, "-c", ELSEWHERE, log.path]
+    subprocess.run(
+        command, input="log.delete_records_before(18)\n", text=True, env=environment(), check=True, stdout=subprocess.DEVNULL
+    )
+    # For so long a look is good.
+    time.sleep(0.02)
+    for reader in readers:
+        assert outside(partial(reader.get, 3)) == (18, 20)
 
 
 def test_a_log_dir_that_looks_again_knows_new_partitions(tmp_path: Path) -> None:

@@ -274,3 +274,35 @@ def test_records_survive_as_they_are_for_many_sizes(log: WritableLog) -> None:
         for size in sizes:
             writer.append(b"x" * size, key=b"y" * (size % 300))
     assert [(len(record.value or b""), len(record.key or b"")) for record in log.scan()] == [(size, size % 300) for size in sizes]
+
+
+def test_a_clock_that_raises_tells_whether_the_record_was_taken(tmp_path: Path) -> None:
+    broken = False
+
+    def clock() -> int:
+        if broken:
+            raise ValueError("no time")
+        return NOW
+
+    def note(value: bytes, timestamp: int | None) -> str:
+        nonlocal broken
+        broken = True
+        with pytest.raises(ValueError, match="no time") as caught:
+            writer.append(value, timestamp=timestamp)
+        broken = False
+        (found,) = caught.value.__notes__
+        return str(found)
+
+    not_taken = "the record of this call was not taken"
+    with Log.open(tmp_path / "orders-0", "a", clock=clock) as log:
+        writer = log.writer(batch_bytes=400)
+        # It fills a batch alone.
+        assert note(b"a" * 500, NOW) == "the record of this call was taken and waits; flush() appends it"
+        writer.flush()
+        assert values(log) == [b"a" * 500]
+        writer.append(b"b" * 250, timestamp=NOW)
+        # It has no room beside the one that waits.
+        assert note(b"c" * 250, NOW) == not_taken
+        assert note(b"without a timestamp", None) == not_taken
+        writer.close()
+        assert values(log) == [b"a" * 500, b"b" * 250]

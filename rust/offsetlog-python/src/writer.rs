@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const NOT_TAKEN_NOTE: &str = "the record of this call was not taken";
+const WAITS_NOTE: &str = "the record of this call was taken and waits; flush() appends it";
 
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Writer(Arc<Shared>);
@@ -127,7 +128,10 @@ impl Writer {
         let views = header_views(&headers);
         let timestamp = match timestamp {
             Some(timestamp) => timestamp,
-            None => shared.clock.timed(py, || shared.clock.now())?,
+            None => shared
+                .clock
+                .timed(py, || shared.clock.now())
+                .map_err(|raised| noted(py, raised, NOT_TAKEN_NOTE))?,
         };
         let push = |state: &mut State| -> Result<Taken, Error> {
             if let Some(error) = state.failed.take() {
@@ -147,6 +151,11 @@ impl Writer {
             Ok(Taken::Waits)
         };
         let append = || shared.append(&mut shared.state());
+        // A clock that raises is asked before anything is appended.
+        let timed = |note| {
+            let appended = shared.clock.timed(py, append);
+            appended.map_err(|raised| noted(py, raised, note))
+        };
         loop {
             // The lock is held by the timer only while it appends, and then we wait without the interpreter.
             let taken = match shared.state.try_lock() {
@@ -155,11 +164,13 @@ impl Writer {
             };
             match taken.map_err(|error| not_taken(py, &error))? {
                 Taken::Waits => return Ok(()),
-                Taken::Full => return shared.clock.timed(py, append)?.or_raise(py),
-                Taken::NoRoom => shared
-                    .clock
-                    .timed(py, append)?
-                    .map_err(|error| not_taken(py, &error))?,
+                Taken::Full => {
+                    let appended = timed(WAITS_NOTE).inspect_err(|_| {
+                        detached(py, || self.start_timer(&mut shared.state()));
+                    });
+                    return appended?.or_raise(py);
+                }
+                Taken::NoRoom => timed(NOT_TAKEN_NOTE)?.map_err(|error| not_taken(py, &error))?,
             }
         }
     }
@@ -207,8 +218,11 @@ impl Writer {
 
 /// The exception of a call whose record was not taken, also where it is about records that were given before.
 fn not_taken(py: Python<'_>, error: &Error) -> PyErr {
-    let raised = raise(py, error);
-    match raised.value(py).call_method1("add_note", (NOT_TAKEN_NOTE,)) {
+    noted(py, raise(py, error), NOT_TAKEN_NOTE)
+}
+
+fn noted(py: Python<'_>, raised: PyErr, note: &str) -> PyErr {
+    match raised.value(py).call_method1("add_note", (note,)) {
         Ok(_) => raised,
         Err(failure) => failure,
     }

@@ -7,6 +7,7 @@ mod batch;
 mod damage;
 mod detached;
 mod later;
+mod newer_view;
 mod options;
 mod report;
 mod txn_outcome;
@@ -14,7 +15,7 @@ mod txn_outcome;
 use super::filter::{Filter, Selection};
 use super::transactions::{TxnOutcome, TxnOutcomes, TxnOutcomesDamage};
 use super::values::Isolation;
-use super::{LOOKS_MAX, Log, View};
+use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::segment::find::{self, ReadAhead, Trace};
@@ -59,8 +60,12 @@ struct Cursor {
     /// Slot of the next segment to open.
     slot: usize,
     walk: Option<Walk>,
+    /// Where the range began, and where what is left of it begins.
+    first: i64,
     start: i64,
     stop: i64,
+    /// Whether the view may be some milliseconds older than this cursor. It is asked once whether that is why it ends early.
+    may_be_old: bool,
     /// Offset after the last batch that was read.
     next: i64,
     txn_outcomes: Option<Arc<TxnOutcomes>>,
@@ -388,12 +393,14 @@ impl Cursor {
         let is_committed = filter.isolation == Isolation::ReadCommitted;
         // A range with a stop needs no fresh view if a recent one contains it completely (for `read_committed`, below the last
         // stable offset).
+        let mut may_be_old = false;
         let view = match range.stop {
             Some(stop) => {
                 let recent = log.recent_view()?;
                 let has_it = recent.end().is_ok_and(|end| stop <= end.log_end_offset);
                 let stable = log.known_last_stable_offset(&recent);
                 if has_it && (!is_committed || stable.is_some_and(|stable| stop <= stable)) {
+                    may_be_old = true;
                     recent
                 } else {
                     log.fresh_view()?
@@ -428,8 +435,10 @@ impl Cursor {
             log,
             view,
             walk: None,
+            first: start,
             start,
             stop,
+            may_be_old,
             next: start,
             txn_outcomes: None,
             lso_error,
@@ -463,6 +472,9 @@ impl Cursor {
             let header = match walk.step(false)? {
                 Step::Batch(header) => header,
                 Step::End(torn) => {
+                    if self.look_again(torn.is_some(), buffer)? {
+                        continue;
+                    }
                     if let Some(torn) = torn {
                         bad.report.note_torn(&self.log, torn.clone());
                         torn_tails.push(torn);
@@ -500,6 +512,9 @@ impl Cursor {
             }
             if filter.verify_checksums {
                 if let Some(torn) = walk.verify(&header)? {
+                    if self.look_again(true, buffer)? {
+                        continue;
+                    }
                     bad.report.note_torn(&self.log, torn.clone());
                     torn_tails.push(torn);
                     self.close(buffer);
@@ -565,29 +580,6 @@ impl Cursor {
             statistics.segments += 1;
         }
         Ok(true)
-    }
-
-    /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
-    fn retry_in_new_view(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
-        if self.looks >= LOOKS_MAX {
-            return Err(error);
-        }
-        self.looks += 1;
-        let view = self.log.view_after(&self.view, error)?;
-        self.go_on_in(view, buffer)
-    }
-
-    fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
-        let next = self.next.max(self.start);
-        if next < view.log_start_offset && next < self.stop {
-            // Retention deleted the next records.
-            return Err(self.log.out_of_range(&view, next)?);
-        }
-        self.start = next;
-        self.slot = view.floor_slot(next);
-        self.view = view;
-        self.close(buffer);
-        Ok(())
     }
 
     fn close(&mut self, buffer: &mut Vec<u8>) {

@@ -52,25 +52,34 @@ fn what_was_deleted_meanwhile_is_told() {
     }
 }
 
-/// Truncated below a scan's start before its first record: the same.
+/// Truncated below a scan's start before its first record: the same, also for who trusts its last look.
 #[test]
 fn what_was_cut_meanwhile_is_told() {
-    for opened_separately in [false, true] {
-        let (place, log) = filled();
-        let reader = reader_of(opened_separately, &place, &log);
-        let options = |isolation| ScanOptions {
-            start: Some(8),
-            stop: Some(10),
-            isolation,
-            ..ScanOptions::default()
-        };
-        let scans = [Isolation::ReadUncommitted, Isolation::ReadCommitted]
-            .map(|isolation| reader.scan(&options(isolation)).unwrap());
-        log.truncate_to(6).unwrap();
-        std::thread::sleep(TRUSTED);
-        for mut scan in scans {
-            let error = scan.next_batch().map(|batch| batch.is_some()).unwrap_err();
-            assert_out_of_range(&error);
+    let cuts = [1, 5, 6, 8];
+    let waits = [Duration::ZERO, TRUSTED];
+    for (cut, wait) in cuts.iter().flat_map(|cut| waits.map(|wait| (*cut, wait))) {
+        for opened_separately in [false, true] {
+            let (place, log) = filled();
+            let reader = reader_of(opened_separately, &place, &log);
+            let options = |isolation| ScanOptions {
+                start: Some(9),
+                stop: Some(11),
+                isolation,
+                ..ScanOptions::default()
+            };
+            // No look is trusted that came right after a change.
+            std::thread::sleep(TRUSTED);
+            let scans = [Isolation::ReadUncommitted, Isolation::ReadCommitted]
+                .map(|isolation| reader.scan(&options(isolation)).unwrap());
+            log.truncate_to(cut).unwrap();
+            std::thread::sleep(wait);
+            for mut scan in scans {
+                match scan.next_batch().map(|batch| batch.is_some()) {
+                    Err(error) => assert_out_of_range(&error),
+                    // The files that were open may still have been whole.
+                    Ok(found) => assert!(found && wait.is_zero(), "cut at {cut}"),
+                }
+            }
         }
     }
 }

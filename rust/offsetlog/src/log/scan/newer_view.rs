@@ -1,0 +1,52 @@
+//! Continues a scan in a newer view of its log: files were deleted, replaced or cut under it.
+
+use super::Cursor;
+use crate::error::{Error, Result};
+use crate::log::{LOOKS_MAX, View};
+use std::sync::Arc;
+
+impl Cursor {
+    /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
+    pub(super) fn retry_in_new_view(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
+        if self.looks >= LOOKS_MAX {
+            return Err(error);
+        }
+        self.looks += 1;
+        let view = self.log.view_after(&self.view, error)?;
+        self.go_on_in(view, buffer)
+    }
+
+    /// Returns whether the cursor continues in a fresh view, because the one in use may be old and ends short of the stop:
+    /// another process may have cut the log since.
+    pub(super) fn look_again(&mut self, is_torn: bool, buffer: &mut Vec<u8>) -> Result<bool> {
+        let is_last = self.slot >= self.view.segments.len();
+        let is_early = self.next.max(self.start) < self.stop && (is_torn || is_last);
+        if !self.may_be_old || !is_early {
+            return Ok(false);
+        }
+        self.go_on_in(self.log.fresh_view()?, buffer)?;
+        Ok(true)
+    }
+
+    pub(super) fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
+        let next = self.next.max(self.start);
+        if next < self.stop {
+            if next == self.first {
+                // Nothing was read yet: a start that was cut off is told, as when the scan was made.
+                match self.log.checked_start(&view, Some(next)) {
+                    Err(error) if !error.is_corruption() => return Err(error),
+                    _ => {}
+                }
+            } else if next < view.log_start_offset {
+                // Retention deleted the next records.
+                return Err(self.log.out_of_range(&view, next)?);
+            }
+        }
+        self.may_be_old = false;
+        self.start = next;
+        self.slot = view.floor_slot(next);
+        self.view = view;
+        self.close(buffer);
+        Ok(())
+    }
+}
