@@ -296,6 +296,10 @@ impl Disk for FaultDisk {
         self.pass(Call::Lock, path, |disk| disk.lock(path, kind))
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        self.0.inner.is_link(path)
+    }
+
     fn real_path(&self, path: &Path) -> io::Result<std::path::PathBuf> {
         self.0.inner.real_path(path)
     }

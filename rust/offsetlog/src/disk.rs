@@ -133,6 +133,24 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn stat(&self, path: &Path) -> io::Result<FileStat>;
 
+    /// Returns what tells a file or directory from every other one, as [`FileStat::id`], and nothing more. Since Linux 6.13 a look
+    /// at a file's times makes the next write to it store a new time, and its sync waits for that.
+    ///
+    /// # Errors
+    /// The system's.
+    fn id(&self, path: &Path) -> io::Result<(u64, u64)> {
+        self.stat(path).map(|stat| stat.id)
+    }
+
+    /// Whether the path's last name is a symbolic link; `false` if it is not there.
+    ///
+    /// # Errors
+    /// The system's.
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// The path with all symbolic links resolved; the path itself on a disk without links.
     ///
     /// # Errors
@@ -222,6 +240,14 @@ pub trait DiskFile: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn stat(&self) -> io::Result<FileStat>;
+
+    /// Returns the open file's id, as [`Disk::id`].
+    ///
+    /// # Errors
+    /// The system's.
+    fn id(&self) -> io::Result<(u64, u64)> {
+        self.stat().map(|stat| stat.id)
+    }
 
     /// Reads from `position` until `buffer` is full or the file ends. Returns the number of bytes read.
     ///

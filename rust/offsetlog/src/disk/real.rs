@@ -6,7 +6,8 @@ use super::{
     Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, read_fully,
     write_fully,
 };
-use rustix::fs::OFlags;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FileType, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -61,7 +62,8 @@ impl Disk for RealDisk {
             .truncate(access == Access::Replace)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
-        if !file.metadata()?.is_file() {
+        let (kind, id) = kind_and_id(file.as_fd(), "")?;
+        if kind != FileType::RegularFile {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a regular file",
@@ -69,6 +71,7 @@ impl Disk for RealDisk {
         }
         Ok(Arc::new(RealFile {
             file,
+            id,
             uncached: false,
         }))
     }
@@ -84,6 +87,18 @@ impl Disk for RealDisk {
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
         fs::metadata(path).map(|metadata| stat_of(&metadata))
+    }
+
+    fn id(&self, path: &Path) -> io::Result<(u64, u64)> {
+        kind_and_id(rustix::fs::CWD, path).map(|(_, id)| id)
+    }
+
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(metadata.is_symlink()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -144,6 +159,7 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile {
     file: File,
+    id: (u64, u64),
     /// Reads bypass the page cache and must stay aligned.
     uncached: bool,
 }
@@ -157,6 +173,10 @@ impl DiskFile for RealFile {
             (stat.st_mtime, stat.st_mtime_nsec as i64),
             (stat.st_dev as u64, stat.st_ino),
         ))
+    }
+
+    fn id(&self) -> io::Result<(u64, u64)> {
+        Ok(self.id)
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -235,6 +255,7 @@ fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
         .open(path);
     match opened {
         Ok(file) => Ok(Some(Arc::new(RealFile {
+            id: kind_and_id(file.as_fd(), "")?.1,
             file,
             uncached: true,
         }))),
@@ -247,6 +268,41 @@ fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn open_direct(_: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
     Ok(None)
+}
+
+/// The type and the id of what stands at a path below a directory; of the open file itself if the path is empty. Does not ask for
+/// times, see [`Disk::id`].
+#[cfg(target_os = "linux")]
+fn kind_and_id(file: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<(FileType, (u64, u64))> {
+    use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
+    let path = path.as_ref();
+    let (empty, wanted) = (AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::INO);
+    match statx(file, path, empty, wanted) {
+        Ok(found) => {
+            let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+            let kind = FileType::from_raw_mode(found.stx_mode.into());
+            Ok((kind, (device, found.stx_ino)))
+        }
+        // Before Linux 4.11.
+        Err(rustix::io::Errno::NOSYS) => {
+            let found = rustix::fs::statat(file, path, empty)?;
+            let kind = FileType::from_raw_mode(found.st_mode);
+            Ok((kind, (found.st_dev as u64, found.st_ino)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kind_and_id(file: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<(FileType, (u64, u64))> {
+    let path = path.as_ref();
+    let found = if path.as_os_str().is_empty() {
+        rustix::fs::fstat(file)?
+    } else {
+        rustix::fs::statat(file, path, rustix::fs::AtFlags::empty())?
+    };
+    let kind = FileType::from_raw_mode(found.st_mode);
+    Ok((kind, (found.st_dev as u64, found.st_ino)))
 }
 
 fn stat_of(metadata: &fs::Metadata) -> FileStat {
@@ -272,6 +328,8 @@ mod tests {
             let open = RealDisk.open(&path, Access::Read).unwrap();
             let stat = open.stat().unwrap();
             assert_eq!(stat, RealDisk.stat(&path).unwrap());
+            assert_eq!(open.id().unwrap(), stat.id);
+            assert_eq!(RealDisk.id(&path).unwrap(), stat.id);
             assert_eq!(stat.size, 12);
             let expected = match modified.duration_since(UNIX_EPOCH) {
                 Ok(since) => since.as_nanos() as i128,

@@ -186,6 +186,10 @@ pub(super) fn directory(
 /// Refuses to write to a log dir through a symbolic link from elsewhere. The lock, marks and checkpoints are beside the directory, not
 /// beside the link, so a broker that runs there would not be noticed.
 fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let is_link = disk.is_link(path);
+    if !is_link.map_err(|error| Error::io(IoCall::Resolve, path, error))? {
+        return Ok(());
+    }
     let real = |path: &Path| match disk.real_path(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found

@@ -110,6 +110,8 @@ fn moments() -> u64 {
 /// The origin of a view.
 struct Origin {
     directory: Arc<Directory>,
+    /// Metadata of the directory.
+    stat: Option<FileStat>,
     slot: Arc<Slot>,
     version: u64,
 }
@@ -118,7 +120,8 @@ impl Origin {
     /// Finds out whether this process writes the directory that is now at this path.
     fn of(base: &Arc<Directory>, before: Option<&View>) -> Self {
         let disk = base.disk.as_ref();
-        let identity = disk.stat(&base.path).ok().map(|stat| stat.id);
+        let stat = disk.stat(&base.path).ok();
+        let identity = stat.map(|stat| stat.id);
         let known = before.map(|before| &before.slot).filter(|slot| {
             // If the directory cannot be found, keeps what was known.
             identity.is_none_or(|identity| slot.is_of(disk, identity))
@@ -134,6 +137,7 @@ impl Origin {
         let directory = kept.map(Arc::clone);
         Self {
             directory: directory.unwrap_or_else(|| Arc::new(base.beside(ends))),
+            stat,
             slot,
             version,
         }
@@ -158,7 +162,8 @@ impl View {
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
         let looked = moments();
-        let mut stamp = Stamp::of(directory, None);
+        // Of a moment ago: what changed since is seen by the next look.
+        let mut stamp = Stamp::of(directory, origin.stat, None);
         // A writer in this process counts its own changes, so times do not matter.
         let is_racy = directory.ends.is_none() && stamp.is_racy();
         let is_of_origin = |before: &&Self| {
@@ -391,7 +396,8 @@ impl View {
             .segments
             .last()
             .map(|segment| segment.file_path(".log"));
-        Stamp::of(&self.directory, active.as_deref())
+        let stat = self.directory.disk.stat(&self.directory.path).ok();
+        Stamp::of(&self.directory, stat, active.as_deref())
     }
 
     /// Whether another view has the same segments in the same files.
@@ -554,7 +560,8 @@ impl Stamp {
         self.directory.is_some_and(|stat| stat.is_racy())
     }
 
-    fn of(directory: &Directory, active: Option<&Path>) -> Self {
+    /// `stat`: that of the directory, asked before.
+    fn of(directory: &Directory, stat: Option<FileStat>, active: Option<&Path>) -> Self {
         // Read before the files: what the writer published is already in the files then. The last stable offset is read before
         // the log end offset: all transactions below it ended in batches that are written by then.
         let writer = directory.ends.as_ref().map(|ends| Told {
@@ -564,12 +571,13 @@ impl Stamp {
             log_start: ends.log_start(),
             log_end: ends.log_end(),
         });
-        let stat = |path: &Path| directory.disk.stat(path).ok();
+        let stat_of = |path: &Path| directory.disk.stat(path).ok();
         let parent = directory.path.parent();
         Self {
-            directory: stat(&directory.path),
-            active: active.and_then(stat),
-            checkpoints: CHECKPOINTS.map(|name| parent.and_then(|parent| stat(&parent.join(name)))),
+            directory: stat,
+            active: active.and_then(stat_of),
+            checkpoints: CHECKPOINTS
+                .map(|name| parent.and_then(|parent| stat_of(&parent.join(name)))),
             writer,
         }
     }

@@ -71,10 +71,10 @@ impl Job {
 /// `LogDir` if it has not; `Io`.
 pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<()> {
     let held = file
-        .stat()
+        .id()
         .map_err(|error| Error::io(IoCall::Stat, path, error))?;
-    let reason = match disk.stat(path) {
-        Ok(named) if named.id == held.id => return Ok(()),
+    let reason = match disk.id(path) {
+        Ok(named) if named == held => return Ok(()),
         Ok(_) => "is another file by now: the directory was removed and made again",
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             "is gone: the file or its directory was removed or renamed"
