@@ -241,12 +241,13 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The system's.
     fn stat(&self) -> io::Result<FileStat>;
 
-    /// Returns the open file's id, as [`Disk::id`].
+    /// Returns the metadata that the file had when it was opened, if that is known without a call; else what it has now. Its id
+    /// stays for as long as the file is open.
     ///
     /// # Errors
     /// The system's.
-    fn id(&self) -> io::Result<(u64, u64)> {
-        self.stat().map(|stat| stat.id)
+    fn stat_at_open(&self) -> io::Result<FileStat> {
+        self.stat()
     }
 
     /// Reads from `position` until `buffer` is full or the file ends. Returns the number of bytes read.
@@ -370,7 +371,7 @@ impl std::error::Error for AboveLimit {}
 /// The system's; `FileTooLarge` above `limit` bytes.
 pub fn read_whole(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path, Access::Read)?;
-    let size = file.stat()?.size;
+    let size = file.stat_at_open()?.size;
     if size > limit {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,

@@ -356,7 +356,10 @@ impl LogDir {
     }
 
     fn has(&self, topic: &str, partition: i32) -> bool {
-        self.0.listing().numbers(topic).contains(&partition)
+        self.0.listing().partitions.contains_key(&TopicPartition {
+            topic: topic.to_owned(),
+            partition,
+        })
     }
 
     fn open_one(&self, path: &Path) -> Result<Log> {

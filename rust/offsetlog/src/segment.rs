@@ -192,7 +192,7 @@ impl OpenSegment {
             .open(&path, Access::Read)
             .map_err(|error| Error::io(IoCall::Open, &path, error))?;
         let mut stat = file
-            .stat()
+            .stat_at_open()
             .map_err(|error| Error::io(IoCall::Stat, &path, error))?;
         // Bytes that a writer in this process has preallocated or not yet completed are not part of the log.
         let written = directory

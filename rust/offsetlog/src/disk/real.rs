@@ -6,7 +6,6 @@ use super::{
     Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, read_fully,
     write_fully,
 };
-use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -62,7 +61,7 @@ impl Disk for RealDisk {
             .truncate(access == Access::Replace)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
-        let (kind, id) = kind_and_id(file.as_fd(), "")?;
+        let (kind, at_open) = kind_and_stat(&file)?;
         if kind != FileType::RegularFile {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -71,7 +70,7 @@ impl Disk for RealDisk {
         }
         Ok(Arc::new(RealFile {
             file,
-            id,
+            at_open,
             uncached: false,
         }))
     }
@@ -90,7 +89,7 @@ impl Disk for RealDisk {
     }
 
     fn id(&self, path: &Path) -> io::Result<(u64, u64)> {
-        kind_and_id(rustix::fs::CWD, path).map(|(_, id)| id)
+        id_of(path)
     }
 
     fn is_link(&self, path: &Path) -> io::Result<bool> {
@@ -159,24 +158,18 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile {
     file: File,
-    id: (u64, u64),
+    at_open: FileStat,
     /// Reads bypass the page cache and must stay aligned.
     uncached: bool,
 }
 
 impl DiskFile for RealFile {
     fn stat(&self) -> io::Result<FileStat> {
-        // Look-ups ask for it. `File::metadata` calls statx, which takes twice as long.
-        let stat = rustix::fs::fstat(&self.file)?;
-        Ok(FileStat::new(
-            stat.st_size as u64,
-            (stat.st_mtime, stat.st_mtime_nsec as i64),
-            (stat.st_dev as u64, stat.st_ino),
-        ))
+        kind_and_stat(&self.file).map(|(_, stat)| stat)
     }
 
-    fn id(&self) -> io::Result<(u64, u64)> {
-        Ok(self.id)
+    fn stat_at_open(&self) -> io::Result<FileStat> {
+        Ok(self.at_open)
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -255,7 +248,7 @@ fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
         .open(path);
     match opened {
         Ok(file) => Ok(Some(Arc::new(RealFile {
-            id: kind_and_id(file.as_fd(), "")?.1,
+            at_open: kind_and_stat(&file)?.1,
             file,
             uncached: true,
         }))),
@@ -270,39 +263,33 @@ fn open_direct(_: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
     Ok(None)
 }
 
-/// The type and the id of what stands at a path below a directory; of the open file itself if the path is empty. Does not ask for
-/// times, see [`Disk::id`].
+/// Look-ups ask for it. `File::metadata` calls statx, which takes twice as long.
+fn kind_and_stat(file: &File) -> io::Result<(FileType, FileStat)> {
+    let stat = rustix::fs::fstat(file)?;
+    let modified = (stat.st_mtime, stat.st_mtime_nsec as i64);
+    let id = (stat.st_dev as u64, stat.st_ino);
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    Ok((kind, FileStat::new(stat.st_size as u64, modified, id)))
+}
+
+/// The id of what stands at a path, without its times.
 #[cfg(target_os = "linux")]
-fn kind_and_id(file: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<(FileType, (u64, u64))> {
-    use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
-    let path = path.as_ref();
-    let (empty, wanted) = (AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::INO);
-    match statx(file, path, empty, wanted) {
-        Ok(found) => {
-            let device = makedev(found.stx_dev_major, found.stx_dev_minor);
-            let kind = FileType::from_raw_mode(found.stx_mode.into());
-            Ok((kind, (device, found.stx_ino)))
-        }
+fn id_of(path: &Path) -> io::Result<(u64, u64)> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+    match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
+        Ok(found) => Ok((
+            makedev(found.stx_dev_major, found.stx_dev_minor),
+            found.stx_ino,
+        )),
         // Before Linux 4.11.
-        Err(rustix::io::Errno::NOSYS) => {
-            let found = rustix::fs::statat(file, path, empty)?;
-            let kind = FileType::from_raw_mode(found.st_mode);
-            Ok((kind, (found.st_dev as u64, found.st_ino)))
-        }
+        Err(rustix::io::Errno::NOSYS) => RealDisk.stat(path).map(|stat| stat.id),
         Err(error) => Err(error.into()),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn kind_and_id(file: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result<(FileType, (u64, u64))> {
-    let path = path.as_ref();
-    let found = if path.as_os_str().is_empty() {
-        rustix::fs::fstat(file)?
-    } else {
-        rustix::fs::statat(file, path, rustix::fs::AtFlags::empty())?
-    };
-    let kind = FileType::from_raw_mode(found.st_mode);
-    Ok((kind, (found.st_dev as u64, found.st_ino)))
+fn id_of(path: &Path) -> io::Result<(u64, u64)> {
+    RealDisk.stat(path).map(|stat| stat.id)
 }
 
 fn stat_of(metadata: &fs::Metadata) -> FileStat {
@@ -328,7 +315,7 @@ mod tests {
             let open = RealDisk.open(&path, Access::Read).unwrap();
             let stat = open.stat().unwrap();
             assert_eq!(stat, RealDisk.stat(&path).unwrap());
-            assert_eq!(open.id().unwrap(), stat.id);
+            assert_eq!(open.stat_at_open().unwrap(), stat);
             assert_eq!(RealDisk.id(&path).unwrap(), stat.id);
             assert_eq!(stat.size, 12);
             let expected = match modified.duration_since(UNIX_EPOCH) {

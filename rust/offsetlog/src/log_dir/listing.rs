@@ -130,16 +130,14 @@ impl Listing {
         }
     }
 
-    /// Numbers of a topic's partitions, ascending.
-    pub(super) fn numbers(&self, topic: &str) -> Vec<i32> {
-        let first = TopicPartition {
+    /// Numbers of a topic's partitions, ascending. The first and the last cost no walk over the others.
+    pub(super) fn numbers(&self, topic: &str) -> impl DoubleEndedIterator<Item = i32> {
+        let at = |partition| TopicPartition {
             topic: topic.to_owned(),
-            partition: i32::MIN,
+            partition,
         };
         self.partitions
-            .range(first..)
-            .take_while(|(partition, _)| partition.topic == topic)
+            .range(at(i32::MIN)..=at(i32::MAX))
             .map(|(partition, _)| partition.partition)
-            .collect()
     }
 }

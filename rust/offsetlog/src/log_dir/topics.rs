@@ -247,7 +247,7 @@ impl LogDir {
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
-        let numbers = self.0.listing().numbers(topic);
+        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
         if numbers.is_empty() {
             return Err(self.unknown(topic, 0));
         }
@@ -317,7 +317,7 @@ impl LogDir {
     /// # Errors
     /// `LogDir` if there is no such topic; `Io`, `MetadataFile`.
     pub fn topic_config(&self, topic: &str) -> Result<LogConfig> {
-        let first = self.0.listing().numbers(topic).first().copied();
+        let first = self.0.listing().numbers(topic).next();
         let path = first.and_then(|partition| {
             self.path_of(&TopicPartition {
                 topic: topic.to_owned(),
@@ -343,7 +343,7 @@ impl LogDir {
         metadata: Option<&Path>,
     ) -> Result<TopicSettings> {
         let stored = self.topic_config(topic)?;
-        let first = self.0.listing().numbers(topic).first().copied();
+        let first = self.0.listing().numbers(topic).next();
         let partition = first.unwrap_or_default();
         let path = self.path_of(&TopicPartition {
             topic: topic.to_owned(),
@@ -377,7 +377,7 @@ impl LogDir {
     /// Those of [`delete_topic`](Self::delete_topic).
     pub fn check_delete(&self, topic: &str) -> Result<()> {
         let aside = self.aside()?;
-        let numbers = self.0.listing().numbers(topic);
+        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
         if numbers.is_empty() {
             return Err(self.unknown(topic, 0));
         }
@@ -411,7 +411,7 @@ impl LogDir {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
         config.or_defaults(&writer.options.defaults)?;
-        let numbers = self.0.listing().numbers(topic);
+        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
         if numbers.is_empty() {
             return Err(self.unknown(topic, 0));
         }

@@ -255,7 +255,7 @@ impl LogDir {
     /// # Errors
     /// Those of [`route`](Self::route).
     pub fn partition_count(&self, topic: &str) -> Result<i32> {
-        let numbers = self.0.listing().numbers(topic);
+        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
         let is_whole = (0..)
             .zip(&numbers)
             .all(|(wanted, &number)| wanted == number);
@@ -337,7 +337,7 @@ impl LogDir {
 
     /// Whether a topic still has the listed number of partitions, by its last one and the one after it.
     fn is_as_listed(&self, topic: &str) -> Result<bool> {
-        let Some(last) = self.0.listing().numbers(topic).pop() else {
+        let Some(last) = self.0.listing().numbers(topic).next_back() else {
             return Ok(false);
         };
         let stands = |partition: i32| -> Result<bool> {

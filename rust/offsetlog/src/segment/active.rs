@@ -144,7 +144,7 @@ impl ActiveSegment {
             .directory
             .disk
             .open(&path, access)
-            .and_then(|file| Ok((file.stat()?.size, file)));
+            .and_then(|file| Ok((file.stat_at_open()?.size, file)));
         match opened {
             Ok((size, file)) => {
                 let whole = size - size % ABORTED_TRANSACTION_BYTES as u64;

@@ -61,7 +61,7 @@ impl Entries {
     pub(crate) fn load(segment: &OpenSegment, suffix: &str, entry_bytes: usize) -> Option<Self> {
         let path = segment.index_path(suffix);
         let file = segment.directory.disk.open(&path, Access::Read).ok()?;
-        let size = file.stat().ok()?.size;
+        let size = file.stat_at_open().ok()?.size;
         // An index cannot have more entries than the log has batches (at least 26 bytes each), so the rest is not read.
         let batches = segment.stat.size / 26 + 1;
         let size = size.min(batches * entry_bytes as u64);

@@ -71,10 +71,10 @@ impl Job {
 /// `LogDir` if it has not; `Io`.
 pub(super) fn check_in_place(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<()> {
     let held = file
-        .id()
+        .stat_at_open()
         .map_err(|error| Error::io(IoCall::Stat, path, error))?;
     let reason = match disk.id(path) {
-        Ok(named) if named == held => return Ok(()),
+        Ok(named) if named == held.id => return Ok(()),
         Ok(_) => "is another file by now: the directory was removed and made again",
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             "is gone: the file or its directory was removed or renamed"
