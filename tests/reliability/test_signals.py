@@ -155,8 +155,11 @@ def repeated(path: Path, rows: list[bytes], count: int) -> None:
 
 
 # Kinds whose single call goes on for longer than an answer may take, on a fast machine too: what takes a recovery long is batches,
-# what takes a scan long is values, here 6 GiB of them in a file of some hundred KiB.
-LONG = {"recovery": ([b"v"] * 20, 1_000_000), "scan": ([bytes(1 << 20)] * 2, 3000)}
+# what takes a scan long is values, here 40 GiB of them in a file of some MiB.
+LONG = {"recovery": ([b"v"], 5_000_000), "scan": ([bytes(1 << 20)] * 2, 20_000)}
+# Else nobody would notice that a call does not look for signals.
+LONG_S_MIN = 2 * ANSWER_S_MAX
+MEASURED = "began = time.monotonic()\nwork()\nprint(time.monotonic() - began, flush=True)\n"
 
 
 def cpu_seconds(pid: int) -> float:
@@ -175,11 +178,12 @@ def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
         path = filled(tmp_path / "orders-0")
         if kind in LONG:
             repeated(path, *LONG[kind])
-        program = HEAD + WORK[kind] + LOOP
+        program = HEAD + WORK[kind] + (MEASURED if kind in LONG else "") + LOOP
         arguments = [sys.executable, "-c", program, str(path), str(part.floor)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
             assert process.stdout is not None
             assert process.stderr is not None
+            assert kind not in LONG or float(process.stdout.readline()) > LONG_S_MIN
             for _ in range(part.floor):
                 line = process.stdout.readline()
                 assert line == "ready\n", line + process.stderr.read()
