@@ -1,6 +1,7 @@
 """Spark's daemon that forks Python workers, with the modules loaded that each worker would load by itself: a third of a test's time.
 
-The session of the tests on the newest PySpark takes it. PySpark 4.0 takes its own daemon, as a user's session does.
+The session of the tests on the newest PySpark takes it, and the programs beside Spark's own connector. The session of the tests on
+PySpark 4.0 takes Spark's own daemon, as a user's does.
 """
 
 import importlib

@@ -64,9 +64,14 @@ FORMATS = ("kafka", "offsetlog")
 
 
 def session_of_both(folder: Path, jars: Path) -> SparkSession:
-    """A session that has both connectors."""
+    """A session that has both connectors. The session of all other tests on PySpark 4.0 takes Spark's own daemon of workers."""
     paths = [str(path) for path in sorted(jars.glob("*.jar")) if not path.name.startswith(IN_PYSPARK)]
-    return session("beside", folder / "warehouse", {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": ":".join(paths)})
+    settings = {
+        "spark.jars": ",".join(paths),
+        "spark.driver.extraClassPath": ":".join(paths),
+        "spark.python.daemon.module": "preloaded_daemon",
+    }
+    return session("beside", folder / "warehouse", settings)
 
 
 class Beside:
