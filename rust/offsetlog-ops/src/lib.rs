@@ -1,0 +1,9 @@
+//! What an operator does with the directories of a broker, dead or alive, one function each. The engine reads and writes; this crate
+//! decides what is worth reading and writing.
+//!
+//! It uses the public names of `offsetlog` only, and knows neither a terminal nor Python. Every function reads its source without
+//! changing it.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
