@@ -75,7 +75,10 @@ pub(crate) fn has_log_dir_files(disk: &dyn Disk, path: &Path) -> Result<bool> {
 
 /// Whether an entry is none that a partition's directory has: then [`refuse_unless_partition`] says what the folder is.
 pub(crate) fn is_doubtful(entry: &Entry) -> bool {
+    // A segment's files, of which there are thousands: no mark begins with a digit.
+    let is_numbered = entry.name.starts_with(|first: char| first.is_ascii_digit());
     match entry.kind {
+        EntryKind::File if is_numbered => false,
         EntryKind::Directory => !entry.name.starts_with("offsetlog-"),
         _ => {
             strong_marks().any(|mark| mark == entry.name)
