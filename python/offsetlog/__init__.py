@@ -24,6 +24,7 @@ from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegi
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
+from offsetlog._salvage import LeftOut, Loss, SalvageReport, TakenBack, salvage
 from offsetlog._scan import Scan
 from offsetlog._topics import BrokerSettings, partition_for, partitions_for
 from offsetlog._transactions import Transaction
@@ -132,6 +133,7 @@ __all__ = [
     "InvalidRecordError",
     "InvalidTimestampError",
     "InvalidTxnStateError",
+    "LeftOut",
     "LimitExceededError",
     "Location",
     "Log",
@@ -142,6 +144,7 @@ __all__ = [
     "LogDirMaintainReport",
     "LogLockedError",
     "LogPoisonedError",
+    "Loss",
     "MaintainReport",
     "MetadataFileError",
     "MetadataImage",
@@ -164,12 +167,14 @@ __all__ = [
     "RecordTooLargeError",
     "RecoveryReport",
     "RemovedSegment",
+    "SalvageReport",
     "Scan",
     "ScanReport",
     "Segment",
     "SegmentTooLargeError",
     "Split",
     "Stray",
+    "TakenBack",
     "TopicImage",
     "TopicPartition",
     "TopicSettings",
@@ -194,5 +199,6 @@ __all__ = [
     "partition_for",
     "partitions_for",
     "recover",
+    "salvage",
     "verify",
 ]

@@ -17,6 +17,7 @@ from offsetlog._options import (
     OpenOptions,
     WriteOptions,
 )
+from offsetlog._salvage import SalvageReport
 from offsetlog._transactions import Transaction
 from offsetlog._values import (
     AppendInfo,
@@ -284,6 +285,15 @@ def convert(
     config: Sequence[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
 ) -> ConvertReport: ...
+def salvage(
+    source: str,
+    into: str,
+    options: OpenOptions,
+    *,
+    include_truncated: bool,
+    dry_run: bool,
+    progress: Callable[[int, int], object] | None,
+) -> SalvageReport: ...
 
 @final
 class LogDir:

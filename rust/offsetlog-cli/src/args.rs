@@ -7,7 +7,7 @@ mod topics;
 mod writing;
 
 pub(crate) use commits::Commits;
-pub(crate) use converting::Convert;
+pub(crate) use converting::{Convert, Salvage};
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
@@ -41,8 +41,9 @@ use std::path::PathBuf;
   offsetlog explain 368800 /var/lib/kafka/data/orders-0
   printf 'order-7:paid\\n' | offsetlog append data/orders-0 -K :
   offsetlog recover --dry-run /var/lib/kafka/data
+  offsetlog salvage /mnt/dead/orders-0 --into salvaged
 
-Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump or recover --dry-run found damage; \
+Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump, salvage or recover --dry-run found damage; \
 4 append refused a line; 130 interrupted."
 )]
 pub(crate) struct Cli {
@@ -94,6 +95,8 @@ pub(crate) enum Verb {
     Append(Box<Append>),
     /// Repair partitions after a crash or corruption (--dry-run shows what would change)
     Recover(Recover),
+    /// Make a sound log of everything that can be read of a damaged one, and say what is lost
+    Salvage(Salvage),
     /// Check batches, records, indexes, snapshots, checkpoints and names, without changing anything
     Verify(Verify),
     /// Create a topic in log dirs
@@ -453,7 +456,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Write",
         &["append", "create", "delete", "settings", "convert"],
     ),
-    ("Maintain", &["recover", "maintain", "commits"]),
+    ("Maintain", &["recover", "salvage", "maintain", "commits"]),
     ("Other", &["completions", "help"]),
 ];
 

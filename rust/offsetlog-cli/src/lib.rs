@@ -37,6 +37,7 @@ mod metadata;
 mod print;
 mod progress;
 mod recover;
+mod salvage;
 mod select;
 mod settings;
 mod signals;
@@ -65,7 +66,7 @@ pub const EXIT_NOTHING: i32 = 1;
 /// Exit code: the command failed, or a part of it: wrong arguments, a file that cannot be read or written, damage that hides what was
 /// asked for.
 pub const EXIT_ERROR: i32 = 2;
-/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`): they found some.
+/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`, `salvage`): they found some.
 pub const EXIT_DAMAGED: i32 = 3;
 /// Exit code of `append`: a line of the input was refused; those before it are appended.
 pub const EXIT_REFUSED: i32 = 4;
@@ -195,6 +196,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
+        Verb::Salvage(args) => salvage::run(args, &mut console),
         Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),
         Verb::Delete(args) => topics::delete(args, &mut console),

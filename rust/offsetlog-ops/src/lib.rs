@@ -7,3 +7,9 @@
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
+
+mod salvage;
+
+pub use salvage::{
+    LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
+};

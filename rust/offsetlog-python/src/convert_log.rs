@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What Python's progress raised: it ends the work and is raised again.
-type Raised = Arc<Mutex<Option<PyErr>>>;
+pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
-fn told(progress: Py<PyAny>, raised: &Raised) -> ConvertProgress {
+/// A progress of done and total that calls Python's.
+pub(crate) fn told(progress: Py<PyAny>, raised: &Raised) -> ConvertProgress {
     let raised = Arc::clone(raised);
     Arc::new(move |done, total| {
         let outcome = Python::try_attach(|py| {
@@ -29,7 +30,8 @@ fn told(progress: Py<PyAny>, raised: &Raised) -> ConvertProgress {
     })
 }
 
-fn stopped(interrupt: Option<Interrupt>, raised: &Raised) -> Interrupt {
+/// An interrupt that also ends the work when Python's progress raised.
+pub(crate) fn stopped(interrupt: Option<Interrupt>, raised: &Raised) -> Interrupt {
     let raised = Arc::clone(raised);
     Arc::new(move || {
         let has_raised = raised

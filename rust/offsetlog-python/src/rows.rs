@@ -268,6 +268,52 @@ named_rows! {
             log_end_offset: i64,
         }
     }
+    "offsetlog._salvage" {
+        Loss {
+            path: OsString,
+            position: u64,
+            bytes: u64,
+            start: i64,
+            stop: Option<i64>,
+            reason: String,
+            taken_back: u64,
+            records_max: Option<u64>,
+            time_before: Option<i64>,
+            time_after: Option<i64>,
+        }
+        TakenBack {
+            path: OsString,
+            batches: u64,
+            records: u64,
+            first_offset: i64,
+            last_offset: i64,
+        }
+        LeftOut {
+            path: OsString,
+            batches: u64,
+            first_offset: i64,
+            last_offset: Option<i64>,
+            reason: String,
+        }
+        SalvageReport {
+            topic: String,
+            partition: i32,
+            source: OsString,
+            path: OsString,
+            dry_run: bool,
+            records: u64,
+            batches: u64,
+            bytes_written: u64,
+            log_start_offset: i64,
+            log_end_offset: i64,
+            losses: Tuple<Loss>,
+            loss_count: u64,
+            torn_tail_bytes: u64,
+            taken_back: Tuple<TakenBack>,
+            left_out: Tuple<LeftOut>,
+            first_unstable_offset: Option<i64>,
+        }
+    }
     "offsetlog._damage" {
         Hole {
             topic: String,

@@ -5,6 +5,7 @@
 mod io_call;
 mod lock;
 mod map;
+mod one_file;
 mod overlay;
 mod pages;
 mod real;
@@ -20,6 +21,7 @@ use std::time::Duration;
 pub use io_call::IoCall;
 pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
+pub(crate) use one_file::OneFileDisk;
 pub use overlay::OverlayDisk;
 pub use real::{RealDisk, wall_clock};
 

@@ -399,7 +399,9 @@ impl Error {
         is_out_of_room(source) && call.needs_room()
     }
 
-    pub(crate) fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
+    /// An error about what a folder is, or is not. `reason` says what was found and what would do.
+    #[must_use]
+    pub fn log_dir(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::LogDir {
             reason: reason.into(),
         })
@@ -413,7 +415,9 @@ impl Error {
         .at_path(path)
     }
 
-    pub(crate) fn argument(name: &'static str, reason: impl Into<String>) -> Self {
+    /// An error about an argument. `reason` says what was found and what is expected.
+    #[must_use]
+    pub fn argument(name: &'static str, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::Argument {
             name,
             reason: reason.into(),

@@ -24,6 +24,7 @@
 //! ```text
 //! arrow      batches into Arrow columns (feature `arrow`)
 //! convert    a directory of any age made a current one
+//! partition_builder  a new directory made of batches, whole or not at all
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
 //! segment    one base offset: .log and indexes; look-up, walk
@@ -52,6 +53,7 @@ mod log;
 mod log_dir;
 pub mod memory;
 mod old_log;
+mod partition_builder;
 mod record_accumulator;
 mod records;
 mod segment;
@@ -74,8 +76,8 @@ pub use log::{
     Location, Log, LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
     OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress, Record,
     RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange,
-    ScanReport, ScanStatistics, SegmentInfo, Severity, Split, TopicImage, VerifyOptions,
-    WriteOptions, recover, sequence_of, verify,
+    ScanReport, ScanStatistics, SegmentInfo, SetAsideFile, Severity, Split, TopicImage,
+    VerifyOptions, WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
     Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions, NewTopic,
@@ -84,6 +86,7 @@ pub use log_dir::{
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};
+pub use partition_builder::{BuiltPartition, NewPartition, PartitionBuilder};
 pub use record_accumulator::{AppendedRecords, RecordAccumulator};
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;

@@ -18,6 +18,7 @@ mod open;
 mod producers;
 mod recovery;
 mod scan;
+mod set_aside;
 mod split;
 mod state;
 mod time;
@@ -48,6 +49,7 @@ pub use scan::{
     Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport,
     ScanStatistics,
 };
+pub use set_aside::SetAsideFile;
 pub use split::Split;
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
@@ -59,12 +61,14 @@ pub use writer::{
     AppendOptions, AppendOrigin, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 
+pub(crate) use cleaner::Rewriter;
 pub(crate) use cluster::{
     Guard, Membership, Surroundings, check_internal, is_internal, read_metadata, replay,
 };
 pub(crate) use open::{
     forget_partition, make_directory, open_for_append_in, open_in, partition_name,
 };
+pub(crate) use set_aside::SetAside;
 pub(crate) use state::{
     LogDirFiles, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
 };

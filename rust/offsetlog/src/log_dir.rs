@@ -151,6 +151,7 @@ impl LogDir {
         for path in &paths {
             listing.add(options.disk.as_ref(), path)?;
         }
+        listing.refuse_mixed()?;
         listing.warn_of_replicas();
         let shared = |path: &PathBuf| {
             let max_bytes = options.limits.max_state_file_bytes;
@@ -206,6 +207,7 @@ impl LogDir {
         for path in &self.0.paths {
             listing.add(self.0.options.disk.as_ref(), path)?;
         }
+        listing.refuse_mixed()?;
         listing.warn_of_replicas();
         known.partitions = listing.partitions;
         known.warnings = listing.warnings;

@@ -1,5 +1,6 @@
-//! The verb that makes a new directory of an old one.
+//! The verbs that make a new directory of an old one.
 
+use super::Selection;
 use super::writing::{Compression, Setting, parse_setting};
 use clap::Args;
 use std::path::PathBuf;
@@ -39,4 +40,36 @@ pub(crate) struct Convert {
     /// Say nothing on standard error but errors
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  offsetlog salvage /mnt/dead/orders-0 --into salvaged
+  offsetlog salvage /mnt/dead --into salvaged -t orders --dry-run
+  offsetlog salvage --json /mnt/dead --into salvaged | jq -r '.losses[] | [.first_offset, .last_offset] | @tsv'
+
+Each partition becomes DIR/TOPIC-N, whole or not at all; the source is not changed. Records keep their offsets. What an earlier recovery cut \
+off, and kept in the folder offsetlog-cut of a partition, comes back where the log has a hole and behind its end; never over offsets that the \
+log has, or had and removed.
+
+Exit codes: 0 done, nothing is lost; 2 usage or input error, or a partition failed; 3 done, and something could not be read; 130 interrupted.")]
+pub(crate) struct Salvage {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// The folder that gets the new partition directories; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: PathBuf,
+
+    /// Take back records too that were cut before the log was truncated below them, and segments that a truncation removed
+    #[arg(long)]
+    pub(crate) include_truncated: bool,
+
+    /// Write nothing; say what would be salvaged and what is lost
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+
+    /// One JSON line a partition instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
 }

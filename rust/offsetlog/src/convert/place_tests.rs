@@ -1,7 +1,7 @@
 //! Where the new directory is created, what is refused, and how progress and interruption work.
 
 use super::*;
-use crate::{LogDir, LogDirOptions};
+use crate::{LogDir, LogDirOptions, WriteOptions};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,12 +5,13 @@ mod places;
 
 use super::*;
 use crate::batch_builder::{BatchBuilder, Producer};
-use crate::log::{AppendOptions, LogWriter, MarkerOptions};
+use crate::log::{AppendOptions, LogWriter, MarkerOptions, WriteOptions};
 use offsetlog_format::builder::{
     BatchFields, NewRecord, Uncompressed, write_batch, write_message_set,
 };
 use offsetlog_format::name::byte_offset_segment_name;
 use offsetlog_format::old_message::write_old_message;
+use offsetlog_format::{BatchHeader, TimestampType};
 use std::fs;
 
 /// Offset, timestamp, type, key, value.

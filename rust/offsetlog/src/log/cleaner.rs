@@ -19,6 +19,7 @@ use crate::config::LogConfig;
 use std::collections::HashMap;
 
 pub(crate) use pass::Pass;
+pub(crate) use rewrite::Rewriter;
 
 /// A segment that may be cleaned.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,8 @@
 //! The offsets of a log that have names, and the checkpoints around its directory that say where some of them are.
 
-use super::state::{STATE_FILE, read_state};
+use super::state::{STATE_FILE, read_config, read_state};
 use super::{Isolation, Log, View};
+use crate::config::LogConfig;
 use crate::disk::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
@@ -107,6 +108,14 @@ impl Log {
             return Ok(ends.log_end());
         }
         self.look(|view| Ok(view.end()?.log_end_offset))
+    }
+
+    /// The settings that offsetlog stored with the log; `None` for one of a broker, whose settings are in the cluster's metadata.
+    ///
+    /// # Errors
+    /// `Io`; `StateFile` if they cannot be read.
+    pub fn stored_config(&self) -> Result<Option<LogConfig>> {
+        read_config(self.0.directory.disk.as_ref(), self.path())
     }
 
     /// Exclusive end of the replicated records as the log dir's `replication-offset-checkpoint` has it, which a running broker

@@ -1,5 +1,6 @@
 //! Opens a partition directory, for reading or for appending.
 
+use super::set_aside::SetAside;
 use super::state::PartitionState;
 use super::writer::{self, WriteOptions};
 use super::writers::Slot;
@@ -26,6 +27,11 @@ pub(crate) fn open_in(
     options: &OpenOptions,
     checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<Log> {
+    if let Some(aside) = SetAside::of(path) {
+        let directory = aside.directory(options);
+        let inner = build(&directory, aside.topic, aside.partition, options)?;
+        return Ok(Log(Arc::new(inner)));
+    }
     let (directory, topic, partition) = directory(path, options, false, checkpoints)?;
     Ok(Log(Arc::new(build(&directory, topic, partition, options)?)))
 }

@@ -16,4 +16,5 @@ pub(in crate::log) mod scan_segment;
 
 pub(in crate::log) use loader::{LoadOptions, load};
 pub(in crate::log) use producer_state::{ProducerFiles, Tracked, follow_log_start};
+pub(in crate::log) use repair_segment::CUT_FOLDER;
 pub use report::{Cut, Progress, RecoverOptions, RecoveryReport};

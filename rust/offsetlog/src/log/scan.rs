@@ -262,6 +262,7 @@ impl Scan {
             bad: &self.bad,
             stopped: &mut self.stopped,
             next: first,
+            ended_early: false,
         }))
     }
 

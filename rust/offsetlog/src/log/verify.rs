@@ -140,7 +140,10 @@ fn look_at(
     verify: &VerifyOptions,
     report: &mut DamageReport,
 ) -> Result<()> {
-    let (directory, _, _) = super::open::directory(path, options, false, None)?;
+    let directory = match super::SetAside::of(path) {
+        Some(aside) => aside.directory(options),
+        None => super::open::directory(path, options, false, None)?.0,
+    };
     refuse_other(directory.disk.as_ref(), &directory.path)?;
     report.partitions += 1;
     let (decompressor, buffer) = segment::tools();

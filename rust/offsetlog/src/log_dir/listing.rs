@@ -4,9 +4,10 @@ use super::TopicPartition;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
-use crate::log::partition_name;
+use crate::log::{SetAside, partition_name};
 use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The directories that were found.
@@ -16,6 +17,8 @@ pub(super) struct Listing {
     pub(super) partitions: BTreeMap<TopicPartition, Vec<PathBuf>>,
     /// Directories renamed for deletion, in the order found.
     pub(super) pending_deletes: Vec<PathBuf>,
+    /// Partitions of which a single file was given, one that is no part of their log.
+    set_aside: Vec<TopicPartition>,
     /// The data of the cluster's ZooKeeper.
     pub(super) zookeeper: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
@@ -25,9 +28,21 @@ impl Listing {
     /// Adds the partitions of a log dir; a partition directory adds itself, and ZooKeeper's data none. Refuses a directory around
     /// log dirs: the log dirs in it would look like partitions if their names end in a number.
     pub(super) fn add(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
-        let mut entries = disk
-            .list(path)
-            .map_err(|error| Error::io(IoCall::List, path, error))?;
+        let listed = disk.list(path);
+        if let Err(error) = &listed
+            && error.kind() == io::ErrorKind::NotADirectory
+            && let Some(aside) = SetAside::of(path)
+        {
+            let partition = TopicPartition {
+                topic: aside.topic,
+                partition: aside.partition,
+            };
+            self.set_aside.push(partition.clone());
+            let replicas = self.partitions.entry(partition).or_default();
+            replicas.push(path.to_path_buf());
+            return Ok(());
+        }
+        let mut entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let contents = Contents::from_entries(&entries);
         match contents.kind(disk, path) {
@@ -114,6 +129,24 @@ impl Listing {
     /// Whether nothing was found that a log dir, or metadata, consists of.
     pub(super) fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.zookeeper.is_none()
+    }
+
+    /// Refuses a file that was set aside beside its partition, or beside another file of it: they are no replicas of each other.
+    pub(super) fn refuse_mixed(&self) -> Result<()> {
+        for partition in &self.set_aside {
+            let paths = self
+                .partitions
+                .get(partition)
+                .map_or(&[][..], Vec::as_slice);
+            if let [first, second, ..] = paths {
+                let reason = format!(
+                    "a file that was set aside is no replica of {partition}: give {} in a call of its own",
+                    second.display()
+                );
+                return Err(Error::log_dir(first, reason));
+            }
+        }
+        Ok(())
     }
 
     /// Warns about partitions that have replicas in several log dirs.

@@ -1,8 +1,9 @@
-//! Writes the new log of a conversion: batches copied unchanged, recompressed, or built from old messages.
+//! Writes the batches of a new log: copied unchanged, recompressed, or built from old messages.
 
+use crate::batch_decoder::BatchDecoder;
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{LogWriter, OpenOptions};
+use crate::log::{LogWriter, OpenOptions, Rewriter};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
@@ -20,20 +21,20 @@ const SPAN_MAX: i64 = i32::MAX as i64;
 
 /// Properties that all messages of a batch share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// Their codec in the old log.
-    pub(super) codec: Codec,
+    pub(crate) codec: Codec,
     /// Log append time that the broker set, the same for all of them; `None` for create time.
-    pub(super) append_time: Option<i64>,
+    pub(crate) append_time: Option<i64>,
 }
 
 /// A message of an old format.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Message<'a> {
-    pub(super) offset: i64,
-    pub(super) timestamp: i64,
-    pub(super) key: Option<&'a [u8]>,
-    pub(super) value: Option<&'a [u8]>,
+pub(crate) struct Message<'a> {
+    pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
 }
 
 /// The batch that is being built from messages.
@@ -49,8 +50,8 @@ struct Batch {
 
 /// The new log while it is filled.
 #[derive(Debug)]
-pub(super) struct Target<'l> {
-    log: &'l LogWriter,
+pub(super) struct Target {
+    log: LogWriter,
     /// The requested codec.
     codec: Option<Codec>,
     compressor: Compressor,
@@ -73,9 +74,9 @@ pub(super) struct Target<'l> {
     pub(super) bytes: u64,
 }
 
-impl<'l> Target<'l> {
+impl Target {
     pub(super) fn new(
-        log: &'l LogWriter,
+        log: &LogWriter,
         codec: Option<Codec>,
         options: &OpenOptions,
     ) -> Result<Self> {
@@ -85,7 +86,7 @@ impl<'l> Target<'l> {
             compressor.set_level(codec, config.compression_level(codec))?;
         }
         Ok(Self {
-            log,
+            log: log.clone(),
             codec,
             compressor,
             decompressor: Decompressor::new(),
@@ -161,6 +162,45 @@ impl<'l> Target<'l> {
             plain,
         )?;
         self.hand_over_encoded(first, header.last_offset)
+    }
+
+    /// Adds a batch of magic 2 with only its first `records` records: what follows cannot be read. Its offsets, its producer and its
+    /// sequence stay, as in a compacted log.
+    pub(super) fn add_first(
+        &mut self,
+        header: &BatchHeader,
+        bytes: &[u8],
+        records: u64,
+        place: impl Fn(Error) -> Error,
+    ) -> Result<()> {
+        self.end_batch()?;
+        let mut header = *header;
+        self.epoch = self.epoch.max(header.leader_epoch);
+        header.leader_epoch = if header.leader_epoch < 0 {
+            self.epoch
+        } else {
+            header.leader_epoch
+        };
+        let mut decoder = BatchDecoder::default();
+        let found = decoder.records(bytes, self.max_decompressed_bytes);
+        let mut found = found.map_err(&place)?;
+        let mut left = records;
+        self.encoded.clear();
+        let next = || match left.checked_sub(1) {
+            Some(fewer) => {
+                left = fewer;
+                found.next_record()
+            }
+            None => Ok(None),
+        };
+        let mut rewriter = Rewriter::new();
+        rewriter
+            .write(&header, None, next, &mut self.encoded)
+            .map_err(place)?;
+        self.hand_over_encoded(
+            header.base_offset.unwrap_or(header.last_offset),
+            header.last_offset,
+        )
     }
 
     /// Adds a message of an old format to a batch of its kind. `is_set`: the message was in a compressed set.

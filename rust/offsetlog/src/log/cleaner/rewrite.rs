@@ -11,7 +11,7 @@ use offsetlog_format::{Attributes, BatchHeader, Codec, RecordView};
 
 /// Writes batches of magic 2. Reuses its contexts and buffer from batch to batch.
 #[derive(Debug)]
-pub(super) struct Rewriter {
+pub(crate) struct Rewriter {
     compressor: Compressor,
     /// The uncompressed records.
     records: Vec<u8>,
@@ -28,7 +28,7 @@ struct Kept {
 }
 
 impl Rewriter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             compressor: Compressor::new(),
             records: Vec::new(),
@@ -39,7 +39,7 @@ impl Rewriter {
     ///
     /// For magic 2 the base offset and last offset stay, and so do the producer and the leader epoch, so sequences and epochs
     /// are unchanged. `horizon` replaces the base timestamp: from then on tombstones, or a marker, may be deleted.
-    pub(super) fn write<'r>(
+    pub(crate) fn write<'r>(
         &mut self,
         original: &BatchHeader,
         horizon: Option<i64>,

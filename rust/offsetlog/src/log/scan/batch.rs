@@ -26,6 +26,8 @@ pub struct Batch<'s> {
     pub(super) stopped: &'s mut bool,
     /// Offset after the last decoded record.
     pub(super) next: i64,
+    /// Whether a record could not be read.
+    pub(super) ended_early: bool,
 }
 
 impl<'s> Batch<'s> {
@@ -126,6 +128,12 @@ impl<'s> Batch<'s> {
         }
     }
 
+    /// Whether the records ended before one that cannot be read, which the scan reports.
+    #[must_use]
+    pub const fn ended_early(&self) -> bool {
+        self.ended_early
+    }
+
     /// Path of the segment's `.log` file.
     #[must_use]
     pub fn path(&self) -> &'s std::path::Path {
@@ -149,6 +157,7 @@ impl<'s> Batch<'s> {
     #[cold]
     fn end_badly(&mut self, error: Error) -> Result<Option<RecordView<'s>>> {
         self.records = None;
+        self.ended_early = true;
         self.bad
             .pass(
                 &BadBatch {

@@ -5,7 +5,7 @@ use super::{DamageReport, VerifyOptions};
 use crate::disk::{EntryKind, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
-use crate::log::{OpenOptions, partition_name};
+use crate::log::{OpenOptions, SetAside, partition_name};
 use offsetlog_format::checkpoint::OffsetCheckpoint;
 use offsetlog_format::meta_properties::MetaProperties;
 use offsetlog_format::name::{DirectoryName, DirectoryState, META_PROPERTIES};
@@ -23,9 +23,14 @@ pub(super) fn check(
     seen: &mut BTreeSet<(String, i32)>,
 ) -> Result<()> {
     let disk = options.disk.as_ref();
-    let mut entries = disk
-        .list(path)
-        .map_err(|error| Error::io(IoCall::List, path, error))?;
+    let listed = disk.list(path);
+    if let Err(error) = &listed
+        && error.kind() == io::ErrorKind::NotADirectory
+        && SetAside::of(path).is_some()
+    {
+        return super::partition(path, options, verify, report);
+    }
+    let mut entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let contents = Contents::from_entries(&entries);
     match contents.kind(disk, path) {

@@ -1,0 +1,366 @@
+//! Makes a sound log of everything that can be read of a damaged one, offsets kept, and says what is lost.
+//!
+//! The live log wins. What recovery cut off it, and kept in `offsetlog-cut`, comes back only where the log has a hole or has ended:
+//! offsets that compaction or retention removed stay removed.
+
+mod set_aside;
+
+use offsetlog::disk::OverlayDisk;
+use offsetlog::{
+    BuiltPartition, Error, Hole, Log, NewPartition, OnCorrupt, OpenOptions, PartitionBuilder,
+    Result, Scan, ScanOptions, ScanReport, TornTail,
+};
+use set_aside::SetAsideBatches;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use set_aside::{LeftOut, TakenBack};
+
+/// Called every few batches with the number of bytes read and their total.
+pub type SalvageProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How a log is salvaged.
+#[derive(Clone, Default)]
+pub struct SalvageOptions {
+    /// Whether whole segments that a truncation removed, and which wait for their deletion, are taken too.
+    pub include_truncated: bool,
+    /// Does the same work and writes nothing.
+    pub dry_run: bool,
+    /// Called as the work proceeds.
+    pub progress: Option<SalvageProgress>,
+}
+
+impl fmt::Debug for SalvageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SalvageOptions")
+            .field("include_truncated", &self.include_truncated)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes of the log that could not be read, with the times around them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Where they stand, what is wrong with them, and which offsets may be missing.
+    pub hole: Hole,
+    /// Offsets of the hole that came back out of `offsetlog-cut`.
+    pub taken_back: u64,
+    /// Greatest timestamp of the batch before the hole, in milliseconds.
+    pub time_before: Option<i64>,
+    /// Greatest timestamp of the batch after it.
+    pub time_after: Option<i64>,
+}
+
+impl Loss {
+    /// The most records that may be missing; `None` where nobody knows.
+    #[must_use]
+    pub fn records_max(&self) -> Option<u64> {
+        let offsets = u64::try_from(self.hole.stop? - self.hole.start).unwrap_or(0);
+        Some(offsets.saturating_sub(self.taken_back))
+    }
+}
+
+/// What was salvaged of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SalvageReport {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The directory that was read.
+    pub source: PathBuf,
+    /// Nothing was written: the report says what would be.
+    pub dry_run: bool,
+    /// The new directory.
+    pub built: BuiltPartition,
+    /// What could not be read, at most 10,000 places.
+    pub losses: Vec<Loss>,
+    /// Number of such places.
+    pub loss_count: u64,
+    /// The bytes behind the last whole batch, of which the log never promised anything.
+    pub torn_tail: Option<TornTail>,
+    /// Batches that came back from files that were set aside.
+    pub taken_back: Vec<TakenBack>,
+    /// Batches of such files that were left there, and why.
+    pub left_out: Vec<LeftOut>,
+    /// First offset of the oldest transaction without a marker, which `read_committed` readers wait for.
+    pub first_unstable_offset: Option<i64>,
+}
+
+impl SalvageReport {
+    /// Whether records are missing, or may be.
+    #[must_use]
+    pub fn has_losses(&self) -> bool {
+        self.loss_count as usize > self.losses.len()
+            || self.losses.iter().any(|loss| loss.records_max() != Some(0))
+    }
+}
+
+/// Makes the new partition directory `into` of everything that can be read in the partition directory `source`, which is not changed.
+/// Each record keeps its offset, timestamp, key, value and headers, each batch its producer and its leader epoch. The directory
+/// appears whole or not at all.
+///
+/// Batches that recovery cut off the log, and kept in `offsetlog-cut`, are taken where damage left a hole in the log, and behind its
+/// end. Those of a segment that was truncated after the cut are taken with `include_truncated` only.
+///
+/// # Errors
+/// `LogDir`: `source` is no partition directory with segments; `into` is not named `topic-partition`, is not empty, or lies in
+/// `source`. `Locked`: `into` is in the log dir of a running broker. `Io`, `Interrupted`. Damage is no error.
+///
+/// ```no_run
+/// use offsetlog::OpenOptions;
+/// use offsetlog_ops::{SalvageOptions, salvage};
+///
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// let report = salvage("/mnt/dead/orders-0", "salvaged/orders-0", &OpenOptions::default(), &SalvageOptions::default())?;
+/// println!("{} records, {} places lost", report.built.records, report.loss_count);
+/// # Ok(())
+/// # }
+/// ```
+pub fn salvage(
+    source: impl AsRef<Path>,
+    into: impl AsRef<Path>,
+    options: &OpenOptions,
+    how: &SalvageOptions,
+) -> Result<SalvageReport> {
+    let log = Log::open(source, options)?;
+    let into = into.as_ref();
+    let is_inside = std::path::absolute(into).is_ok_and(|into| into.starts_with(log.path()));
+    if is_inside {
+        let reason = "it lies in the directory to be salvaged; choose another place";
+        return Err(Error::log_dir(into, reason));
+    }
+    let aside = SetAsideBatches::list(&log, options, how.include_truncated)?;
+    if log.segments()?.is_empty() && aside.is_empty() {
+        let reason = "no .log file found: not a partition directory with records";
+        return Err(Error::log_dir(log.path(), reason));
+    }
+    let target = OpenOptions {
+        disk: if how.dry_run {
+            Arc::new(OverlayDisk::new(Arc::clone(&options.disk)))
+        } else {
+            Arc::clone(&options.disk)
+        },
+        ..options.clone()
+    };
+    let mut salvage = Salvage {
+        log_start: log.log_start_offset()?,
+        progress: Progress::new(&log, &aside, how)?,
+        log: &log,
+        into,
+        target: &target,
+        aside,
+        builder: None,
+        holes: Holes::default(),
+        live_end: 0,
+        epoch: i32::MIN,
+    };
+    salvage.run()?;
+    salvage.finish(how.dry_run)
+}
+
+struct Salvage<'s> {
+    log: &'s Log,
+    into: &'s Path,
+    /// How the new log is opened.
+    target: &'s OpenOptions,
+    log_start: i64,
+    aside: SetAsideBatches,
+    /// Made at the first batch, whose offset the log begins with.
+    builder: Option<PartitionBuilder>,
+    holes: Holes,
+    /// Behind the last batch of the live log.
+    live_end: i64,
+    /// Greatest leader epoch of the live log so far.
+    epoch: i32,
+    progress: Progress,
+}
+
+impl Salvage<'_> {
+    fn run(&mut self) -> Result<()> {
+        let mut live = self.log.scan(&everything())?;
+        self.holes.report = live.report();
+        while let Some(mut batch) = live.next_batch()? {
+            let header = *batch.header();
+            // Compressed messages of magic 0 and 1 say only where they end.
+            if let Some(first) = header.base_offset {
+                self.holes.look(Some(header.max_timestamp));
+                self.fill_holes(first, header.leader_epoch)?;
+            }
+            let base = header.base_offset.filter(|_| header.magic == 2);
+            self.builder(base)?.add(&mut batch)?;
+            self.live_end = header.last_offset.saturating_add(1);
+            self.epoch = self.epoch.max(header.leader_epoch);
+            self.holes.passed(header.max_timestamp);
+            self.progress.add(header.size_bytes as u64);
+        }
+        self.holes.look(None);
+        self.fill_holes(i64::MAX, i32::MAX)?;
+        // A log may end behind its last batch, because compaction removed the last records.
+        self.live_end = self.log.log_end_offset().unwrap_or(0).max(self.live_end);
+        let next = self.live_end.max(self.log_start);
+        self.take_back((next, i64::MAX), i32::MAX)
+    }
+
+    /// Takes back what lies in the holes found so far, below `end`, where a batch of this leader epoch stands.
+    fn fill_holes(&mut self, end: i64, epoch: i32) -> Result<()> {
+        for number in self.holes.filled..self.holes.losses.len() {
+            let Some(hole) = self.holes.losses.get(number).map(|loss| loss.hole.clone()) else {
+                break;
+            };
+            let (start, stop) = (hole.start.max(self.live_end), hole.stop.unwrap_or(end));
+            let before = self.aside.offsets_taken();
+            self.take_back((start, stop.min(end)), epoch)?;
+            if let Some(loss) = self.holes.losses.get_mut(number) {
+                loss.taken_back = self.aside.offsets_taken() - before;
+            }
+        }
+        self.holes.filled = self.holes.losses.len();
+        Ok(())
+    }
+
+    /// Takes back the batches that were set aside, lie in this range whole, and are of no later leader epoch than `epoch`.
+    fn take_back(&mut self, (start, stop): (i64, i64), epoch: i32) -> Result<()> {
+        let start = start.max(self.log_start);
+        let epochs = (self.epoch, if epoch < 0 { i32::MAX } else { epoch });
+        while let Some(base) = self.aside.next_in(start, stop, epochs) {
+            self.builder(Some(base))?;
+            let Some(builder) = &mut self.builder else {
+                break;
+            };
+            let bytes = self.aside.add_next(builder)?;
+            self.progress.add(bytes);
+        }
+        Ok(())
+    }
+
+    /// The new log; made now if this is its first batch.
+    fn builder(&mut self, base_offset: Option<i64>) -> Result<&mut PartitionBuilder> {
+        let builder = if let Some(builder) = self.builder.take() {
+            builder
+        } else {
+            let base = base_offset.map_or(self.log_start, |base| base.min(self.log_start));
+            let begin = NewPartition {
+                config: self.log.stored_config()?,
+                topic_id: self.log.topic_id()?,
+                codec: None,
+                base_offset: Some(base),
+            };
+            PartitionBuilder::create(self.into, self.target, &begin)?
+        };
+        Ok(self.builder.insert(builder))
+    }
+
+    fn finish(mut self, dry_run: bool) -> Result<SalvageReport> {
+        self.builder(None)?;
+        let (log, live_end, log_start) = (self.log, self.live_end, self.log_start);
+        let Some(builder) = self.builder.take() else {
+            return Err(Error::argument("into", "nothing was built"));
+        };
+        let built = if dry_run {
+            builder.rehearse(log_start, live_end)?
+        } else {
+            builder.finish(log_start, live_end)?
+        };
+        let stable = built.last_stable_offset;
+        let (taken_back, left_out) = self.aside.report();
+        let torn_tail = self.holes.report.torn_tails().pop();
+        Ok(SalvageReport {
+            topic: log.topic().to_owned(),
+            partition: log.partition(),
+            source: log.path().to_path_buf(),
+            dry_run,
+            first_unstable_offset: (stable < built.log_end_offset).then_some(stable),
+            built,
+            loss_count: self.holes.report.hole_count(),
+            losses: self.holes.losses,
+            torn_tail: torn_tail.map(|(_, torn)| torn),
+            taken_back,
+            left_out,
+        })
+    }
+}
+
+/// Every batch, markers too, and what cannot be read in the report.
+fn everything() -> ScanOptions {
+    ScanOptions {
+        control_records: true,
+        on_corrupt: OnCorrupt::Skip,
+        ..ScanOptions::default()
+    }
+}
+
+/// What the scan of the live log could not read.
+#[derive(Default)]
+struct Holes {
+    report: ScanReport,
+    losses: Vec<Loss>,
+    /// So many have been filled from what was set aside.
+    filled: usize,
+    time_before: Option<i64>,
+}
+
+impl Holes {
+    /// Notes what the scan met since the last look, and the time of the batch behind it.
+    fn look(&mut self, time_after: Option<i64>) {
+        if self.report.hole_count() as usize == self.losses.len() {
+            return;
+        }
+        let known = self.losses.len();
+        let timed = |time: i64| Some(time).filter(|&time| time >= 0);
+        for hole in self.report.holes().into_iter().skip(known) {
+            self.losses.push(Loss {
+                hole,
+                taken_back: 0,
+                time_before: self.time_before.and_then(timed),
+                time_after: time_after.and_then(timed),
+            });
+        }
+    }
+
+    const fn passed(&mut self, max_timestamp: i64) {
+        self.time_before = Some(max_timestamp);
+    }
+}
+
+struct Progress {
+    call: Option<SalvageProgress>,
+    done: u64,
+    told: u64,
+    total: u64,
+}
+
+/// Bytes between two calls.
+const PROGRESS_BYTES: u64 = 1 << 20;
+
+impl Progress {
+    fn new(log: &Log, aside: &SetAsideBatches, how: &SalvageOptions) -> Result<Self> {
+        Ok(Self {
+            call: how.progress.clone(),
+            done: 0,
+            told: 0,
+            total: log.size_bytes()? + aside.bytes(),
+        })
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if self.done - self.told >= PROGRESS_BYTES
+            && let Some(call) = &self.call
+        {
+            self.told = self.done;
+            call(self.done, self.total.max(self.done));
+        }
+    }
+}
+
+/// A scan of one file that was set aside.
+fn scan_file(path: &Path, options: &OpenOptions) -> Result<Scan> {
+    Log::open(path, options)?.scan(&everything())
+}
+
+#[cfg(test)]
+#[path = "salvage_tests.rs"]
+mod tests;

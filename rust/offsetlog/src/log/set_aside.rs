@@ -1,0 +1,156 @@
+//! Reads one file of batches that was set aside, as a log of its own: what recovery cut off a segment, and a segment that waits for its
+//! deletion.
+
+use super::open::partition_name;
+use super::recovery::CUT_FOLDER;
+use crate::checkpoints::Checkpoints;
+use crate::disk::{Disk, OneFileDisk};
+use crate::disk::{EntryKind, IoCall};
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::log::OpenOptions;
+use crate::segment::Directory;
+use offsetlog_format::name::{FileName, FileState, SegmentFile, SegmentFileName};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of batches that is no part of its partition's log, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SetAside {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    /// Absolute.
+    path: PathBuf,
+    /// Base offset of the segment that the bytes were part of.
+    base_offset: i64,
+    /// Where in it recovery cut; `None` for a segment that waits for its deletion.
+    cut_at: Option<u64>,
+}
+
+impl SetAside {
+    /// What the file at this path is by its name; `None` if it is not named like a file that was set aside, or does not lie in a
+    /// partition's directory. Looks at no file.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        let name = path.file_name()?.to_str()?;
+        let folder = path.parent()?;
+        let ((base_offset, cut_at), directory) = if folder.file_name()? == CUT_FOLDER {
+            let (base_offset, position) = cut_segment(name)?;
+            ((base_offset, Some(position)), folder.parent()?)
+        } else {
+            ((deleted_segment(name)?, None), folder)
+        };
+        let name = partition_name(directory).ok()?;
+        Some(Self {
+            topic: name.topic.to_owned(),
+            partition: name.partition,
+            base_offset,
+            cut_at,
+            path: path.clone(),
+        })
+    }
+
+    /// The directory of a log whose only file is this one, without indexes and without checkpoints. Its path is the file's.
+    pub(super) fn directory(&self, options: &OpenOptions) -> Arc<Directory> {
+        let name = SegmentFileName::live(self.base_offset, SegmentFile::Log).to_string();
+        let disk = Arc::clone(&options.disk);
+        let disk: Arc<dyn Disk> = Arc::new(OneFileDisk::new(
+            disk,
+            self.path.clone(),
+            self.path.clone(),
+            name,
+        ));
+        let max_bytes = options.limits.max_state_file_bytes;
+        Arc::new(Directory {
+            limits: options.limits,
+            map_indexes: options.mapped,
+            map_logs: options.mapped,
+            ends: None,
+            checkpoints: Arc::new(Checkpoints::new(&disk, &self.path, max_bytes)),
+            path: self.path.clone(),
+            disk,
+        })
+    }
+}
+
+/// A file of batches beside a log, of which it is no part. [`Log::open`] reads it as a log of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAsideFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Base offset of the segment that it was, or was part of.
+    pub base_offset: i64,
+    /// Where in that segment recovery cut; `None` for a segment that waits for its deletion.
+    pub cut_at: Option<u64>,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl Log {
+    /// The files that were set aside from this log, ascending by segment and position: what recovery cut and kept in `offsetlog-cut`,
+    /// and segments that a truncation, retention or compaction removed and that wait for their deletion.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn set_aside_files(&self) -> Result<Vec<SetAsideFile>> {
+        let mut found = Vec::new();
+        let cut = self.path().join(CUT_FOLDER);
+        for folder in [self.path(), &cut] {
+            let entries = match self.options().disk.list(folder) {
+                Err(error) if crate::folder::is_absent(&error) => continue,
+                listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
+            };
+            for entry in entries {
+                let path = folder.join(&entry.name);
+                let Some(aside) = SetAside::of(&path).filter(|_| entry.kind == EntryKind::File)
+                else {
+                    continue;
+                };
+                let stat = self.options().disk.stat(&path);
+                found.push(SetAsideFile {
+                    bytes: stat
+                        .map_err(|error| Error::io(IoCall::Stat, &path, error))?
+                        .size,
+                    base_offset: aside.base_offset,
+                    cut_at: aside.cut_at,
+                    path,
+                });
+            }
+        }
+        found.sort_by(|one, other| {
+            (one.base_offset, one.cut_at, &one.path).cmp(&(
+                other.base_offset,
+                other.cut_at,
+                &other.path,
+            ))
+        });
+        Ok(found)
+    }
+}
+
+/// Base offset and position in the name of what recovery cut off a `.log`: `FILE.POSITION`, or `FILE.POSITION.NUMBER`.
+fn cut_segment(name: &str) -> Option<(i64, u64)> {
+    let (file, counts) = name.split_at_checked(name.find(".log.")? + ".log".len())?;
+    let mut counts = counts.strip_prefix('.')?.split('.');
+    let position = counts.next()?.parse().ok()?;
+    let is_count = |text: &str| text.parse::<u64>().is_ok();
+    let is_all = counts.next().is_none_or(is_count) && counts.next().is_none();
+    match FileName::classify(file) {
+        FileName::Segment(found) if is_all && found.state == FileState::Live => {
+            Some((found.offset, position))
+        }
+        _ => None,
+    }
+}
+
+/// Base offset of a segment that waits for its deletion.
+fn deleted_segment(name: &str) -> Option<i64> {
+    match FileName::classify(name) {
+        FileName::Segment(found)
+            if found.file == SegmentFile::Log && found.state == FileState::Deleted =>
+        {
+            Some(found.offset)
+        }
+        _ => None,
+    }
+}

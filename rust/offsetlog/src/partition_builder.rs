@@ -1,0 +1,409 @@
+//! Builds a new partition directory out of batches of any format. It appears whole or not at all.
+//!
+//! The new directory is built in a folder beside it whose name ends in `-delete`. In a log dir, a broker and a
+//! [`LogDir`](crate::LogDir) take such a folder for a partition that is being deleted and remove it; any other name would keep
+//! a broker from starting. The last step is one rename, so a crash leaves either the complete new directory or none.
+
+mod target;
+
+use crate::config::LogConfig;
+use crate::disk::{Disk, IoCall, Lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::folder::{has_log_dir_files, refuse_inside_partition};
+use crate::log::{
+    Batch, Log, LogWriter, OpenOptions, WriteOptions, forget_partition, lock_log_dir,
+    lock_partition, make_directory,
+};
+use crate::log_dir::{DEPTH_MAX, remove_all};
+use offsetlog_format::name::{DirectoryName, DirectoryState, check_topic, directory_name_in_state};
+use offsetlog_format::{
+    BatchHeader, Codec, Fault, FormatError, Part, RecordView, TimestampType, Uuid,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use target::Target;
+
+pub(crate) use target::{Kind, Message};
+
+/// What a new partition directory begins with.
+#[derive(Debug, Clone, Default)]
+pub struct NewPartition {
+    /// Settings to store with the log.
+    pub config: Option<LogConfig>,
+    /// The topic's id; drawn unless given.
+    pub topic_id: Option<Uuid>,
+    /// The codec of all batches with records; `None` keeps each batch's codec.
+    pub codec: Option<Codec>,
+    /// Base offset of the first segment; 0 unless given.
+    pub base_offset: Option<i64>,
+}
+
+/// What was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltPartition {
+    /// The new partition directory.
+    pub path: PathBuf,
+    /// Number of readable records in it, without control records.
+    pub records: u64,
+    /// Number of batches in it.
+    pub batches: u64,
+    /// Number of batches that were copied unchanged, apart from a missing leader epoch that was filled in.
+    pub batches_kept: u64,
+    /// Bytes of the new segments.
+    pub bytes_written: u64,
+    /// The log start offset.
+    pub log_start_offset: i64,
+    /// The log end offset.
+    pub log_end_offset: i64,
+    /// The last stable offset: below the log end offset, a transaction has no marker.
+    pub last_stable_offset: i64,
+}
+
+/// A new partition directory while it is filled. Dropped before [`finish`](Self::finish), it leaves nothing.
+#[derive(Debug)]
+pub struct PartitionBuilder {
+    site: Site,
+    log: LogWriter,
+    target: Target,
+    lock: Option<Lock>,
+    /// Whether the directory is in place.
+    is_done: bool,
+}
+
+impl PartitionBuilder {
+    /// Begins the directory `new`, which is not there yet, or is empty.
+    ///
+    /// # Errors
+    /// `LogDir`: its name is not `topic-partition`, or it is not empty, or it lies inside of another partition. `Locked`: it is in the
+    /// log dir of a running broker. `Io`.
+    pub fn create(
+        new: impl AsRef<Path>,
+        options: &OpenOptions,
+        begin: &NewPartition,
+    ) -> Result<Self> {
+        let new = new.as_ref();
+        let new =
+            std::path::absolute(new).map_err(|error| Error::io(IoCall::Resolve, new, error))?;
+        let site = Site::prepare(&new, options)?;
+        let made = site.make().and_then(|lock| {
+            let write = WriteOptions {
+                config: begin.config.clone(),
+                topic_id: begin.topic_id,
+                log_start_offset: begin.base_offset,
+                ..made_here(&site.topic)
+            };
+            let log = LogWriter::open(&site.building, options, &write)?;
+            let target = Target::new(&log, begin.codec, options);
+            let target = target.inspect_err(|_| log.abandon())?;
+            Ok((log, target, lock))
+        });
+        let (log, target, lock) = made.inspect_err(|_| site.discard())?;
+        Ok(Self {
+            site,
+            log,
+            target,
+            lock: Some(lock),
+            is_done: false,
+        })
+    }
+
+    /// The offset after everything added so far.
+    #[must_use]
+    pub fn next_offset(&self) -> i64 {
+        self.target.next_offset()
+    }
+
+    /// Number of readable records added so far, without control records.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
+        self.target.records
+    }
+
+    /// Adds a batch of a scan, offsets kept. One of magic 2 is copied as it is, unless another codec is wanted. Messages of magic 0 and
+    /// 1 become batches of magic 2. If the scan reports bytes that it cannot read, the records before them are added.
+    ///
+    /// # Errors
+    /// `Corruption` where the scan raises it, and for an offset below [`next_offset`](Self::next_offset); `Limit`, `RecordBatchTooLarge`,
+    /// `Io`.
+    pub fn add(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        let header = *batch.header();
+        let (path, position) = (batch.path(), batch.position());
+        let place = |error: Error| {
+            let offset = header.base_offset.unwrap_or(header.last_offset);
+            error.at_path(path).at_position(position).at_offset(offset)
+        };
+        let target = &mut self.target;
+        let codec = header.codec().map_err(|error| place(Error::new(error)))?;
+        if header.magic == 2 {
+            let first = header.base_offset.unwrap_or(header.last_offset);
+            in_order(first, target.next_offset()).map_err(place)?;
+            let records = count(batch)?;
+            if batch.ended_early() {
+                if records > 0 {
+                    target.add_first(&header, batch.bytes(), records, place)?;
+                    target.records += records;
+                }
+                return Ok(());
+            }
+            target.add(&header, codec, batch.bytes(), place)?;
+            if !header.attributes.is_control() {
+                target.records += records;
+            }
+            return Ok(());
+        }
+        let is_set = codec != Codec::None;
+        if is_set {
+            target.end_batch()?;
+        }
+        while let Some(record) = batch.next_record()? {
+            in_order(record.offset, target.next_offset()).map_err(place)?;
+            target.push(&message_of(&record), kind_of(codec, &header), is_set)?;
+        }
+        if is_set {
+            target.end_set(header.last_offset)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a message that is part of no batch; those of a compressed set, `is_set`, become one.
+    pub(crate) fn push(&mut self, message: &Message<'_>, kind: Kind, is_set: bool) -> Result<()> {
+        self.target.push(message, kind, is_set)
+    }
+
+    /// Ends the batch that is made of messages.
+    pub(crate) fn end_batch(&mut self) -> Result<()> {
+        self.target.end_batch()
+    }
+
+    /// Ends the log at `log_end_offset` or behind the last batch, deletes the records before `log_start_offset`, syncs all and moves
+    /// the directory to its place.
+    ///
+    /// # Errors
+    /// `Io`, `Interrupted`; `LogDir` if somebody else made the directory meanwhile. Nothing is left then.
+    pub fn finish(mut self, log_start_offset: i64, log_end_offset: i64) -> Result<BuiltPartition> {
+        let built = self.end(log_start_offset, log_end_offset)?;
+        self.log.close()?;
+        self.site.publish(log_start_offset)?;
+        self.is_done = true;
+        Ok(built)
+    }
+
+    /// Says what [`finish`](Self::finish) would, and leaves nothing: for a dry run, on a disk that keeps what is written to itself.
+    ///
+    /// # Errors
+    /// As `finish`.
+    pub fn rehearse(
+        mut self,
+        log_start_offset: i64,
+        log_end_offset: i64,
+    ) -> Result<BuiltPartition> {
+        self.end(log_start_offset, log_end_offset)
+    }
+
+    fn end(&mut self, log_start_offset: i64, log_end_offset: i64) -> Result<BuiltPartition> {
+        let log_end_offset = self.target.finish(log_end_offset)?;
+        self.log.delete_records_before(log_start_offset)?;
+        Ok(BuiltPartition {
+            last_stable_offset: self.log.last_stable_offset()?,
+            path: self.site.new.clone(),
+            records: self.target.records,
+            batches: self.target.batches,
+            batches_kept: self.target.batches_kept,
+            bytes_written: self.target.bytes,
+            log_start_offset,
+            log_end_offset,
+        })
+    }
+}
+
+impl Drop for PartitionBuilder {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.log.abandon();
+        }
+        if let Some(lock) = self.lock.take() {
+            lock.release();
+        }
+        if !self.is_done {
+            self.site.discard();
+        }
+    }
+}
+
+/// The place of the new directory, and where it is built.
+#[derive(Debug)]
+struct Site {
+    disk: Arc<dyn Disk>,
+    options: OpenOptions,
+    new: PathBuf,
+    topic: String,
+    /// The parent directory of `new`.
+    parent: PathBuf,
+    /// The folder beside `new` that looks like a partition being deleted.
+    aside: PathBuf,
+    /// The new directory while it is built. It already has its final name, but is not directly in a log dir.
+    building: PathBuf,
+    is_log_dir: bool,
+    /// Keeps a broker from starting, because it would delete the unfinished directory.
+    _lock: Option<Lock>,
+}
+
+impl Site {
+    fn prepare(new: &Path, options: &OpenOptions) -> Result<Self> {
+        let name = new.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let refused = |reason: String| Error::log_dir(new, reason);
+        let parsed = DirectoryName::parse(name)
+            .and_then(|parsed| check_topic(parsed.topic).map(|()| parsed))
+            .map_err(|error| {
+                refused(format!(
+                    "directory name {name:?} is not topic-partition: {}",
+                    error.fault
+                ))
+            })?;
+        if parsed.state != DirectoryState::Live {
+            return Err(refused(format!(
+                "directory name {name:?} is that of a partition being deleted or moved"
+            )));
+        }
+        let disk = Arc::clone(&options.disk);
+        refuse_used(disk.as_ref(), new)?;
+        refuse_inside_partition(disk.as_ref(), new)?;
+        let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let unique = fastrand::u128(..).to_be_bytes();
+        let state = DirectoryState::Delete;
+        let aside = directory_name_in_state(parsed.topic, parsed.partition, state, unique)
+            .map_err(|error| refused(format!("directory name {name:?}: {}", error.fault)))?;
+        let aside = parent.join(aside);
+        let is_log_dir = has_log_dir_files(disk.as_ref(), &parent)?;
+        let lock = if is_log_dir {
+            Some(lock_log_dir(disk.as_ref(), &parent)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            building: aside.join(name),
+            topic: parsed.topic.to_owned(),
+            options: options.clone(),
+            new: new.to_path_buf(),
+            parent,
+            aside,
+            is_log_dir,
+            disk,
+            _lock: lock,
+        })
+    }
+
+    /// Creates the folder and locks it. The lock shows others that the folder is in use.
+    fn make(&self) -> Result<Lock> {
+        make_directory(self.disk.as_ref(), &self.aside)?;
+        lock_partition(self.disk.as_ref(), &self.aside)
+    }
+
+    /// Moves the finished directory into place.
+    fn publish(&self, log_start_offset: i64) -> Result<()> {
+        // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
+        refuse_used(self.disk.as_ref(), &self.new)?;
+        if self.is_log_dir {
+            // Lines that the log dir's checkpoints have for an earlier directory of this name do not apply to this one. The log
+            // start offset must be there before the log is, or deleted records could be read for a moment.
+            let built = Log::open(&self.building, &self.options)?.segments()?;
+            let begins_inside = built
+                .first()
+                .is_some_and(|segment| segment.base_offset < log_start_offset);
+            let log_start = Some(log_start_offset).filter(|_| begins_inside);
+            forget_partition(&self.new, &self.options, log_start)?;
+        }
+        self.disk
+            .rename(&self.building, &self.new)
+            .map_err(|error| Error::io(IoCall::Rename, &self.building, error))?;
+        for folder in [&self.aside, &self.parent] {
+            self.disk
+                .sync_directory(folder)
+                .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))?;
+        }
+        // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
+        self.discard();
+        if self.is_log_dir {
+            // In a log dir only the log dir's checkpoint holds the log start offset.
+            let write = made_here(&self.topic);
+            let log = LogWriter::open(&self.new, &self.options, &write)?;
+            let deleted = log.delete_records_before(log_start_offset);
+            return deleted.and_then(|_| log.close());
+        }
+        Ok(())
+    }
+
+    /// Removes the unfinished directory. Anything that remains is the same as after a crash.
+    fn discard(&self) {
+        let _ = remove_all(self.disk.as_ref(), &self.aside, DEPTH_MAX);
+    }
+}
+
+/// Options for a partition that was just created here. It belongs to nobody else yet, even if its topic is internal.
+fn made_here(topic: &str) -> WriteOptions {
+    WriteOptions {
+        internal_topics: [topic.to_owned()].into(),
+        single_replica: true,
+        is_copy: true,
+        ..WriteOptions::default()
+    }
+}
+
+/// Fails if the directory is not empty.
+fn refuse_used(disk: &dyn Disk, new: &Path) -> Result<()> {
+    match disk.list(new) {
+        Ok(entries) if entries.is_empty() => Ok(()),
+        Ok(_) => Err(Error::log_dir(
+            new,
+            "the directory is not empty; a new one is made",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io(IoCall::List, new, error)),
+    }
+}
+
+/// Counts the readable records of a batch. In one that starts before the log start offset only some are readable.
+fn count(batch: &mut Batch<'_>) -> Result<u64> {
+    if let Some(count) = batch.take_whole() {
+        return Ok(count);
+    }
+    let mut count = 0;
+    while batch.next_record()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn message_of<'r>(record: &RecordView<'r>) -> Message<'r> {
+    Message {
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key,
+        value: record.value,
+    }
+}
+
+fn kind_of(codec: Codec, header: &BatchHeader) -> Kind {
+    let append_time = header.timestamp_type() == TimestampType::LogAppend;
+    Kind {
+        codec,
+        append_time: append_time.then_some(header.max_timestamp),
+    }
+}
+
+/// Compressed sets of magic 0 and 1 state only their last offset, so their first offsets may overlap with earlier batches.
+fn in_order(found: i64, minimum: i64) -> Result<()> {
+    if found >= minimum {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::from(FormatError::new(
+        Part::BatchHeader,
+        0,
+        Fault::OffsetOrder {
+            found,
+            minimum,
+            maximum: i64::MAX,
+        },
+    ))))
+}

@@ -1,0 +1,146 @@
+"""``salvage``: what the consumer saw of sound directories, what a skipping scan reads of damaged ones, and what a shell user sees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import PARTITIONS, Golden, row
+from test_convert import check
+from test_on_corrupt import ALL, DAMAGE, touched
+from test_on_corrupt import PARTITIONS as TORN
+from writing import environment, times, tree
+
+from offsetlog import Log, LogDirError, recover, salvage
+
+
+@pytest.mark.parametrize("golden", PARTITIONS, ids=lambda golden: golden.id)
+def test_sound_logs_lose_nothing(golden: Golden, tmp_path: Path) -> None:
+    """Every partition of the brokers, old and new: offsets, times, headers, transactions and ends are what the consumer saw."""
+    old = golden.copy(tmp_path / "old")
+    before = tree(old), times(old)
+    report = salvage(old, tmp_path / "new" / golden.name)
+    assert (report.records, report.losses, report.loss_count) == (golden.counts[0], (), 0)
+    assert (report.taken_back, report.left_out) == ((), ())
+    assert (report.log_start_offset, report.log_end_offset) == (golden.start, golden.end)
+    stable = golden.last_stable_offset
+    assert report.first_unstable_offset == (stable if stable < golden.end else None)
+    check(golden, Path(report.path))
+    assert (tree(old), times(old)) == before
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_torn_logs_give_everything_but_the_damaged_batch(name: str, tmp_path: Path) -> None:
+    """Of 96 records that the producer sent, those before and behind the damage; a broker's recovery gives the first ones only."""
+    golden = TORN[name]
+    old = golden.copy(tmp_path / "old")
+    before = tree(old), times(old)
+    dry = salvage(old, tmp_path / "new" / golden.name, dry_run=True)
+    assert not (tmp_path / "new").exists()
+    report = salvage(old, tmp_path / "new" / golden.name)
+    assert report == dry._replace(dry_run=False)
+    assert (tree(old), times(old)) == before
+    with Log.open(old) as source, Log.open(report.path) as log:
+        found = list(map(row, log.scan()))
+        assert found == list(map(row, source.scan(on_corrupt="skip")))
+        assert not log.verify().damaged
+    holes = touched(golden)
+    if holes:
+        ((first, behind),) = holes
+        assert [seen.offset for seen in found] == [*ALL[:first], *ALL[behind:]]
+        assert [(loss.start, loss.stop, loss.records_max) for loss in report.losses] == [(first, behind, behind - first)]
+    with Log.open(report.path, "a") as log:
+        assert log.recovery_report.clean
+
+
+def test_what_recovery_cut_comes_back(tmp_path: Path) -> None:
+    """The broker's way cuts two thirds of this log; salvage gives them back, but for the damaged batch."""
+    golden = TORN["g-torn-flip-old-0"]
+    old = golden.copy(tmp_path / "old")
+    ((first, behind),) = touched(golden)
+    recover(old)
+    with Log.open(old) as log:
+        assert log.log_end_offset == first
+    report = salvage(old, tmp_path / "new" / golden.name)
+    with Log.open(report.path) as log:
+        assert [seen.offset for seen in log.scan()] == [*ALL[:first], *ALL[behind:]]
+    assert sum(taken.records for taken in report.taken_back) == len(ALL) - behind
+
+
+def test_interrupts_errors_and_arguments(tmp_path: Path) -> None:
+    golden = TORN["g-torn-none-0"]
+    into = tmp_path / golden.name
+
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        salvage(golden.directory, into, progress=7)  # type: ignore[arg-type]
+    with pytest.raises(LogDirError, match="is not topic-partition"):
+        salvage(tmp_path, tmp_path / "x-0")
+    (tmp_path / "empty-0").mkdir()
+    with pytest.raises(LogDirError, match="no .log file found"):
+        salvage(tmp_path / "empty-0", into)
+    assert salvage(golden.directory, into).records == len(ALL)
+    with pytest.raises(LogDirError, match="not empty"):
+        salvage(golden.directory, into)
+
+
+def test_progress_is_told_and_may_end_the_work(tmp_path: Path) -> None:
+    """What it raises comes out, and nothing is left of the new directory."""
+    with Log.open(tmp_path / "old/large-0", "a") as log:
+        for _ in range(8):
+            log.append(bytes(900_000))
+    told: list[tuple[int, int]] = []
+    report = salvage(tmp_path / "old/large-0", tmp_path / "new/large-0", progress=lambda done, total: told.append((done, total)))
+    assert len(told) >= 3
+    assert told == sorted(told)
+    assert {total for _, total in told} == {report.bytes_written}
+
+    def stop(done: int, total: int) -> None:
+        raise RuntimeError(f"{done} of {total}")
+
+    with pytest.raises(RuntimeError, match=" of "):
+        salvage(tmp_path / "old/large-0", tmp_path / "again/large-0", progress=stop)
+    assert list((tmp_path / "again").iterdir()) == []
+
+
+def offsetlog(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offsetlog", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
+
+
+def test_from_a_shell(tmp_path: Path) -> None:
+    """A whole log dir: each partition is done, what is lost is said, the exit code tells, and the second call refuses."""
+    log_dir = TORN["g-torn-none-0"].directory.parent
+    done = offsetlog("salvage", "--json", log_dir, "--into", tmp_path / "new")
+    assert done.returncode == 3, done.stderr
+    lines = {line["topic"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert sorted(lines) == sorted(golden.topic for golden in TORN.values() if golden.directory.parent == log_dir)
+    for topic, line in lines.items():
+        with Log.open(line["path"]) as log:
+            assert sum(1 for _ in log.scan()) == line["records"], topic
+    assert lines["g-torn-flip-old"]["losses"][0]["records_max"] > 0
+    again = offsetlog("salvage", "--json", log_dir, "--into", tmp_path / "new")
+    assert again.returncode == 2
+    assert all("not empty" in json.loads(line)["error"] for line in again.stdout.splitlines())
+    one = offsetlog("salvage", log_dir, "--into", tmp_path / "one", "-t", "g-torn-none")
+    assert (one.returncode, one.stderr) == (0, "")
+    assert one.stdout.startswith("g-torn-none-0: 96 records salvaged into ")
+
+
+def test_a_kept_file_reads_with_every_verb(tmp_path: Path) -> None:
+    golden = TORN["g-torn-flip-old-0"]
+    old = golden.copy(tmp_path / "old")
+    cut = next(cut for cut in recover(old).cut if cut.had_batches and cut.position)
+    assert cut.kept is not None
+    shown = offsetlog("cat", "--on-corrupt", "skip", "-f", "%o\n", cut.kept)
+    assert shown.returncode == 0, shown.stderr
+    assert cut.offsets is not None
+    assert [int(line) for line in shown.stdout.split()][-1] == cut.offsets[1]
+    for verb in (("grep", "--on-corrupt", "skip", "."), ("verify",), ("dump",)):
+        assert offsetlog(*verb, cut.kept).returncode in (0, 3), verb
+    # Where it ends is behind damage, which is named, as in any log.
+    assert "position 0, base offset" in offsetlog("ls", cut.kept).stderr
+    with Log.open(cut.kept) as log:
+        assert sum(1 for _ in log.scan(on_corrupt="skip")) == cut.records
