@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import checked_compression, config_pairs
 from offsetlog._options import (
+    check_progress,
     open_options,
     path_text,
 )
@@ -102,7 +103,7 @@ def convert(  # one parameter an option
     >>> folder.cleanup()
     """
     options = open_options(**limits)
-    _check_progress(progress)
+    check_progress(progress)
     return _offsetlog.convert(
         path_text(old),
         path_text(new),
@@ -111,10 +112,3 @@ def convert(  # one parameter an option
         config=None if config is None else config_pairs(config),
         progress=progress,
     )
-
-
-def _check_progress(progress: object) -> None:
-    """Refuse what cannot be called, here and not in the middle of the work."""
-    if progress is not None and not callable(progress):
-        message = f"progress must be callable, found {type(progress).__name__}"
-        raise TypeError(message)

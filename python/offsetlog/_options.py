@@ -348,3 +348,10 @@ def checked_scan(**options: Unpack[TakeOptions]) -> CheckedScan:
         message = f"checked_scan() got an unexpected keyword argument {next(iter(given))!r}"
         raise TypeError(message)
     return CheckedScan(**checked)
+
+
+def check_progress(progress: object) -> None:
+    """Refuse what cannot be called, here and not in the middle of the work."""
+    if progress is not None and not callable(progress):
+        message = f"progress must be callable, found {type(progress).__name__}"
+        raise TypeError(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
-from offsetlog._options import open_options, path_text
+from offsetlog._options import check_progress, open_options, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,8 +120,8 @@ def salvage(
     """Make a new partition directory of everything that can be read of a damaged one, which is not changed.
 
     Reads on behind each damaged place, as ``scan(on_corrupt="skip")`` does. Each record keeps its offset, timestamp, key, value and
-    headers, each batch its producer and its leader epoch, so a broker opens the new log, and consumers go on in it. Messages of magic 0
-    and 1 become magic 2.
+    headers, each batch its producer and its leader epoch, so a broker opens the new log, and consumers go on in it. Messages of magic
+    0 and 1 become magic 2.
 
     What an earlier :func:`recover` cut off, and kept in the folder ``offsetlog-cut``, comes back where damage left a hole in the log,
     and behind the end of the log. It never takes the place of offsets that the log has, or had and removed. The report lists what
@@ -157,8 +157,8 @@ def salvage(
 
     Notes
     -----
-    Every byte is read once, those of files that were set aside twice; memory holds a few batches. The new directory is on the disk when
-    this returns, and not there at all after an error or a crash, which leaves at most a folder beside it whose name ends in
+    Every byte is read once, those of files that were set aside twice; memory holds a few batches. The new directory is on the disk
+    when this returns, and not there at all after an error or a crash, which leaves at most a folder beside it whose name ends in
     ``-delete``.
 
     Examples
@@ -173,9 +173,7 @@ def salvage(
     True
     >>> folder.cleanup()
     """
-    if progress is not None and not callable(progress):
-        message = f"progress must be callable, found {type(progress).__name__}"
-        raise TypeError(message)
+    check_progress(progress)
     return _offsetlog.salvage(
         path_text(source),
         path_text(into),

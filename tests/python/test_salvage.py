@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from golden import PARTITIONS, Golden, row
 from test_convert import check
-from test_on_corrupt import ALL, DAMAGE, touched
-from test_on_corrupt import PARTITIONS as TORN
+from test_on_corrupt import ALL, DAMAGE, PARTITIONS as TORN, touched
 from writing import environment, times, tree
 
 from offsetlog import Log, LogDirError, recover, salvage
@@ -79,7 +78,7 @@ def test_interrupts_errors_and_arguments(tmp_path: Path) -> None:
     with pytest.raises(LogDirError, match="is not topic-partition"):
         salvage(tmp_path, tmp_path / "x-0")
     (tmp_path / "empty-0").mkdir()
-    with pytest.raises(LogDirError, match="no .log file found"):
+    with pytest.raises(LogDirError, match=r"no \.log file found"):
         salvage(tmp_path / "empty-0", into)
     assert salvage(golden.directory, into).records == len(ALL)
     with pytest.raises(LogDirError, match="not empty"):

@@ -31,7 +31,9 @@ NO_TOOLS = (
     f"needs `rustup component add llvm-tools`, or llvm-cov and llvm-profdata {LLVM_MIN} or later (apt-get install llvm-{LLVM_MIN})"
 )
 # One selection, so that each crate is built once, with one set of features.
-CRATES = [word for crate in ("offsetlog-format", "offsetlog", "offsetlog-ops", "offsetlog-cli", "offsetlog-faults") for word in ("-p", crate)]
+CRATES = [
+    word for crate in ("offsetlog-format", "offsetlog", "offsetlog-ops", "offsetlog-cli", "offsetlog-faults") for word in ("-p", crate)
+]
 
 # What no test can make, with the reason. Made all the same, it has to go from here.
 NOT_MADE = {"Compression": "the codecs' libraries refuse for want of memory only, which is a `MemoryError`"}
