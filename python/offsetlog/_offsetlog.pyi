@@ -67,6 +67,7 @@ __all__ = [
     "partitions_for",
     "recover",
     "run_cli",
+    "salvage",
     "settings",
     "verify",
 ]

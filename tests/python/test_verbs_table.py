@@ -291,6 +291,8 @@ DRY: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", "--dry-run", *place.dirs),
     "offsetlog maintain": lambda place: place.command("maintain", "--dry-run", *place.dirs),
     "offsetlog delete": lambda place: place.command("delete", "--dry-run", "g-plain", *place.dirs),
+    "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
+    "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
 }
 
 
@@ -345,6 +347,8 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "Log.config": lambda place: Log.open(place.log, "a"),
     "recover": lambda place: offsetlog.recover(place.log),
     "convert": lambda place: offsetlog.convert(place.log, place.dirs[0] / "new-0"),
+    "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0"),
+    "offsetlog salvage": lambda place: place.command("salvage", place.log, "--into", place.dirs[1]),
     "offsetlog create": lambda place: place.command("create", "new", place.dirs[0]),
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
@@ -377,6 +381,8 @@ def test_what_is_refused_beside_a_running_broker_changes_nothing(verb: str, tmp_
 WITHOUT_HANDLE = {verb for verb in CHANGES if not verb.startswith("LogDir.open")} - {
     "convert",
     "offsetlog convert",
+    "salvage",
+    "offsetlog salvage",
     "offsetlog create",
     "LogDir.create_topic",
 }

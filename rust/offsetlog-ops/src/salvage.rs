@@ -292,10 +292,15 @@ fn everything() -> ScanOptions {
     }
 }
 
+/// Number of holes that a scan's report keeps; further ones are only counted.
+const HOLES_MAX: usize = 10_000;
+
 /// What the scan of the live log could not read.
 #[derive(Default)]
 struct Holes {
     report: ScanReport,
+    /// Number of them at the last look.
+    seen: u64,
     losses: Vec<Loss>,
     /// So many have been filled from what was set aside.
     filled: usize,
@@ -305,10 +310,12 @@ struct Holes {
 impl Holes {
     /// Notes what the scan met since the last look, and the time of the batch behind it.
     fn look(&mut self, time_after: Option<i64>) {
-        if self.report.hole_count() as usize == self.losses.len() {
+        let (count, known) = (self.report.hole_count(), self.losses.len());
+        // The report keeps no more than so many.
+        if count == self.seen || known == HOLES_MAX {
             return;
         }
-        let known = self.losses.len();
+        self.seen = count;
         let timed = |time: i64| Some(time).filter(|&time| time >= 0);
         for hole in self.report.holes().into_iter().skip(known) {
             self.losses.push(Loss {

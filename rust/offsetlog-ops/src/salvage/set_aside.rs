@@ -71,7 +71,8 @@ pub(super) struct SetAsideBatches {
     left_out: Vec<LeftOut>,
 }
 
-const TRUNCATED: &str = "the log was truncated before them; --include-truncated takes them";
+const TRUNCATED: &str =
+    "the log was truncated, or its segment compacted, before them; --include-truncated takes them";
 const COVERED: &str = "the log has these offsets, or had them and removed them";
 const OLDER: &str =
     "they are of a leader epoch that does not fit between those of the log around them";
