@@ -7,7 +7,7 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, ErrorKind, Log, LogConfig, LogWriter,
+    AppendOptions, BatchBuilder, CompactOptions, ErrorKind, Isolation, Log, LogConfig, LogWriter,
     MaintainOptions, OpenOptions, ScanOptions, WriteOptions,
 };
 use std::path::Path;
@@ -120,6 +120,67 @@ fn readers_find_every_key_while_the_log_is_compacted() {
     println!("{} scans beside {ROUNDS} compactions", scans.into_inner());
     assert!(log.segments().unwrap().len() < 20);
     log.close().unwrap();
+}
+
+/// A scan has read one segment as it was when compaction replaces the next one under its name: the key's newest value of then is gone
+/// from it, and what replaced that value stands behind the end that the log had.
+#[test]
+fn a_scan_reads_on_to_what_replaced_the_values_that_it_missed() {
+    for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+        for is_writers_own in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("orders-0");
+            let settings = [
+                ("cleanup.policy", "compact"),
+                ("internal.segment.bytes", "700"),
+                ("min.cleanable.dirty.ratio", "0"),
+                ("file.delete.delay.ms", "0"),
+            ];
+            let log = open(&path, &settings);
+            // Two segments, and one that stays open. Each key but the first is there once: compacted, two do not fit into one.
+            append(&log, 0, 1);
+            let mut key = 1;
+            while log.segments().unwrap().len() < 3 {
+                if key == 7 {
+                    append(&log, 0, 2);
+                }
+                append(&log, key, 1);
+                key += 1;
+            }
+            let reader = Log::open(&path, &OpenOptions::default()).unwrap();
+            let options = ScanOptions {
+                isolation,
+                ..ScanOptions::default()
+            };
+            let read: &Log = if is_writers_own { &log } else { &reader };
+            let mut scan = read.scan(&options).unwrap();
+            let mut values = Vec::new();
+            let mut note = |batch: &mut offsetlog::Batch<'_>| {
+                while let Some(record) = batch.next_record().unwrap() {
+                    if number(record.key.unwrap()) == 0 {
+                        values.push(number(record.value.unwrap()));
+                    }
+                }
+            };
+            note(&mut scan.next_batch().unwrap().unwrap());
+            append(&log, 0, 3);
+            log.roll().unwrap();
+            log.compact(&CompactOptions::default()).unwrap();
+            log.maintain(&MaintainOptions::default()).unwrap();
+            while let Some(mut batch) = scan.next_batch().unwrap() {
+                note(&mut batch);
+            }
+            // A file that was open already still has the value of then.
+            assert!(
+                values == [1, 2] || values == [1, 3],
+                "{isolation:?}, the writer's own: {is_writers_own}: {values:?}"
+            );
+            if !is_writers_own {
+                assert_eq!(values, [1, 3], "{isolation:?}");
+            }
+            log.close().unwrap();
+        }
+    }
 }
 
 /// A reader behind retention is told so; what it reads is whole.

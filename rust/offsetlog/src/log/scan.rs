@@ -64,6 +64,8 @@ struct Cursor {
     first: i64,
     start: i64,
     stop: i64,
+    /// Whether the range has no stop of its own: it ends where the log does.
+    is_open_ended: bool,
     /// Whether the view may be some milliseconds older than this cursor. It is asked once whether that is why it ends early.
     may_be_old: bool,
     /// Offset after the last batch that was read.
@@ -96,7 +98,7 @@ enum CursorEvent {
 impl Log {
     /// Reads records in offset order. Checks the bounds now, but reads nothing until the first batch is requested.
     ///
-    /// The scan ends where the log ended when reading began. A torn tail of the active segment ends it without an error (see
+    /// The scan ends where the log ended when reading began; later where this process compacted it meanwhile. A torn tail of the active segment ends it without an error (see
     /// [`Scan::torn_tails`]). Damage before that is an error; the records before the damage are returned first.
     ///
     /// # Errors
@@ -439,6 +441,7 @@ impl Cursor {
             first: start,
             start,
             stop,
+            is_open_ended: range.stop.is_none(),
             may_be_old,
             next: start,
             txn_outcomes: None,
@@ -465,6 +468,9 @@ impl Cursor {
                 self.go_on_in(self.log.fresh_view()?, buffer)?;
             }
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
+                if self.go_on_behind(filter.isolation, buffer)? {
+                    continue;
+                }
                 return Ok(CursorEvent::End);
             }
             let Some(walk) = self.walk.as_mut() else {
@@ -500,6 +506,9 @@ impl Cursor {
                 self.log.check()?;
             }
             if header.base_offset.is_some_and(|base| base >= self.stop) {
+                if self.go_on_behind(filter.isolation, buffer)? {
+                    continue;
+                }
                 return Ok(CursorEvent::End);
             }
             let is_excluded = header.last_offset < self.start || filter.excludes(&header);

@@ -80,6 +80,8 @@ pub(crate) struct View {
     is_racy: bool,
     /// A file was opened after another process had changed the directory.
     is_mixed: AtomicBool,
+    /// A segment was opened by its name after a writer in this process may have replaced it.
+    is_replaced: AtomicBool,
     end: OnceLock<End>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) txn_outcomes: Mutex<Option<(i64, Arc<TxnOutcomes>)>>,
@@ -291,6 +293,7 @@ impl View {
             active,
             is_racy,
             is_mixed: AtomicBool::new(false),
+            is_replaced: AtomicBool::new(false),
             stamp,
             end: OnceLock::new(),
             open_transactions: OnceLock::new(),
@@ -373,6 +376,11 @@ impl View {
         is_same && !self.is_mixed.load(Ordering::Relaxed)
     }
 
+    /// Whether a segment of this view was opened by its name after a writer in this process may have replaced it.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed)
+    }
+
     /// Whether the directory changed so recently that its modification time might not show another change.
     pub(super) const fn is_racy(&self) -> bool {
         self.is_racy
@@ -419,6 +427,11 @@ impl View {
                 && self.directory.disk.stat(&self.directory.path).ok() != self.stamp.directory
             {
                 self.is_mixed.store(true, Ordering::Relaxed);
+            }
+            if let (Some(ends), Some(told)) = (&self.directory.ends, self.stamp.writer)
+                && !ends.has_only_rolled_since(told.generation)
+            {
+                self.is_replaced.store(true, Ordering::Relaxed);
             }
             let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
             opened.push_back(Arc::clone(segment));

@@ -113,6 +113,12 @@ impl LiveOffsets {
         (found.len() as u64 == after.checked_sub(before)?).then_some(found)
     }
 
+    /// Whether the log has only grown and rolled since that generation: no file took the place of another.
+    pub(crate) fn has_only_rolled_since(&self, before: u64) -> bool {
+        let now = self.generation();
+        now == before || self.rolls_between(before, now).is_some()
+    }
+
     /// The number of bytes written to the segment with this base offset, if it is the active one.
     pub(crate) fn written(&self, base_offset: i64) -> Option<u64> {
         let (base, size) = *self.active.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use super::Cursor;
 use crate::error::{Error, Result};
-use crate::log::{LOOKS_MAX, View};
+use crate::log::{Isolation, LOOKS_MAX, View};
 use std::sync::Arc;
 
 impl Cursor {
@@ -25,6 +25,36 @@ impl Cursor {
             return Ok(false);
         }
         self.go_on_in(self.log.fresh_view()?, buffer)?;
+        Ok(true)
+    }
+
+    /// Returns whether the cursor continues behind the end of its view, because a segment of it was replaced before it was opened.
+    /// What took the place of records that compaction removed from it may stand there.
+    pub(super) fn go_on_behind(
+        &mut self,
+        isolation: Isolation,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if !self.is_open_ended || !self.view.is_replaced() {
+            return Ok(false);
+        }
+        let mut view = self.log.fresh_view()?;
+        let mut stop = i64::MAX;
+        if isolation == Isolation::ReadCommitted {
+            let stable = self
+                .log
+                .in_view(view, |view| self.log.last_stable_offset_of(view));
+            (view, stop) = match stable {
+                // Damage: what was read so far stands.
+                Err(error) if error.is_corruption() => return Ok(false),
+                found => found?,
+            };
+        }
+        self.stop = stop.max(self.stop);
+        self.txn_outcomes = None;
+        // Retention may have removed what nobody asked for.
+        self.next = self.next.max(view.log_start_offset);
+        self.go_on_in(view, buffer)?;
         Ok(true)
     }
 
