@@ -106,6 +106,8 @@ class SalvageReport(NamedTuple):
     """What was left in them, and why."""
     first_unstable_offset: int | None = None
     """Where the oldest transaction without a marker begins, which ``read_committed`` readers wait for; ``None`` without one."""
+    warnings: tuple[str, ...] = ()
+    """Files beside the segments that could not be read, and so were not taken over."""
 
 
 def salvage(

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from bad_inputs import AFTER, GOOD, ROWS, Reading, active, bad, closed, damaged, fine, of, told, torn
+from bad_inputs import AFTER, GOOD, ROWS, Reading, active, bad, closed, damaged, fine, of, rescued, told, torn
 from make_log import GZIP, batch, move, record, segment, varint
 
 from offsetlog import CorruptBatchError, Log, LogDirError, recover
@@ -248,6 +248,10 @@ def bad_marker(tmp_path: Path, wrong: bytes) -> None:
         (hole,) = scan.report.holes
         assert (hole.start, hole.stop, hole.error) == (0, 3, "InvalidRecordError")
         assert "transaction" in hole.reason
+    # A broker does not start on such a marker, so it is left out, and its transaction is open.
+    report = rescued(path, 0, 1, 2, *AFTER)
+    assert [(loss.position, loss.start, loss.stop) for loss in report.losses] == [(len(data), 3, 4)]
+    assert report.first_unstable_offset == 0
 
 
 @bad(32)

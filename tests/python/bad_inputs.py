@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from make_log import Row, batch, segment
 
-from offsetlog import Log, OffsetLogError, Scan, verify
+from offsetlog import Log, OffsetLogError, SalvageReport, Scan, salvage, verify
 
 Case = Callable[[Path], None]
 
@@ -95,12 +96,26 @@ def damaged(tmp_path: Path, middle: bytes, error: str, *, partly: tuple[int, ...
         assert read(log.scan(6, on_corrupt="skip")).offsets == AFTER
         clear = log.scan(0, 3, on_corrupt="skip")
         assert (read(clear).offsets, clear.report.holes) == ((0, 1, 2), ())
+    (loss,) = rescued(path, *before, *AFTER).losses
+    assert (loss.position, loss.bytes, loss.start, loss.stop, loss.reason) == (len(GOOD), len(middle), before[-1] + 1, 6, hole.reason)
+
+
+def rescued(path: Path, *offsets: int) -> SalvageReport:
+    """What can be read makes a sound log, and nothing else is in it."""
+    with TemporaryDirectory() as folder:
+        into = Path(folder, path.name)
+        report = salvage(path, into)
+        assert report.records == len(offsets)
+        assert of(into) == Reading(offsets, None, None)
+        told(into)
+        return report
 
 
 def fine(path: Path, *offsets: int) -> None:
     """Reading gives exactly these records, whatever is to be done with damage."""
     for on_corrupt in ("raise", "skip", "stop"):
         assert of(path, on_corrupt=on_corrupt) == Reading(offsets, None, None)
+    rescued(path, *offsets)
 
 
 def torn(path: Path, position: int, size: int, *offsets: int, words: str = "") -> None:

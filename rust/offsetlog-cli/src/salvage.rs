@@ -37,6 +37,7 @@ struct ReportLine<'a> {
     taken_back: Vec<TakenBackLine<'a>>,
     left_out: Vec<LeftOutLine<'a>>,
     first_unstable_offset: Option<i64>,
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -153,6 +154,7 @@ fn line_of(report: &SalvageReport) -> ReportLine<'_> {
         taken_back: report.taken_back.iter().map(taken_back_line).collect(),
         left_out: report.left_out.iter().map(left_out_line).collect(),
         first_unstable_offset: report.first_unstable_offset,
+        warnings: &report.warnings,
     }
 }
 
@@ -252,6 +254,8 @@ fn write_text(
             "  open: a transaction that begins at offset {offset} has no marker; read_committed ends there"
         ));
     }
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|warning| format!("  warning: {warning}")));
     for line in lines {
         writeln!(console.out, "{}", escaped(&line))?;
     }

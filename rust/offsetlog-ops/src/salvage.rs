@@ -6,6 +6,7 @@
 mod set_aside;
 
 use offsetlog::disk::OverlayDisk;
+use offsetlog::format::name::DirectoryName;
 use offsetlog::{
     BuiltPartition, Error, Hole, Log, NewPartition, OnCorrupt, OpenOptions, PartitionBuilder,
     Result, Scan, ScanOptions, ScanReport, TornTail,
@@ -87,6 +88,8 @@ pub struct SalvageReport {
     pub left_out: Vec<LeftOut>,
     /// First offset of the oldest transaction without a marker, which `read_committed` readers wait for.
     pub first_unstable_offset: Option<i64>,
+    /// Files beside the segments that could not be read, and so were not taken over.
+    pub warnings: Vec<String>,
 }
 
 impl SalvageReport {
@@ -156,6 +159,7 @@ pub fn salvage(
         holes: Holes::default(),
         live_end: 0,
         epoch: i32::MIN,
+        warnings: Vec::new(),
     };
     salvage.run()?;
     salvage.finish(how.dry_run)
@@ -176,10 +180,17 @@ struct Salvage<'s> {
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
     progress: Progress,
+    warnings: Vec<String>,
 }
 
 impl Salvage<'_> {
     fn run(&mut self) -> Result<()> {
+        // A log may end behind its last batch, because compaction removed the last records. Asked first: what is appended from now on
+        // is not in the scan.
+        let end = match self.log.log_end_offset() {
+            Err(error) if error.is_corruption() => 0,
+            end => end?,
+        };
         let mut live = self.log.scan(&everything())?;
         self.holes.report = live.report();
         while let Some(mut batch) = live.next_batch()? {
@@ -198,8 +209,7 @@ impl Salvage<'_> {
         }
         self.holes.look(None);
         self.fill_holes(i64::MAX, i32::MAX)?;
-        // A log may end behind its last batch, because compaction removed the last records.
-        self.live_end = self.log.log_end_offset().unwrap_or(0).max(self.live_end);
+        self.live_end = self.live_end.max(end);
         let next = self.live_end.max(self.log_start);
         self.take_back((next, i64::MAX), i32::MAX)
     }
@@ -242,15 +252,29 @@ impl Salvage<'_> {
             builder
         } else {
             let base = base_offset.map_or(self.log_start, |base| base.min(self.log_start));
+            let is_same_topic = DirectoryName::parse(name_of(self.into))
+                .is_ok_and(|name| name.topic == self.log.topic());
+            let topic_id = self.known(self.log.topic_id())?;
             let begin = NewPartition {
-                config: self.log.stored_config()?,
-                topic_id: self.log.topic_id()?,
+                config: self.known(self.log.stored_config())?,
+                topic_id: topic_id.filter(|_| is_same_topic),
                 codec: None,
                 base_offset: Some(base),
             };
             PartitionBuilder::create(self.into, self.target, &begin)?
         };
         Ok(self.builder.insert(builder))
+    }
+
+    /// What a file beside the segments says; a warning where it is damaged.
+    fn known<T>(&mut self, read: Result<Option<T>>) -> Result<Option<T>> {
+        match read {
+            Err(error) if error.is_corruption() => {
+                self.warnings.push(format!("not taken over: {error}"));
+                Ok(None)
+            }
+            read => read,
+        }
     }
 
     fn finish(mut self, dry_run: bool) -> Result<SalvageReport> {
@@ -279,8 +303,16 @@ impl Salvage<'_> {
             torn_tail: torn_tail.map(|(_, torn)| torn),
             taken_back,
             left_out,
+            warnings: self.warnings,
         })
     }
+}
+
+/// The last name of a path; empty for one that has none in UTF-8.
+fn name_of(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
 }
 
 /// Every batch, markers too, and what cannot be read in the report.

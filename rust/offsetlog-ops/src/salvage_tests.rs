@@ -347,6 +347,29 @@ fn what_was_truncated_needs_to_be_asked_for() {
 }
 
 #[test]
+fn what_a_writer_appends_meanwhile_is_left_out_and_leaves_no_gap() {
+    let place = Place::new();
+    let log = Arc::new(place.open(&[]));
+    let mut batch = BatchBuilder::default();
+    for _ in 0..4 {
+        batch
+            .push(1_700_000_000_000, None, Some(&vec![7; 700_000]), &[])
+            .unwrap();
+        log.append(&mut batch, &AppendOptions::default()).unwrap();
+    }
+    let writer = Arc::clone(&log);
+    let how = SalvageOptions {
+        progress: Some(Arc::new(move |_, _| append(&writer, 1, "late", 0))),
+        ..SalvageOptions::default()
+    };
+    let report = salvage(place.old(), place.made(), &OpenOptions::default(), &how).unwrap();
+    let found = offsets(&place.made());
+    assert!(log.log_end_offset().unwrap() > 4);
+    assert_eq!(found, (0..report.built.log_end_offset).collect::<Vec<_>>());
+    log.close().unwrap();
+}
+
+#[test]
 fn an_interrupted_salvage_leaves_nothing_and_refuses_what_is_there() {
     let place = Place::new();
     place.append(6, "first", 0);

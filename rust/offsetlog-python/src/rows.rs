@@ -312,6 +312,7 @@ named_rows! {
             taken_back: Tuple<TakenBack>,
             left_out: Tuple<LeftOut>,
             first_unstable_offset: Option<i64>,
+            warnings: Tuple<String>,
         }
     }
     "offsetlog._damage" {

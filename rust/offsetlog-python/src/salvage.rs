@@ -59,6 +59,7 @@ fn report_row(report: SalvageReport) -> rows::SalvageReport {
         taken_back: report.taken_back.into_iter().map(taken_back_row).collect(),
         left_out: report.left_out.into_iter().map(left_out_row).collect(),
         first_unstable_offset: report.first_unstable_offset,
+        warnings: report.warnings.into(),
     }
 }
 

@@ -134,14 +134,16 @@ impl PartitionBuilder {
             error.at_path(path).at_position(position).at_offset(offset)
         };
         let target = &mut self.target;
-        let codec = header.codec().map_err(|error| place(Error::new(error)))?;
+        let Some(codec) = batch.check()? else {
+            return Ok(());
+        };
         if header.magic == 2 {
             let first = header.base_offset.unwrap_or(header.last_offset);
             in_order(first, target.next_offset()).map_err(place)?;
             let records = count(batch)?;
             if batch.ended_early() {
                 if records > 0 {
-                    target.add_first(&header, batch.bytes(), records, place)?;
+                    target.add_first(&header, batch.bytes(), batch.next_offset(), place)?;
                     target.records += records;
                 }
                 return Ok(());

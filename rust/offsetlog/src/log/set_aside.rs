@@ -4,11 +4,10 @@
 use super::open::partition_name;
 use super::recovery::CUT_FOLDER;
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Disk, OneFileDisk};
-use crate::disk::{EntryKind, IoCall};
+use crate::disk::{Disk, EntryKind, IoCall, OneFileDisk};
 use crate::error::{Error, Result};
-use crate::log::Log;
-use crate::log::OpenOptions;
+use crate::folder::is_absent;
+use crate::log::{Log, OpenOptions};
 use crate::segment::Directory;
 use offsetlog_format::name::{FileName, FileState, SegmentFile, SegmentFileName};
 use std::path::{Path, PathBuf};
@@ -97,7 +96,7 @@ impl Log {
         let cut = self.path().join(CUT_FOLDER);
         for folder in [self.path(), &cut] {
             let entries = match self.options().disk.list(folder) {
-                Err(error) if crate::folder::is_absent(&error) => continue,
+                Err(error) if is_absent(&error) => continue,
                 listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
             };
             for entry in entries {

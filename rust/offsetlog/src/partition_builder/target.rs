@@ -164,13 +164,13 @@ impl Target {
         self.hand_over_encoded(first, header.last_offset)
     }
 
-    /// Adds a batch of magic 2 with only its first `records` records: what follows cannot be read. Its offsets, its producer and its
+    /// Adds a batch of magic 2 with only its records below `end`: what follows cannot be read. Its offsets, its producer and its
     /// sequence stay, as in a compacted log.
     pub(super) fn add_first(
         &mut self,
         header: &BatchHeader,
         bytes: &[u8],
-        records: u64,
+        end: i64,
         place: impl Fn(Error) -> Error,
     ) -> Result<()> {
         self.end_batch()?;
@@ -181,26 +181,26 @@ impl Target {
         } else {
             header.leader_epoch
         };
+        let first = header.base_offset.unwrap_or(header.last_offset);
         let mut decoder = BatchDecoder::default();
         let found = decoder.records(bytes, self.max_decompressed_bytes);
         let mut found = found.map_err(&place)?;
-        let mut left = records;
         self.encoded.clear();
-        let next = || match left.checked_sub(1) {
-            Some(fewer) => {
-                left = fewer;
-                found.next_record()
+        let mut at = first;
+        let next = || {
+            // The record behind the last readable one is not to be looked at.
+            if at >= end {
+                return Ok(None);
             }
-            None => Ok(None),
+            let record = found.next_record()?;
+            at = record.as_ref().map_or(end, |record| record.offset + 1);
+            Ok(record)
         };
         let mut rewriter = Rewriter::new();
         rewriter
             .write(&header, None, next, &mut self.encoded)
             .map_err(place)?;
-        self.hand_over_encoded(
-            header.base_offset.unwrap_or(header.last_offset),
-            header.last_offset,
-        )
+        self.hand_over_encoded(first, header.last_offset)
     }
 
     /// Adds a message of an old format to a batch of its kind. `is_set`: the message was in a compressed set.

@@ -5,10 +5,11 @@ use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use crate::log::filter::{Filter, Selection, Verdict};
+use crate::log::producers::parse_marker;
 use crate::log::values::Record;
 use crate::records::Records;
 use crate::segment::walk::Walk;
-use offsetlog_format::{BatchHeader, RecordView};
+use offsetlog_format::{BatchHeader, Codec, RecordView};
 use std::sync::Arc;
 
 /// A batch of a scan. It is decompressed when its first record is requested.
@@ -126,6 +127,29 @@ impl<'s> Batch<'s> {
             }
             return Ok(Some(record));
         }
+    }
+
+    /// Returns the codec. Ends the batch early, with `None`, if the codec is unknown, or if it is a producer's control batch whose marker
+    /// says neither commit nor abort: a broker does not start on such a log.
+    ///
+    /// # Errors
+    /// `UnsupportedCodec`, `InvalidRecord`, with file, position and offset, unless the scan reports it.
+    pub(crate) fn check(&mut self) -> Result<Option<Codec>> {
+        let codec = self.header.codec().map_err(Error::new);
+        let marker = |codec| parse_marker(self.walk.loaded_batch(), &self.header).map(|_| codec);
+        match codec.and_then(marker) {
+            Ok(codec) => Ok(Some(codec)),
+            Err(error) => {
+                let error = self.place(error);
+                self.end_badly(error).map(|_| None)
+            }
+        }
+    }
+
+    /// Offset after the last record that was decoded.
+    #[must_use]
+    pub const fn next_offset(&self) -> i64 {
+        self.next
     }
 
     /// Whether the records ended before one that cannot be read, which the scan reports.
