@@ -24,11 +24,19 @@ struct State {
     begun: u64,
     /// The current commit makes everything below this offset durable.
     end: i64,
+    /// Waiters of each group, by parity, and for the moment when nobody syncs. Waking nobody is a system call too.
+    waiting: [usize; 2],
+    idle: usize,
 }
 
 impl State {
     const fn is_done(&self, number: u64) -> bool {
         self.begun > number || (self.begun == number && !self.under_way)
+    }
+
+    const fn waiting(&mut self, number: u64) -> &mut usize {
+        let [even, odd] = &mut self.waiting;
+        if number.is_multiple_of(2) { even } else { odd }
     }
 }
 
@@ -52,14 +60,20 @@ impl Commits {
         let mut state = self.lock();
         state.under_way = false;
         let number = state.begun;
+        let (current, next) = (*state.waiting(number), *state.waiting(number + 1));
+        let idle = state.idle;
         drop(state);
-        self.group(number).notify_all();
-        if is_last {
+        if current > 0 {
+            self.group(number).notify_all();
+        }
+        if next > 0 && is_last {
             self.group(number + 1).notify_all();
-        } else {
+        } else if next > 0 {
             self.group(number + 1).notify_one();
         }
-        self.idle.notify_all();
+        if idle > 0 {
+            self.idle.notify_all();
+        }
     }
 
     /// Waits for the commit that reaches `target`; without a target, for one that has not begun. Returns whether it has ended.
@@ -73,8 +87,10 @@ impl Commits {
             if !state.under_way {
                 return false;
             }
+            *state.waiting(number) += 1;
             let group = self.group(number);
             state = group.wait(state).unwrap_or_else(PoisonError::into_inner);
+            *state.waiting(number) -= 1;
         }
         true
     }
@@ -91,10 +107,12 @@ impl Commits {
     pub(crate) fn wait(&self) {
         let mut state = self.lock();
         while state.under_way {
+            state.idle += 1;
             state = self
                 .idle
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 
