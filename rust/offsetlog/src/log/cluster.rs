@@ -229,7 +229,8 @@ impl Surroundings {
 
     /// The first metadata log in the log dir or in those around it.
     fn metadata_log_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
-        let folders = std::iter::once(log_dir).chain(self.around.iter().map(PathBuf::as_path));
+        let around = self.around.iter().map(PathBuf::as_path);
+        let folders = std::iter::once(log_dir).chain(around.filter(|&folder| folder != log_dir));
         for folder in folders {
             if let Some(found) = metadata_log(self.disk(), folder)? {
                 return Ok(Some(found));

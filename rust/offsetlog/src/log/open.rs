@@ -90,7 +90,6 @@ pub(crate) fn open_for_append_in(
         Slot::of(disk, Some(identity.id)).begin(ends);
     }
     let mut inner = build(&directory, topic, partition, options)?;
-    inner.log_dir_was_locked = false;
     inner
         .warnings
         .extend(writer.report().warnings.iter().cloned());
@@ -226,10 +225,13 @@ fn build(
     partition: i32,
     options: &OpenOptions,
 ) -> Result<Inner> {
-    let log_dir_was_locked = directory
-        .path
-        .parent()
-        .is_some_and(|parent| matches!(options.disk.lock_holder(&parent.join(LOCK)), Ok(Some(_))));
+    let is_locked = |log_dir: &Path| {
+        let holder = options.disk.lock_holder(&log_dir.join(LOCK));
+        matches!(holder, Ok(Some(_)))
+    };
+    // A writer holds that lock itself.
+    let log_dir_was_locked =
+        directory.ends.is_none() && directory.path.parent().is_some_and(is_locked);
     let view = View::take(directory, None)?;
     Ok(Inner {
         topic,

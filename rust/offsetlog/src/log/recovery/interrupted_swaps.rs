@@ -1,6 +1,6 @@
 //! Completes what a deletion, a compaction or a split left half done, as a broker does when it loads a log (`completeSwapOperations`).
 
-use crate::disk::{Access, Disk, EntryKind, IoCall};
+use crate::disk::{Access, Disk, Entry, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::segment::Directory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
@@ -23,6 +23,8 @@ pub(in crate::log) enum Step {
 pub(in crate::log) struct Plan {
     pub(in crate::log) steps: Vec<Step>,
     pub(in crate::log) swapped: Vec<i64>,
+    /// What the directory holds before the first step.
+    pub(in crate::log) entries: Vec<Entry>,
 }
 
 /// Plans the cleanup of a directory; changes nothing.
@@ -71,6 +73,7 @@ pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
         plan.steps.push(Step::Remove(segment.to_string(), why));
     }
     plan_swaps(directory, &live, &swap, &mut plan)?;
+    plan.entries = entries;
     Ok(plan)
 }
 

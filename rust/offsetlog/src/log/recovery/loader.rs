@@ -10,7 +10,7 @@ use super::report::{Progress, RecoveryReport};
 use super::sanity_check;
 use super::scan_segment::{Contents, ReplayState, Rule};
 use crate::config::LogConfig;
-use crate::disk::{EntryKind, IoCall};
+use crate::disk::{Entry, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Interrupt;
 use crate::log::producers::ProducerStates;
@@ -99,8 +99,8 @@ pub(in crate::log) fn load(
         compacted: config.is_compacted(),
         interrupt,
     };
-    let swapped = loading.complete_swaps()?;
-    loading.list()?;
+    let (swapped, entries) = loading.complete_swaps()?;
+    loading.sort_files(entries)?;
     loading.judge_own_mark();
     loading.load(&swapped)
 }
@@ -121,7 +121,8 @@ impl Loading<'_> {
         self.check()
     }
 
-    fn complete_swaps(&mut self) -> Result<Vec<i64>> {
+    /// Returns the base offsets of the segments that were put in place, and what the directory holds now.
+    fn complete_swaps(&mut self) -> Result<(Vec<i64>, Vec<Entry>)> {
         let plan = interrupted_swaps::plan(self.directory)?;
         for step in &plan.steps {
             self.report.tidied.push(match step {
@@ -135,18 +136,21 @@ impl Loading<'_> {
                     "finished output of a compaction or split waits to take its place; what is said of the segments is as they are before that".to_owned(),
                 );
             }
-            return Ok(Vec::new());
+            return Ok((Vec::new(), plan.entries));
+        }
+        if plan.steps.is_empty() {
+            return Ok((plan.swapped, plan.entries));
         }
         interrupted_swaps::apply(self.directory, &plan)?;
-        Ok(plan.swapped)
+        let path = &self.directory.path;
+        let entries = self.directory.disk.list(path);
+        let entries = entries.map_err(|error| Error::io(IoCall::List, path, error))?;
+        Ok((plan.swapped, entries))
     }
 
-    fn list(&mut self) -> Result<()> {
+    fn sort_files(&mut self, entries: Vec<Entry>) -> Result<()> {
         let disk = Arc::clone(&self.directory.disk);
         let path = &self.directory.path;
-        let entries = disk
-            .list(path)
-            .map_err(|error| Error::io(IoCall::List, path, error))?;
         let mut files = Files::default();
         for entry in entries {
             if is_ours(&entry.name) {

@@ -30,12 +30,20 @@ pub(super) const LISTINGS_MAX: usize = 16;
 
 /// Lists a directory so that no file is missing that is older than another one in the listing.
 ///
+/// Where a writer of this process is at work, the caller keeps it from changes other than growth meanwhile.
+///
 /// The system may omit a file that is created during a listing and still return one that is created later. Every file older
 /// than one in the first listing existed before the second began, so the second has it. The next look finds newer files.
 pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listing> {
     const SETTLED_MS: i64 = 2_000;
     let disk = directory.disk.as_ref();
+    let ends = directory.ends.as_ref();
+    let generation = ends.map(|ends| ends.generation());
     let first = list(disk, &directory.path)?;
+    if ends.is_some_and(|ends| Some(ends.generation()) == generation) {
+        // Only this process changes the directory, and it rolled no segment, or is rolling one, which the next look finds.
+        return Ok(first);
+    }
     let after = disk.stat(&directory.path).ok();
     let is_settled = before == after
         && before.is_some_and(|stat| {
