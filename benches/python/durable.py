@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from beside import Beside, same, warm
-from data import BENCHES, BUILD, CARGO_HINT, need, run, say
+from data import BENCHES, BUILD, CARGO_HINT, LogPair, need, run, say
 from figures import NotCompared, Row, microseconds, per_second
 from processes import BenchError, LineProgram, Round
 from write_rows import KEY_BYTES, source_spec
@@ -71,14 +71,15 @@ class Durable:
 
     def _one_caller(self, work: str, settings: tuple[str, ...], floor: float | None, target: float | None) -> Iterator[Row]:
         source = self._beside.data.log(source_spec(self._sizes, 100))
+        places = self._beside.data.shared(LogPair(self._folder / "peer-0", self._folder / "ours-0"))
         peer, ours = programs = self._beside.programs()
         with peer, ours:
 
             def theirs() -> Round:
-                return peer.round("durable", self._folder / "peer-0", source.peer, APPENDS, 1, *settings)
+                return peer.round("durable", places.peer, source.peer, APPENDS, 1, *settings)
 
             def mine() -> Round:
-                return ours.round("durable", self._folder / "ours-0", source.ours, APPENDS, 1, *settings)
+                return ours.round("durable", places.ours, source.ours, APPENDS, 1, *settings)
 
             def limit() -> Round:
                 return ours.round("sync-limit", self._folder / "limit-0", source.ours, APPENDS)
@@ -101,14 +102,17 @@ class Durable:
             # Callers come in another order each time: the bytes differ, `each_of` has looked at their number.
             turns = self._beside.turns(
                 programs,
-                lambda: self._shared(peer, "peer-0", value_bytes),
-                lambda: self._shared(ours, "ours-0", value_bytes),
+                lambda: self._shared(peer, "log-0", value_bytes),
+                lambda: self._shared(ours, "log-0", value_bytes),
                 work,
                 ("wall",),
                 check=None,
             )
-            there, here = (ours.round("records", self._folder / name, 1) for name in ("peer-0", "ours-0"))
-            same(there, here, work)
+            found = []
+            for program in programs:
+                self._shared(program, "log-0", value_bytes)
+                found.append(ours.round("records", self._folder / "log-0", 1))
+            same(*found, work)
         yield Row(19, work, "", *turns.costs("wall"), per_second(1, "rec"))
 
     def _beside_kafka(self, work: str) -> Iterator[Row]:

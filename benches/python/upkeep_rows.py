@@ -121,7 +121,7 @@ class Upkeep:
             twin(pair.peer, pair.ours)
 
         data.once(pair.ours.name, "", (pair.peer, pair.ours), make)
-        return pair
+        return data.shared(pair)
 
     def _create(self) -> Iterator[Row]:
         count = self._scaled(NEW_PARTITIONS)

@@ -153,7 +153,7 @@ class Writing:
 
     def _recover(self, row: int, segments: str, floor: float, target: float, *, anew: bool) -> Iterator[Row]:
         spec = recovery_spec(self._sizes, segments)
-        pair = self._beside.data.log(spec, changed=True)
+        pair = self._beside.data.log(spec)
         count = len(list(pair.ours.glob("*.log")))
         work = f"recovery, {pair.log_bytes / 1e9:.2f} GB in {count} segment{'s' if count > 1 else ''}"
         if anew:
