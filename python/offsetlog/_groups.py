@@ -52,11 +52,21 @@ class GroupOffset(NamedTuple):
     """Where the partition's log ends here; ``None`` where it is in none of the log dirs."""
     lag: int | None
     """Offsets between the two."""
+    first_unread_timestamp: int | None = None
+    """Timestamp of the first record at or after ``offset``, in ms since 1970: the lag as time is its age. It is the record's own, not an
+    estimate. Control records and gaps that compaction left are stepped over; an ``offset`` below the log start offset counts as the log
+    start offset. ``None`` if everything is read, if the record has no timestamp, if the partition is in none of the log dirs, and if
+    damage hides the record, which the logger ``offsetlog`` tells."""
 
     @property
     def commit_datetime(self) -> datetime | None:
-        """The same time, aware, UTC."""
+        """``commit_timestamp``, aware, UTC."""
         return to_datetime(self.commit_timestamp)
+
+    @property
+    def first_unread_datetime(self) -> datetime | None:
+        """``first_unread_timestamp``, aware, UTC."""
+        return None if self.first_unread_timestamp is None else to_datetime(self.first_unread_timestamp)
 
 
 class Group(NamedTuple):

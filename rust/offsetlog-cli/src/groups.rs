@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
-use crate::table::{Align, Table, or_dash};
+use crate::table::{Align, Table, age, or_dash};
 use crate::unread::tell;
 use crate::when::When;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
@@ -44,6 +44,8 @@ struct OffsetLine<'a> {
     leader_epoch: Option<i32>,
     log_end_offset: Option<i64>,
     lag: Option<i64>,
+    first_unread_timestamp: Option<i64>,
+    time_lag_ms: Option<i64>,
     commit_timestamp: i64,
     metadata: &'a str,
 }
@@ -67,15 +69,16 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         }
         groups.retain(|group| args.names.contains(&group.group_id));
     }
+    let now = args.now.map_or_else(|| (options.clock)(), |When(now)| now);
     if args.json {
         for group in &groups {
-            write_json(&mut console.out, &line_of(group))?;
+            write_json(&mut console.out, &line_of(group, now))?;
             console.out.write_all(b"\n")?;
         }
     } else if args.members {
         members(&groups).write(console)?;
     } else {
-        offsets(&groups).write(console)?;
+        offsets(&groups, now).write(console)?;
     }
     if tell(&unread, args.json, console)? {
         return Ok(EXIT_ERROR);
@@ -87,7 +90,7 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
     Ok(EXIT_FINE)
 }
 
-fn offsets(groups: &[Group]) -> Table {
+fn offsets(groups: &[Group], now: i64) -> Table {
     let mut table = Table::new(&[
         ("GROUP", Align::Left),
         ("TOPIC", Align::Left),
@@ -95,6 +98,7 @@ fn offsets(groups: &[Group]) -> Table {
         ("CURRENT-OFFSET", Align::Right),
         ("LOG-END-OFFSET", Align::Right),
         ("LAG", Align::Right),
+        ("TIME-LAG", Align::Right),
         ("COMMITTED-AT", Align::Left),
         ("METADATA", Align::Left),
     ]);
@@ -107,6 +111,7 @@ fn offsets(groups: &[Group]) -> Table {
                 each.offset.to_string(),
                 or_dash(each.log_end_offset),
                 or_dash(each.lag()),
+                or_dash(each.first_unread.age_ms(now).map(age)),
                 When(each.commit_timestamp).to_string(),
                 or_dash(shown(&each.metadata)),
             ]);
@@ -146,7 +151,7 @@ fn members(groups: &[Group]) -> Table {
     table
 }
 
-fn line_of(group: &Group) -> GroupLine<'_> {
+fn line_of(group: &Group, now: i64) -> GroupLine<'_> {
     let members = group.members.iter().map(|member| MemberLine {
         member_id: &member.member_id,
         instance_id: member.instance_id.as_deref(),
@@ -165,6 +170,8 @@ fn line_of(group: &Group) -> GroupLine<'_> {
         leader_epoch: each.leader_epoch,
         log_end_offset: each.log_end_offset,
         lag: each.lag(),
+        first_unread_timestamp: each.first_unread.timestamp(),
+        time_lag_ms: each.first_unread.age_ms(now),
         commit_timestamp: each.commit_timestamp,
         metadata: &each.metadata,
     });

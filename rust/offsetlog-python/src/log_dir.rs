@@ -66,6 +66,7 @@ fn member_row(member: GroupMember) -> rows::GroupMember {
 fn offset_row(committed: GroupOffset) -> rows::GroupOffset {
     rows::GroupOffset {
         lag: committed.lag(),
+        first_unread_timestamp: committed.first_unread.timestamp(),
         topic: committed.topic,
         partition: committed.partition,
         offset: committed.offset,

@@ -379,6 +379,7 @@ named_rows! {
             commit_timestamp: i64,
             log_end_offset: Option<i64>,
             lag: Option<i64>,
+            first_unread_timestamp: Option<i64>,
         }
         Group {
             group_id: String,

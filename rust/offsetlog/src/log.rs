@@ -9,6 +9,7 @@ mod batches;
 mod cleaner;
 mod cluster;
 mod filter;
+mod first_record;
 mod follow;
 mod log_writer;
 mod look_up;
@@ -100,7 +101,7 @@ pub struct OpenOptions {
     pub interrupt: Option<Interrupt>,
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// The clock, for appending.
+    /// The clock, for appending, and for the ages that a caller prints.
     pub clock: Clock,
 }
 

@@ -3,6 +3,7 @@
 use super::{Damaged, IsolationLevel, OffsetWord, Selection};
 use crate::json::Encoding;
 use crate::template::Template;
+use crate::when::When;
 use clap::{Args, ValueEnum};
 use offsetlog::format::internal_topic::CoordinatorTopic;
 use std::path::PathBuf;
@@ -282,9 +283,11 @@ pub(crate) enum Place {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   offsetlog groups /mnt/kafka-1 /mnt/kafka-2
-  offsetlog groups data -g billing --json | jq '.offsets[] | select(.lag > 0)'
+  offsetlog groups data -g billing --json | jq '.offsets[] | select(.time_lag_ms > 60000)'
+  offsetlog groups /mnt/dead-broker --now 2026-01-31T12:00:00Z
 
-Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end.
+Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end. TIME-LAG is the age of \
+the first record that the group has not read, by the record's own timestamp.
 
 Exit codes: 0 done; 1 no group is here; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Groups {
@@ -303,6 +306,10 @@ pub(crate) struct Groups {
     /// JSON lines, one a group, members and offsets in it
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// The time up to which ages are counted: milliseconds since 1970 or RFC 3339 [default: the system's clock]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) now: Option<When>,
 
     /// No warnings
     #[arg(short = 'q', long)]

@@ -3,15 +3,15 @@
 //! A group coordinator stores its state as records; the last record of each key counts. An offset that was committed in a
 //! transaction counts once the transaction is committed. Of two commits of one key, the one with the later record wins.
 
+mod behind;
+mod replay;
+
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
-use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
-use crate::log::{Log, MetadataImage};
-use offsetlog_format::control::ControlType;
-use offsetlog_format::internal_topic::{
-    CoordinatorTopic, KnownRecord, METADATA_TOPIC, decode_assignment,
-};
-use offsetlog_format::message::{Struct, Value};
+use crate::log::MetadataImage;
+use behind::Wanted;
+use offsetlog_format::internal_topic::METADATA_TOPIC;
+use replay::Replay;
 use std::collections::{BTreeMap, HashMap};
 
 /// The topic in which Kafka stores its groups.
@@ -71,9 +71,56 @@ pub struct GroupOffset {
     pub commit_timestamp: i64,
     /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
     pub log_end_offset: Option<i64>,
+    /// The first record that the group has not read.
+    pub first_unread: FirstUnread,
+}
+
+/// The first record from an offset on, as a consumer that reads uncommitted records would get it: control records and gaps that
+/// compaction left are stepped over. An offset below the log start offset counts as the log start offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstUnread {
+    /// The log has no record there: everything is read.
+    Nothing,
+    /// The record.
+    Record {
+        /// Its offset.
+        offset: i64,
+        /// Its timestamp in ms since 1970, stored and not estimated; `None` if the record has none.
+        timestamp: Option<i64>,
+    },
+    /// The partition is not in these log dirs, or damage hides the record.
+    Unknown,
+}
+
+impl FirstUnread {
+    /// The record's timestamp in ms since 1970; `None` if there is no such record, or it has no timestamp, or neither is known.
+    #[must_use]
+    pub const fn timestamp(&self) -> Option<i64> {
+        match self {
+            Self::Record { timestamp, .. } => *timestamp,
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+
+    /// The age of the record in ms at the time `now`, at least 0: the lag as time. `None` as for [`timestamp`](Self::timestamp).
+    #[must_use]
+    pub const fn age_ms(&self, now: i64) -> Option<i64> {
+        match self.timestamp() {
+            Some(timestamp) if timestamp < now => Some(now.saturating_sub(timestamp)),
+            Some(_) => Some(0),
+            None => None,
+        }
+    }
 }
 
 impl GroupOffset {
+    fn topic_partition(&self) -> TopicPartition {
+        TopicPartition {
+            topic: self.topic.clone(),
+            partition: self.partition,
+        }
+    }
+
     /// Number of offsets between the committed offset and the log end offset; `None` if the latter is unknown.
     #[must_use]
     pub const fn lag(&self) -> Option<i64> {
@@ -84,56 +131,54 @@ impl GroupOffset {
     }
 }
 
-type OffsetKey = (String, String, i32);
-
-/// The state of all groups in one partition of the topic, while its records are replayed.
-#[derive(Default)]
-struct Replay {
-    groups: BTreeMap<String, Replayed>,
-    offsets: BTreeMap<OffsetKey, Commit>,
-    /// Commits of open transactions, by producer id.
-    pending: HashMap<i64, BTreeMap<OffsetKey, Commit>>,
-    left_out: LeftOut,
-}
-
-#[derive(Default)]
-struct Replayed {
-    group: Group,
-    members: BTreeMap<String, GroupMember>,
-    /// Assignments by topic id, per member id.
-    by_id: BTreeMap<String, Vec<(String, Vec<i32>)>>,
-}
-
-#[derive(Clone)]
-struct Commit {
-    /// Offset of the record.
-    at: i64,
-    offset: GroupOffset,
-}
-
 impl LogDir {
     /// Returns the consumer groups that their coordinators stored in these log dirs, by name, with their committed offsets and
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
     /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
-    /// lag. Reads `__consumer_offsets` completely and keeps one value per key in memory. Records of unknown types or without a
+    /// lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too.
+    ///
+    /// Cost: reads `__consumer_offsets` completely and keeps one value per key in memory. Opens each partition with a committed
+    /// offset once, and looks each committed offset below its end up once, as [`Log::get`](crate::Log::get) does; groups that
+    /// committed the same offset share the look-up.
     ///
     /// # Errors
     /// `Interrupted`. Per partition, those of a scan, and `Corrupt` kinds for a record that no coordinator wrote.
     pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
-        let mut unread = Vec::new();
+        let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
+        let mut found = self.replayed_groups(&partitions, &mut warnings, &mut unread)?;
+        let mut wanted = Wanted::new();
+        for each in found.values().flat_map(|group| &group.offsets) {
+            wanted
+                .entry(each.topic_partition())
+                .or_default()
+                .insert(each.offset);
+        }
+        let behind = self.behind(&partitions, wanted, &mut warnings, &mut unread)?;
+        for each in found.values_mut().flat_map(|group| &mut group.offsets) {
+            let partition = each.topic_partition();
+            (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
+        }
+        Ok((found.into_values().collect(), warnings, unread))
+    }
+
+    /// The groups by name, as `__consumer_offsets` alone has them.
+    fn replayed_groups(
+        &self,
+        partitions: &[TopicPartition],
+        warnings: &mut Vec<String>,
+        unread: &mut Vec<Unread>,
+    ) -> Result<BTreeMap<String, Group>> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
-        let mut warnings = Vec::new();
         let mut ids: Option<HashMap<String, String>> = None;
-        let mut ends: HashMap<(String, i32), Option<i64>> = HashMap::new();
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
             let mut replay = Replay::default();
             let replayed = self
                 .log(&partition.topic, partition.partition)
                 .and_then(|log| replay.run(&log));
             if let Err(error) = replayed {
-                pass_over(error, partition, &mut unread)?;
+                pass_over(error, partition, unread)?;
                 continue;
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
@@ -144,7 +189,7 @@ impl LogDir {
                 for (member, assignment) in replayed.by_id {
                     let ids = match &ids {
                         Some(ids) => ids,
-                        None => ids.insert(self.topics_by_id(&partitions, &mut unread)?),
+                        None => ids.insert(self.topics_by_id(partitions, unread)?),
                     };
                     let Some(member) = members.get_mut(&member) else {
                         continue;
@@ -158,46 +203,15 @@ impl LogDir {
                 group.members = members.into_values().collect();
                 found.insert(name, group);
             }
-            for ((name, topic, number), commit) in replay.offsets {
+            for ((name, ..), commit) in replay.offsets {
                 let group = found.entry(name.clone()).or_insert_with(|| Group {
                     group_id: name,
                     ..Group::default()
                 });
-                let key = (topic, number);
-                let end = match ends.get(&key) {
-                    Some(end) => *end,
-                    None => *ends.entry(key.clone()).or_insert(self.end_of(
-                        &partitions,
-                        &key,
-                        &mut unread,
-                    )?),
-                };
-                group.offsets.push(GroupOffset {
-                    log_end_offset: end,
-                    ..commit.offset
-                });
+                group.offsets.push(commit.offset);
             }
         }
-        Ok((found.into_values().collect(), warnings, unread))
-    }
-
-    fn end_of(
-        &self,
-        partitions: &[TopicPartition],
-        (topic, number): &(String, i32),
-        unread: &mut Vec<Unread>,
-    ) -> Result<Option<i64>> {
-        let is_here = |found: &&TopicPartition| found.topic == *topic && found.partition == *number;
-        let Some(partition) = partitions.iter().find(is_here) else {
-            return Ok(None);
-        };
-        match self
-            .log(topic, *number)
-            .and_then(|log| log.log_end_offset())
-        {
-            Ok(end) => Ok(Some(end)),
-            Err(error) => pass_over(error, partition, unread).map(|()| None),
-        }
+        Ok(found)
     }
 
     fn topics_by_id(
@@ -238,187 +252,5 @@ impl LogDir {
             ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
         }
         Ok(ids)
-    }
-}
-
-impl Replay {
-    fn run(&mut self, log: &Log) -> Result<()> {
-        each_record(log, None, |header, record| {
-            if header.attributes.is_control() {
-                let ended = ControlType::parse_key(record.key)?;
-                self.end_transaction(header.producer_id, ended);
-                return Ok(());
-            }
-            let topic = CoordinatorTopic::ConsumerOffsets;
-            if let Some(known) = self.left_out.known(topic, record)? {
-                let producer = header
-                    .attributes
-                    .is_transactional()
-                    .then_some(header.producer_id);
-                self.take(&known, record.offset, producer)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn end_transaction(&mut self, producer_id: i64, ended: ControlType) {
-        let commits = match ended {
-            ControlType::Commit => self.pending.remove(&producer_id),
-            ControlType::Abort => {
-                self.pending.remove(&producer_id);
-                None
-            }
-            _ => None,
-        };
-        for (key, commit) in commits.into_iter().flatten() {
-            let is_newer = self
-                .offsets
-                .get(&key)
-                .is_none_or(|known| known.at < commit.at);
-            if is_newer {
-                self.offsets.insert(key, commit);
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        record: &KnownRecord<'_>,
-        at: i64,
-        producer: Option<i64>,
-    ) -> std::result::Result<(), offsetlog_format::FormatError> {
-        let value = record.value.as_ref().map(|(_, value)| value);
-        if matches!(record.record_type.number, 0 | 1) {
-            let key = (
-                text(&record.key, "group"),
-                text(&record.key, "topic"),
-                int(&record.key, "partition"),
-            );
-            let Some(value) = value else {
-                self.offsets.remove(&key);
-                return Ok(());
-            };
-            let commit = Commit {
-                at,
-                offset: committed(&key, value),
-            };
-            match producer {
-                Some(producer) => {
-                    self.pending
-                        .entry(producer)
-                        .or_default()
-                        .insert(key, commit);
-                }
-                None => {
-                    self.offsets.insert(key, commit);
-                }
-            }
-            return Ok(());
-        }
-        let name = match record.key.get("group") {
-            Some(_) => text(&record.key, "group"),
-            None => text(&record.key, "groupId"),
-        };
-        match (record.record_type.number, value) {
-            (2 | 3 | 11 | 17, None) => {
-                self.groups.remove(&name);
-            }
-            (2, Some(value)) => {
-                *self.groups.entry(name).or_default() = classic(value)?;
-            }
-            (3, Some(value)) => self.epoch_of(name, "consumer", value),
-            (11, Some(value)) => self.epoch_of(name, "share", value),
-            (17, Some(value)) => self.epoch_of(name, "streams", value),
-            (5 | 10 | 19, None) => {
-                let member = text(&record.key, "memberId");
-                self.groups.entry(name).or_default().members.remove(&member);
-            }
-            (5 | 10 | 19, Some(value)) => {
-                let member = member_of(text(&record.key, "memberId"), value);
-                let members = &mut self.groups.entry(name).or_default().members;
-                members.insert(member.member_id.clone(), member);
-            }
-            (8 | 14, value) => {
-                let member = text(&record.key, "memberId");
-                let by_id = &mut self.groups.entry(name).or_default().by_id;
-                match value {
-                    Some(value) => {
-                        by_id.insert(member, assigned(value, "assignedPartitions", "topicId"));
-                    }
-                    None => {
-                        by_id.remove(&member);
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn epoch_of(&mut self, name: String, kind: &'static str, value: &Struct<'_>) {
-        let group = &mut self.groups.entry(name).or_default().group;
-        group.kind = kind;
-        group.epoch = Some(int(value, "epoch"));
-    }
-}
-
-fn classic(value: &Struct<'_>) -> std::result::Result<Replayed, offsetlog_format::FormatError> {
-    let mut replayed = Replayed {
-        group: Group {
-            kind: "classic",
-            protocol_type: Some(text(value, "protocolType")).filter(|text| !text.is_empty()),
-            protocol: optional(value, "protocol"),
-            epoch: Some(int(value, "generation")),
-            leader: optional(value, "leader"),
-            ..Group::default()
-        },
-        ..Replayed::default()
-    };
-    let is_of_consumers = replayed.group.protocol_type.as_deref() == Some("consumer");
-    for fields in structs(value, "members") {
-        let mut member = member_of(text(fields, "memberId"), fields);
-        let given = fields.get("assignment").and_then(Value::as_bytes);
-        if let Some(given) = given.filter(|given| is_of_consumers && !given.is_empty()) {
-            let (_, assignment) = decode_assignment(given)?;
-            member.assignment = assigned(&assignment, "assignedPartitions", "topic");
-            member.assignment.sort();
-        }
-        replayed.members.insert(member.member_id.clone(), member);
-    }
-    Ok(replayed)
-}
-
-fn member_of(member_id: String, fields: &Struct<'_>) -> GroupMember {
-    GroupMember {
-        member_id,
-        instance_id: optional(fields, "groupInstanceId").or_else(|| optional(fields, "instanceId")),
-        client_id: text(fields, "clientId"),
-        client_host: text(fields, "clientHost"),
-        assignment: Vec::new(),
-    }
-}
-
-fn assigned(fields: &Struct<'_>, name: &str, topic: &str) -> Vec<(String, Vec<i32>)> {
-    let topics = structs(fields, name).map(|each| {
-        let name = match each.get(topic) {
-            Some(Value::Uuid(id)) => id.to_string(),
-            _ => text(each, topic),
-        };
-        let mut numbers = numbers(each, "partitions").unwrap_or_default();
-        numbers.sort_unstable();
-        (name, numbers)
-    });
-    topics.collect()
-}
-
-fn committed((_, topic, partition): &OffsetKey, value: &Struct<'_>) -> GroupOffset {
-    GroupOffset {
-        topic: topic.clone(),
-        partition: *partition,
-        offset: long(value, "offset").unwrap_or(-1),
-        leader_epoch: Some(int(value, "leaderEpoch")).filter(|epoch| *epoch >= 0),
-        metadata: text(value, "metadata"),
-        commit_timestamp: long(value, "commitTimestamp").unwrap_or(-1),
-        log_end_offset: None,
     }
 }

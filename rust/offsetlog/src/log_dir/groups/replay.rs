@@ -1,0 +1,220 @@
+//! Replays `__consumer_offsets`: what a coordinator that loads a partition of it knows of its groups.
+
+use super::{FirstUnread, Group, GroupMember, GroupOffset};
+use crate::error::Result;
+use crate::log::Log;
+use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
+use offsetlog_format::control::ControlType;
+use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord, decode_assignment};
+use offsetlog_format::message::{Struct, Value};
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) type OffsetKey = (String, String, i32);
+
+/// The state of all groups in one partition of the topic, while its records are replayed.
+#[derive(Default)]
+pub(super) struct Replay {
+    pub(super) groups: BTreeMap<String, Replayed>,
+    pub(super) offsets: BTreeMap<OffsetKey, Commit>,
+    /// Commits of open transactions, by producer id.
+    pending: HashMap<i64, BTreeMap<OffsetKey, Commit>>,
+    pub(super) left_out: LeftOut,
+}
+
+#[derive(Default)]
+pub(super) struct Replayed {
+    pub(super) group: Group,
+    pub(super) members: BTreeMap<String, GroupMember>,
+    /// Assignments by topic id, per member id.
+    pub(super) by_id: BTreeMap<String, Vec<(String, Vec<i32>)>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Commit {
+    /// Offset of the record.
+    at: i64,
+    pub(super) offset: GroupOffset,
+}
+
+impl Replay {
+    pub(super) fn run(&mut self, log: &Log) -> Result<()> {
+        each_record(log, None, |header, record| {
+            if header.attributes.is_control() {
+                let ended = ControlType::parse_key(record.key)?;
+                self.end_transaction(header.producer_id, ended);
+                return Ok(());
+            }
+            let topic = CoordinatorTopic::ConsumerOffsets;
+            if let Some(known) = self.left_out.known(topic, record)? {
+                let producer = header
+                    .attributes
+                    .is_transactional()
+                    .then_some(header.producer_id);
+                self.take(&known, record.offset, producer)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn end_transaction(&mut self, producer_id: i64, ended: ControlType) {
+        let commits = match ended {
+            ControlType::Commit => self.pending.remove(&producer_id),
+            ControlType::Abort => {
+                self.pending.remove(&producer_id);
+                None
+            }
+            _ => None,
+        };
+        for (key, commit) in commits.into_iter().flatten() {
+            let is_newer = self
+                .offsets
+                .get(&key)
+                .is_none_or(|known| known.at < commit.at);
+            if is_newer {
+                self.offsets.insert(key, commit);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        record: &KnownRecord<'_>,
+        at: i64,
+        producer: Option<i64>,
+    ) -> std::result::Result<(), offsetlog_format::FormatError> {
+        let value = record.value.as_ref().map(|(_, value)| value);
+        if matches!(record.record_type.number, 0 | 1) {
+            let key = (
+                text(&record.key, "group"),
+                text(&record.key, "topic"),
+                int(&record.key, "partition"),
+            );
+            let Some(value) = value else {
+                self.offsets.remove(&key);
+                return Ok(());
+            };
+            let commit = Commit {
+                at,
+                offset: committed(&key, value),
+            };
+            match producer {
+                Some(producer) => {
+                    self.pending
+                        .entry(producer)
+                        .or_default()
+                        .insert(key, commit);
+                }
+                None => {
+                    self.offsets.insert(key, commit);
+                }
+            }
+            return Ok(());
+        }
+        let name = match record.key.get("group") {
+            Some(_) => text(&record.key, "group"),
+            None => text(&record.key, "groupId"),
+        };
+        match (record.record_type.number, value) {
+            (2 | 3 | 11 | 17, None) => {
+                self.groups.remove(&name);
+            }
+            (2, Some(value)) => {
+                *self.groups.entry(name).or_default() = classic(value)?;
+            }
+            (3, Some(value)) => self.epoch_of(name, "consumer", value),
+            (11, Some(value)) => self.epoch_of(name, "share", value),
+            (17, Some(value)) => self.epoch_of(name, "streams", value),
+            (5 | 10 | 19, None) => {
+                let member = text(&record.key, "memberId");
+                self.groups.entry(name).or_default().members.remove(&member);
+            }
+            (5 | 10 | 19, Some(value)) => {
+                let member = member_of(text(&record.key, "memberId"), value);
+                let members = &mut self.groups.entry(name).or_default().members;
+                members.insert(member.member_id.clone(), member);
+            }
+            (8 | 14, value) => {
+                let member = text(&record.key, "memberId");
+                let by_id = &mut self.groups.entry(name).or_default().by_id;
+                match value {
+                    Some(value) => {
+                        by_id.insert(member, assigned(value, "assignedPartitions", "topicId"));
+                    }
+                    None => {
+                        by_id.remove(&member);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn epoch_of(&mut self, name: String, kind: &'static str, value: &Struct<'_>) {
+        let group = &mut self.groups.entry(name).or_default().group;
+        group.kind = kind;
+        group.epoch = Some(int(value, "epoch"));
+    }
+}
+
+fn classic(value: &Struct<'_>) -> std::result::Result<Replayed, offsetlog_format::FormatError> {
+    let mut replayed = Replayed {
+        group: Group {
+            kind: "classic",
+            protocol_type: Some(text(value, "protocolType")).filter(|text| !text.is_empty()),
+            protocol: optional(value, "protocol"),
+            epoch: Some(int(value, "generation")),
+            leader: optional(value, "leader"),
+            ..Group::default()
+        },
+        ..Replayed::default()
+    };
+    let is_of_consumers = replayed.group.protocol_type.as_deref() == Some("consumer");
+    for fields in structs(value, "members") {
+        let mut member = member_of(text(fields, "memberId"), fields);
+        let given = fields.get("assignment").and_then(Value::as_bytes);
+        if let Some(given) = given.filter(|given| is_of_consumers && !given.is_empty()) {
+            let (_, assignment) = decode_assignment(given)?;
+            member.assignment = assigned(&assignment, "assignedPartitions", "topic");
+            member.assignment.sort();
+        }
+        replayed.members.insert(member.member_id.clone(), member);
+    }
+    Ok(replayed)
+}
+
+fn member_of(member_id: String, fields: &Struct<'_>) -> GroupMember {
+    GroupMember {
+        member_id,
+        instance_id: optional(fields, "groupInstanceId").or_else(|| optional(fields, "instanceId")),
+        client_id: text(fields, "clientId"),
+        client_host: text(fields, "clientHost"),
+        assignment: Vec::new(),
+    }
+}
+
+fn assigned(fields: &Struct<'_>, name: &str, topic: &str) -> Vec<(String, Vec<i32>)> {
+    let topics = structs(fields, name).map(|each| {
+        let name = match each.get(topic) {
+            Some(Value::Uuid(id)) => id.to_string(),
+            _ => text(each, topic),
+        };
+        let mut numbers = numbers(each, "partitions").unwrap_or_default();
+        numbers.sort_unstable();
+        (name, numbers)
+    });
+    topics.collect()
+}
+
+fn committed((_, topic, partition): &OffsetKey, value: &Struct<'_>) -> GroupOffset {
+    GroupOffset {
+        topic: topic.clone(),
+        partition: *partition,
+        offset: long(value, "offset").unwrap_or(-1),
+        leader_epoch: Some(int(value, "leaderEpoch")).filter(|epoch| *epoch >= 0),
+        metadata: text(value, "metadata"),
+        commit_timestamp: long(value, "commitTimestamp").unwrap_or(-1),
+        log_end_offset: None,
+        first_unread: FirstUnread::Unknown,
+    }
+}
