@@ -392,9 +392,10 @@ class LogDir:
     def groups(self) -> list[Group]:
         """Return the groups of consumers whose coordinators kept them here, by name: what they committed, and how far behind it is.
 
-        Reads ``__consumer_offsets`` from front to back, and of each partition that was committed where its log ends; of each offset
-        that was committed below that, the first record that is unread, which costs what ``get`` costs. A commit within a transaction counts when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken.
-        Records of types that are not known are left out, with a warning in the logger ``offsetlog``.
+        Reads ``__consumer_offsets`` from front to back, and of each partition that was committed where its log ends. Each offset that
+        was committed below that end costs one look-up more, of the first record that is unread. A commit within a transaction counts
+        when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken. Records of types that are
+        not known are left out, with a warning in the logger ``offsetlog``.
 
         Raises
         ------
