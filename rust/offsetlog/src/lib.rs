@@ -80,9 +80,9 @@ pub use log::{
     VerifyOptions, WriteOptions, recover, sequence_of, verify,
 };
 pub use log_dir::{
-    FirstUnread, Group, GroupMember, GroupOffset, LogDir, LogDirMaintainReport, LogDirOptions,
-    NewTopic, Partitioner, Route, Stray, TopicPartition, TopicSettings, Transaction,
-    TransactionState, Unread, murmur2, partition_for,
+    FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir, LogDirMaintainReport,
+    LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset, Stray, TopicPartition,
+    TopicSettings, Transaction, TransactionState, Unread, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -1,10 +1,11 @@
-//! Reads consumer groups from `__consumer_offsets` (FORMAT.md «Internal topics»).
+//! Reads groups from `__consumer_offsets` and `__share_group_state` (FORMAT.md «Internal topics»).
 //!
 //! A group coordinator stores its state as records; the last record of each key counts. An offset that was committed in a
 //! transaction counts once the transaction is committed. Of two commits of one key, the one with the later record wins.
 
 mod behind;
 mod replay;
+mod share;
 
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
@@ -12,7 +13,9 @@ use crate::log::MetadataImage;
 use behind::Wanted;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
+use share::ShareReplay;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 /// The topic in which Kafka stores its groups.
 const TOPIC: &str = "__consumer_offsets";
@@ -36,6 +39,34 @@ pub struct Group {
     pub members: Vec<GroupMember>,
     /// The committed offsets, by topic and partition.
     pub offsets: Vec<GroupOffset>,
+    /// Its state when the coordinator last wrote.
+    pub state: GroupState,
+    /// Of a share group: where it begins to read, by topic and partition.
+    pub share_offsets: Vec<ShareGroupOffset>,
+}
+
+/// The state of a group, with Kafka's names: what a coordinator that loads the group's records says of it. A rebalance of a classic
+/// group is not stored: it is [`Stable`](Self::Stable) with members and [`Empty`](Self::Empty) without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum GroupState {
+    /// It has no members.
+    #[default]
+    Empty,
+    /// A streams group whose topology has not been found to fit the topics.
+    NotReady,
+    /// A consumer or streams group whose newest epoch has no target assignment yet.
+    Assigning,
+    /// A consumer or streams group whose members have not all reached the target assignment.
+    Reconciling,
+    /// It has members, and all have what they are to have.
+    Stable,
+}
+
+impl fmt::Display for GroupState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
 }
 
 /// A member of a group.
@@ -73,6 +104,56 @@ pub struct GroupOffset {
     pub log_end_offset: Option<i64>,
     /// The first record that the group has not read.
     pub first_unread: FirstUnread,
+}
+
+/// Where a share group begins to read a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareGroupOffset {
+    /// The topic. If only its id is known, from neither these log dirs nor metadata in them nor the group's records, the id is used as
+    /// the name.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The first offset that may still be delivered; `None` before the group has read the partition.
+    pub start_offset: Option<i64>,
+    /// Leader epoch of the partition when this was written.
+    pub leader_epoch: Option<i32>,
+    /// Number of records at or after the start offset that need no delivery; `None` if the broker did not count them (before Kafka
+    /// 4.2).
+    pub delivery_complete_count: Option<i32>,
+    /// As [`GroupOffset::log_end_offset`].
+    pub log_end_offset: Option<i64>,
+    /// The first record at or after the start offset. It may have been delivered and be waiting for its acknowledgement.
+    pub first_unread: FirstUnread,
+}
+
+impl ShareGroupOffset {
+    /// Number of records that wait for delivery or acknowledgement, as `kafka-share-groups --describe` computes it; `None` if a part
+    /// of it is unknown.
+    #[must_use]
+    pub const fn lag(&self) -> Option<i64> {
+        match (
+            self.log_end_offset,
+            self.start_offset,
+            self.delivery_complete_count,
+        ) {
+            (Some(end), Some(start), Some(count)) => {
+                Some(end.saturating_sub(start).saturating_sub(count as i64))
+            }
+            _ => None,
+        }
+    }
+
+    const fn place(&self) -> (&String, i32) {
+        (&self.topic, self.partition)
+    }
+
+    fn topic_partition(&self) -> TopicPartition {
+        TopicPartition {
+            topic: self.topic.clone(),
+            partition: self.partition,
+        }
+    }
 }
 
 /// The first record from an offset on, as a consumer that reads uncommitted records would get it: control records and gaps that
@@ -147,18 +228,38 @@ impl LogDir {
     pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
         let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
-        let mut found = self.replayed_groups(&partitions, &mut warnings, &mut unread)?;
+        let mut topics = TopicIds::default();
+        let mut found =
+            self.replayed_groups(&partitions, &mut topics, &mut warnings, &mut unread)?;
+        self.replay_share_state(
+            &partitions,
+            &mut topics,
+            &mut found,
+            &mut warnings,
+            &mut unread,
+        )?;
         let mut wanted = Wanted::new();
-        for each in found.values().flat_map(|group| &group.offsets) {
-            wanted
-                .entry(each.topic_partition())
-                .or_default()
-                .insert(each.offset);
+        for group in found.values() {
+            for each in &group.offsets {
+                let wanted = wanted.entry(each.topic_partition()).or_default();
+                wanted.insert(each.offset);
+            }
+            for each in &group.share_offsets {
+                let wanted = wanted.entry(each.topic_partition()).or_default();
+                wanted.extend(each.start_offset);
+            }
         }
         let behind = self.behind(&partitions, wanted, &mut warnings, &mut unread)?;
-        for each in found.values_mut().flat_map(|group| &mut group.offsets) {
-            let partition = each.topic_partition();
-            (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
+        for group in found.values_mut() {
+            for each in &mut group.offsets {
+                let partition = each.topic_partition();
+                (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
+            }
+            for each in &mut group.share_offsets {
+                let start = each.start_offset.unwrap_or(-1);
+                let partition = each.topic_partition();
+                (each.log_end_offset, each.first_unread) = behind.of(&partition, start);
+            }
         }
         Ok((found.into_values().collect(), warnings, unread))
     }
@@ -167,11 +268,11 @@ impl LogDir {
     fn replayed_groups(
         &self,
         partitions: &[TopicPartition],
+        topics: &mut TopicIds,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<BTreeMap<String, Group>> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
-        let mut ids: Option<HashMap<String, String>> = None;
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
             let mut replay = Replay::default();
             let replayed = self
@@ -183,21 +284,20 @@ impl LogDir {
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
             for (name, replayed) in replay.groups {
+                let state = replayed.state();
                 let mut group = replayed.group;
                 group.group_id.clone_from(&name);
+                group.state = state;
+                topics.told.extend(replayed.topic_names);
                 let mut members = replayed.members;
                 for (member, assignment) in replayed.by_id {
-                    let ids = match &ids {
-                        Some(ids) => ids,
-                        None => ids.insert(self.topics_by_id(partitions, unread)?),
-                    };
                     let Some(member) = members.get_mut(&member) else {
                         continue;
                     };
-                    let named = assignment.into_iter();
-                    member.assignment = named
-                        .map(|(id, numbers)| (ids.get(&id).cloned().unwrap_or(id), numbers))
-                        .collect();
+                    for (id, numbers) in assignment {
+                        let name = topics.name(self, partitions, unread, id)?;
+                        member.assignment.push((name, numbers));
+                    }
                     member.assignment.sort();
                 }
                 group.members = members.into_values().collect();
@@ -212,6 +312,47 @@ impl LogDir {
             }
         }
         Ok(found)
+    }
+
+    /// Adds what `__share_group_state` says. A group that `__consumer_offsets` does not have here is added too: its other records may
+    /// be in other log dirs.
+    fn replay_share_state(
+        &self,
+        partitions: &[TopicPartition],
+        topics: &mut TopicIds,
+        found: &mut BTreeMap<String, Group>,
+        warnings: &mut Vec<String>,
+        unread: &mut Vec<Unread>,
+    ) -> Result<()> {
+        let of_topic = partitions
+            .iter()
+            .filter(|found| found.topic == share::TOPIC);
+        for partition in of_topic {
+            let mut replay = ShareReplay::default();
+            let replayed = self
+                .log(&partition.topic, partition.partition)
+                .and_then(|log| replay.run(&log));
+            if let Err(error) = replayed {
+                pass_over(error, partition, unread)?;
+                continue;
+            }
+            warnings.extend(replay.left_out.warnings(&partition.to_string()));
+            for ((name, id, _), mut offset) in replay.offsets {
+                offset.topic = topics.name(self, partitions, unread, id)?;
+                let group = found.entry(name.clone()).or_insert_with(|| Group {
+                    group_id: name,
+                    kind: "share",
+                    ..Group::default()
+                });
+                group.share_offsets.push(offset);
+            }
+        }
+        for group in found.values_mut() {
+            group
+                .share_offsets
+                .sort_by(|one, other| one.place().cmp(&other.place()));
+        }
+        Ok(())
     }
 
     fn topics_by_id(
@@ -252,5 +393,31 @@ impl LogDir {
             ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
         }
         Ok(ids)
+    }
+}
+
+/// Names of topics by id. Nothing is read before a name is asked for.
+#[derive(Default)]
+struct TopicIds {
+    here: Option<HashMap<String, String>>,
+    /// Names that share groups stored beside ids.
+    told: HashMap<String, String>,
+}
+
+impl TopicIds {
+    /// The topic's name, from the log dirs, metadata in them or a share group's records; else the id.
+    fn name(
+        &mut self,
+        log_dir: &LogDir,
+        partitions: &[TopicPartition],
+        unread: &mut Vec<Unread>,
+        id: String,
+    ) -> Result<String> {
+        let here = match &self.here {
+            Some(here) => here,
+            None => self.here.insert(log_dir.topics_by_id(partitions, unread)?),
+        };
+        let name = here.get(&id).or_else(|| self.told.get(&id));
+        Ok(name.cloned().unwrap_or(id))
     }
 }

@@ -1,6 +1,6 @@
 //! Replays `__consumer_offsets`: what a coordinator that loads a partition of it knows of its groups.
 
-use super::{FirstUnread, Group, GroupMember, GroupOffset};
+use super::{FirstUnread, Group, GroupMember, GroupOffset, GroupState};
 use crate::error::Result;
 use crate::log::Log;
 use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
@@ -27,6 +27,64 @@ pub(super) struct Replayed {
     pub(super) members: BTreeMap<String, GroupMember>,
     /// Assignments by topic id, per member id.
     pub(super) by_id: BTreeMap<String, Vec<(String, Vec<i32>)>>,
+    /// Epoch of the newest target assignment.
+    assignment_epoch: Option<i32>,
+    /// Of a streams group: epoch of its topology, and of the topology that was found to fit the topics.
+    topology_epoch: Option<i32>,
+    validated_topology_epoch: i32,
+    /// How far each member has come with its assignment: its state and its epoch.
+    reached: BTreeMap<String, (i32, i32)>,
+    /// Names of topics by id, as a share group has them.
+    pub(super) topic_names: BTreeMap<String, String>,
+}
+
+impl Replayed {
+    /// Takes a deletion of a part of the group: `number` is its record type.
+    fn forget(&mut self, number: i16, member: &str) {
+        match number {
+            5 | 10 | 19 => {
+                self.members.remove(member);
+            }
+            6 | 12 | 20 => self.assignment_epoch = None,
+            8 | 14 | 22 => {
+                self.by_id.remove(member);
+                // A member that leaves has the epoch -1 until its other records are deleted.
+                self.reached.insert(member.to_owned(), (0, -1));
+            }
+            15 => self.topic_names.clear(),
+            23 => self.topology_epoch = None,
+            _ => {}
+        }
+    }
+
+    /// The state that a coordinator has after it has loaded these records (Kafka 4.3.0).
+    pub(super) fn state(&self) -> GroupState {
+        let epoch = self.group.epoch.unwrap_or(-1);
+        let assigned = self.assignment_epoch.unwrap_or(-1);
+        let is_streams = self.group.kind == "streams";
+        if self.members.is_empty() {
+            return GroupState::Empty;
+        }
+        if !is_streams && self.group.kind != "consumer" {
+            return GroupState::Stable;
+        }
+        if is_streams && self.topology_epoch != Some(self.validated_topology_epoch) {
+            return GroupState::NotReady;
+        }
+        if epoch > assigned {
+            return GroupState::Assigning;
+        }
+        // Kafka's numbers for a member that has nothing left to revoke or to wait for.
+        let stable = i32::from(is_streams);
+        // Without a record of its own, a member has not been given anything yet.
+        let reached = |member| self.reached.get(member).copied().unwrap_or((stable, 0));
+        let mut members = self.members.keys();
+        if members.all(|member| reached(member) == (stable, assigned)) {
+            GroupState::Stable
+        } else {
+            GroupState::Reconciling
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -123,35 +181,58 @@ impl Replay {
             }
             (3, Some(value)) => self.epoch_of(name, "consumer", value),
             (11, Some(value)) => self.epoch_of(name, "share", value),
-            (17, Some(value)) => self.epoch_of(name, "streams", value),
-            (5 | 10 | 19, None) => {
-                let member = text(&record.key, "memberId");
-                self.groups.entry(name).or_default().members.remove(&member);
+            (17, Some(value)) => {
+                self.epoch_of(name.clone(), "streams", value);
+                let validated = int(value, "validatedTopologyEpoch");
+                self.group(name).validated_topology_epoch = validated;
+            }
+            // A null value deletes what is there; it makes no group.
+            (number, None) => {
+                if let Some(group) = self.groups.get_mut(&name) {
+                    let member = text(&record.key, "memberId");
+                    group.forget(number, &member);
+                }
             }
             (5 | 10 | 19, Some(value)) => {
                 let member = member_of(text(&record.key, "memberId"), value);
-                let members = &mut self.groups.entry(name).or_default().members;
+                let members = &mut self.group(name).members;
                 members.insert(member.member_id.clone(), member);
             }
-            (8 | 14, value) => {
+            (6 | 12 | 20, Some(value)) => {
+                self.group(name).assignment_epoch = Some(int(value, "assignmentEpoch"));
+            }
+            (8 | 14 | 22, Some(value)) => {
                 let member = text(&record.key, "memberId");
-                let by_id = &mut self.groups.entry(name).or_default().by_id;
-                match value {
-                    Some(value) => {
-                        by_id.insert(member, assigned(value, "assignedPartitions", "topicId"));
-                    }
-                    None => {
-                        by_id.remove(&member);
-                    }
+                let group = self.group(name);
+                let reached = (int(value, "state"), int(value, "memberEpoch"));
+                group.reached.insert(member.clone(), reached);
+                if record.record_type.number != 22 {
+                    let assigned = assigned(value, "assignedPartitions", "topicId");
+                    group.by_id.insert(member, assigned);
                 }
             }
+            (15, Some(value)) => {
+                let fields = ["initializingTopics", "initializedTopics", "deletingTopics"];
+                let topics = fields.iter().flat_map(|field| structs(value, field));
+                self.group(name).topic_names = topics
+                    .filter_map(|topic| match topic.get("topicId") {
+                        Some(Value::Uuid(id)) => Some((id.to_string(), text(topic, "topicName"))),
+                        _ => None,
+                    })
+                    .collect();
+            }
+            (23, Some(value)) => self.group(name).topology_epoch = Some(int(value, "epoch")),
             _ => {}
         }
         Ok(())
     }
 
+    fn group(&mut self, name: String) -> &mut Replayed {
+        self.groups.entry(name).or_default()
+    }
+
     fn epoch_of(&mut self, name: String, kind: &'static str, value: &Struct<'_>) {
-        let group = &mut self.groups.entry(name).or_default().group;
+        let group = &mut self.group(name).group;
         group.kind = kind;
         group.epoch = Some(int(value, "epoch"));
     }
