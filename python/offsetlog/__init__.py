@@ -17,7 +17,7 @@ from offsetlog._convert import convert
 from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._digest import arrow_digest
 from offsetlog._folder import folder_kind
-from offsetlog._groups import Group, GroupMember, GroupOffset
+from offsetlog._groups import Group, GroupMember, GroupOffset, ShareGroupOffset
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir, WritableLogDir
 from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, Stray, TopicImage
@@ -172,6 +172,7 @@ __all__ = [
     "ScanReport",
     "Segment",
     "SegmentTooLargeError",
+    "ShareGroupOffset",
     "Split",
     "Stray",
     "TakenBack",

@@ -12,7 +12,7 @@ from offsetlog._unread import all_or_raise
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
-__all__ = ["Group", "GroupMember", "GroupOffset"]
+__all__ = ["Group", "GroupMember", "GroupOffset", "ShareGroupOffset"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -69,6 +69,30 @@ class GroupOffset(NamedTuple):
         return None if self.first_unread_timestamp is None else to_datetime(self.first_unread_timestamp)
 
 
+class ShareGroupOffset(NamedTuple):
+    """Where a share group begins to read a partition, from ``__share_group_state``."""
+
+    topic: str
+    """Name of the topic; its id where nothing here has the name."""
+    partition: int
+    """Number of the partition."""
+    start_offset: int | None
+    """The first offset that may still be delivered; ``None`` before the group has read the partition."""
+    leader_epoch: int | None
+    """Leader epoch of the partition when this was written."""
+    delivery_complete_count: int | None
+    """Number of records at or after ``start_offset`` that need no delivery; ``None`` where the broker, one before Kafka 4.2, did not
+    count them."""
+    log_end_offset: int | None
+    """Where the partition's log ends here; ``None`` where it is in none of the log dirs."""
+    lag: int | None
+    """Number of records that wait for delivery or acknowledgement, as ``kafka-share-groups --describe`` computes it; ``None`` if a part
+    of it is unknown."""
+    first_unread_timestamp: int | None
+    """As :attr:`GroupOffset.first_unread_timestamp`, of the first record at or after ``start_offset``. It may have been delivered and be
+    waiting for its acknowledgement."""
+
+
 class Group(NamedTuple):
     """A group of consumers."""
 
@@ -88,6 +112,12 @@ class Group(NamedTuple):
     """By member id."""
     offsets: tuple[GroupOffset, ...]
     """By topic and partition."""
+    state: str = "Empty"
+    """Its state with Kafka's names, as a coordinator that loads its records has it: ``"Empty"`` without members, ``"Stable"``; of a
+    consumer or streams group also ``"Assigning"`` and ``"Reconciling"``, of a streams group ``"NotReady"``. A rebalance of a classic group
+    is not stored."""
+    share_offsets: tuple[ShareGroupOffset, ...] = ()
+    """Of a share group: where it begins to read, by topic and partition."""
 
     @property
     def lag(self) -> int:
@@ -101,3 +131,11 @@ def groups_of(native: _offsetlog.LogDir) -> list[Group]:
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(found, unread)
+
+
+def prometheus_of(native: _offsetlog.LogDir, now: int | None) -> str:
+    """Return the same as Prometheus text; what was left out is told to the log."""
+    text, warnings, unread = native.groups_prometheus(now)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return all_or_raise(text, unread)

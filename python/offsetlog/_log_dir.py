@@ -17,7 +17,7 @@ from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
 from offsetlog._cluster import TopicSettings, cluster_options
 from offsetlog._config import LogConfig
-from offsetlog._groups import Group, groups_of
+from offsetlog._groups import Group, groups_of, prometheus_of
 from offsetlog._log import Log
 from offsetlog._metadata import MetadataImage, Stray, metadata_of, strays_of
 from offsetlog._options import (
@@ -39,6 +39,7 @@ from offsetlog._options import (
     refuse,
 )
 from offsetlog._scan import Scan
+from offsetlog._times import optional_millis
 from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner, topic_name
 from offsetlog._transactions import Transaction, transactions_of
 from offsetlog._unread import PartitionGone, ask_each
@@ -412,6 +413,34 @@ class LogDir:
         ('g-group-1', 'classic', [('g-codec-lz4', 0, 798, 0), ('g-plain', 0, 18, 182)])
         """
         return groups_of(self._engine())
+
+    def groups_prometheus(self, *, now: When | None = None) -> str:
+        """Return what :meth:`groups` returns as Prometheus text, for an endpoint or the text files of ``node_exporter``.
+
+        Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset``, ``kafka_consumergroup_lag``, the
+        sums of both by topic and ``kafka_consumergroup_members``. Besides ``kafka_consumergroup_lag_seconds``: the age of the first
+        record that is unread, 0 if everything is read. A lag that is unknown is left out, and so is a sum over it. Costs as much as
+        :meth:`groups`.
+
+        Parameters
+        ----------
+        now
+            The time up to which ages are counted: ``int`` of ms since 1970 or an aware ``datetime``. The clock of the log dir by default.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            As for :meth:`groups`; its ``partial`` is the text of all others.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+        ...     text = log_dir.groups_prometheus(now=1795234000000)
+        >>> print(*(line for line in text.splitlines() if "lag_seconds{" in line and 'topic="g-plain",partition="0"' in line), sep="\\n")
+        kafka_consumergroup_lag_seconds{consumergroup="g-group-1",topic="g-plain",partition="0"} 0
+        kafka_consumergroup_lag_seconds{consumergroup="g-group-2",topic="g-plain",partition="0"} 0
+        """
+        return prometheus_of(self._engine(), optional_millis(now, "now"))
 
     def transactions(self) -> list[Transaction]:
         """Return the transactional ids whose coordinators kept them here, by name: producer, state, partitions, times.

@@ -8,8 +8,12 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod prometheus;
+mod reset;
 mod salvage;
 
+pub use prometheus::groups_prometheus;
+pub use reset::{Refused, ResetPlan, reset_plan};
 pub use salvage::{
     LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
 };

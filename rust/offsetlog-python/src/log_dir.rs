@@ -9,13 +9,14 @@ use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
 use offsetlog::{
     BrokerRegistration, Group, GroupMember, GroupOffset, MetadataImage, PartitionRegistration,
-    Stray, TopicImage, TopicPartition, Transaction, Unread,
+    ShareGroupOffset, Stray, TopicImage, TopicPartition, Transaction, Unread,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// Answers, warnings of what was left out, and the errors of partitions that could not be read.
-type Partial<T> = (Vec<T>, Vec<String>, Dict<rows::TopicPartition, Py<PyAny>>);
+/// An answer, warnings of what was left out, and the errors of partitions that could not be read.
+type Answer<T> = (T, Vec<String>, Dict<rows::TopicPartition, Py<PyAny>>);
+type Partial<T> = Answer<Vec<T>>;
 type StrayRows = (Option<Vec<rows::Stray>>, Vec<String>);
 
 pub(crate) fn partition_key(partition: TopicPartition) -> rows::TopicPartition {
@@ -50,6 +51,21 @@ fn group_row(group: Group) -> rows::Group {
         leader: group.leader,
         members: group.members.into_iter().map(member_row).collect(),
         offsets: group.offsets.into_iter().map(offset_row).collect(),
+        state: group.state.to_string(),
+        share_offsets: group.share_offsets.into_iter().map(share_row).collect(),
+    }
+}
+
+fn share_row(offset: ShareGroupOffset) -> rows::ShareGroupOffset {
+    rows::ShareGroupOffset {
+        lag: offset.lag(),
+        topic: offset.topic,
+        partition: offset.partition,
+        start_offset: offset.start_offset,
+        leader_epoch: offset.leader_epoch,
+        delivery_complete_count: offset.delivery_complete_count,
+        log_end_offset: offset.log_end_offset,
+        first_unread_timestamp: offset.first_unread.timestamp(),
     }
 }
 
@@ -230,6 +246,18 @@ impl LogDir {
         let (groups, warnings, unread) = detached(py, || self.0.groups()).or_raise(py)?;
         let groups = groups.into_iter().map(group_row);
         Ok((groups.collect(), warnings, unread_errors(py, unread)))
+    }
+
+    /// Groups as Prometheus text, warnings of what was left out, and what could not be read.
+    fn groups_prometheus(&self, py: Python<'_>, now: Option<i64>) -> PyResult<Answer<String>> {
+        let (text, warnings, unread) = detached(py, || {
+            let now = now.unwrap_or_else(|| (self.0.options().clock)());
+            let (groups, warnings, unread) = self.0.groups()?;
+            let text = offsetlog_ops::groups_prometheus(&groups, now);
+            Ok::<_, offsetlog::Error>((text, warnings, unread))
+        })
+        .or_raise(py)?;
+        Ok((text, warnings, unread_errors(py, unread)))
     }
 
     /// Transactions, warnings of what was left out, and what could not be read.

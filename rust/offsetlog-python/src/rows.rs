@@ -381,6 +381,16 @@ named_rows! {
             lag: Option<i64>,
             first_unread_timestamp: Option<i64>,
         }
+        ShareGroupOffset {
+            topic: String,
+            partition: i32,
+            start_offset: Option<i64>,
+            leader_epoch: Option<i32>,
+            delivery_complete_count: Option<i32>,
+            log_end_offset: Option<i64>,
+            lag: Option<i64>,
+            first_unread_timestamp: Option<i64>,
+        }
         Group {
             group_id: String,
             kind: &'static str,
@@ -390,6 +400,8 @@ named_rows! {
             leader: Option<String>,
             members: Tuple<GroupMember>,
             offsets: Tuple<GroupOffset>,
+            state: String,
+            share_offsets: Tuple<ShareGroupOffset>,
         }
     }
     "offsetlog._transactions" {

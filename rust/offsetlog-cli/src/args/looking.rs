@@ -284,6 +284,8 @@ pub(crate) enum Place {
 #[command(after_help = "Examples:
   offsetlog groups /mnt/kafka-1 /mnt/kafka-2
   offsetlog groups data -g billing --json | jq '.offsets[] | select(.time_lag_ms > 60000)'
+  offsetlog groups data --prometheus > /var/lib/node_exporter/kafka_groups.prom
+  offsetlog groups data -g billing --reset-csv > billing.csv
   offsetlog groups /mnt/dead-broker --now 2026-01-31T12:00:00Z
 
 Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end. TIME-LAG is the age of \
@@ -300,12 +302,25 @@ pub(crate) struct Groups {
     pub(crate) names: Vec<String>,
 
     /// Members and what they were given, instead of offsets
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, group = "groups_as")]
     pub(crate) members: bool,
 
+    /// Kind, state and number of members of each group, instead of offsets
+    #[arg(long, group = "groups_as")]
+    pub(crate) state: bool,
+
     /// JSON lines, one a group, members and offsets in it
-    #[arg(long)]
+    #[arg(long, group = "groups_as")]
     pub(crate) json: bool,
+
+    /// Prometheus text: offsets, lags and members under the names of `kafka_exporter`, and the lag in seconds
+    #[arg(long, group = "groups_as")]
+    pub(crate) prometheus: bool,
+
+    /// Offsets as the file of kafka-consumer-groups --reset-offsets --from-file; standard error says how to use it and what it
+    /// lacks
+    #[arg(long, group = "groups_as")]
+    pub(crate) reset_csv: bool,
 
     /// The time up to which ages are counted: milliseconds since 1970 or RFC 3339 [default: the system's clock]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

@@ -1,0 +1,172 @@
+"""What `offsetlog groups` reads beside what Kafka's own tools say of the same broker, and what they do with the file that it writes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients import Admin, Writer
+from kafka.structs import OffsetAndMetadata
+from peers import Appended
+from test_lag_beside_kafka import TOOLS
+
+from broker import Broker, broker_of, java, run
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+
+NOW = 1_700_000_000_000
+SECONDS = 30
+NAMES = ["plain", 'a, "quoted" one', " spaces ", "#no comment", "tab\tand é", "back\\slash", "it's", "carriage\rreturn", '"', "7"]
+"""Of groups: Kafka lets any text be one. Names of topics have no character that CSV knows, but they may be numbers."""
+TOPICS = {"orders": 2, "7": 1}
+
+
+def groups(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offsetlog", "groups", str(broker.log_dir), *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def told(broker: Broker) -> dict[str, dict[str, Any]]:
+    """Group by group, from the files."""
+    return {line["group"]: line for line in map(json.loads, groups(broker, "--json").stdout.splitlines())}
+
+
+def commit(broker: Broker, group: str, offsets: dict[tuple[str, int], int], note: str = "") -> None:
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=group, enable_auto_commit=False)
+    consumer.commit({TopicPartition(*place): OffsetAndMetadata(offset, note, -1) for place, offset in offsets.items()})
+    consumer.close()
+
+
+def committed(broker: Broker, names: list[str]) -> dict[str, dict[tuple[str, int], tuple[int, str]]]:
+    """What the broker says that groups have committed, with its metadata."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    answer = admin.list_group_offsets(names)
+    admin.close()
+    return {
+        group: {(at.topic, at.partition): (found.offset, found.metadata) for at, found in offsets.items()}
+        for group, offsets in answer.items()
+    }
+
+
+def with_topics(broker: Broker) -> None:
+    with Admin(broker.address) as admin:
+        for topic, partitions in TOPICS.items():
+            admin.create(topic, partitions, {})
+            admin.leader_epochs(topic)
+    for topic, partitions in TOPICS.items():
+        with Writer(broker.address, topic) as writer:
+            for partition in range(partitions):
+                writer.send(partition, [Appended(None, b"value", NOW + number) for number in range(20)])
+
+
+def reset(broker: Broker, tool: str, told: str, file: Path) -> None:
+    """Run the command that was printed, as a shell would read it."""
+    (line,) = [line for line in told.splitlines() if "kafka-consumer-groups.sh" in line]
+    printed = line.partition("kafka-consumer-groups.sh ")[2].partition(" --dry-run")[0]
+    script = f"for word in {printed}; do printf '%s\\0' \"$word\"; done"
+    words = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+    known = {"HOST:9092": broker.address, "FILE": str(file)}
+    said, _ = run(java(broker.version, tool, *(known.get(word, word) for word in words), "--execute"))
+    assert "Error" not in said, said
+
+
+@pytest.mark.parametrize("version", list(TOOLS))
+def test_kafka_resets_offsets_from_the_file(version: str, tmp_path: Path) -> None:
+    """One group and several, of any name: what Kafka's tool makes of the file is what was committed when it was written."""
+    broker = broker_of(version, tmp_path / "broker")
+    broker.format()
+    with broker.running():
+        with_topics(broker)
+        wanted = {}
+        for number, name in enumerate(NAMES):
+            offsets = {("orders", 0): number, ("orders", 1): 20 - number, ("7", 0): 5}
+            commit(broker, name, offsets, "a note" if number else "")
+            wanted[name] = {place: (offset, "") for place, offset in offsets.items()}
+        commit(broker, "two\nlines", {("orders", 0): 3})
+        for names in (NAMES[1:2], NAMES):
+            asked = [word for name in [*names, "two\nlines"] for word in ("-g", name)]
+            written = groups(broker, "--reset-csv", *asked)
+            assert written.returncode == 2
+            assert r"group two\nlines is not in the file: the name has a line feed" in written.stderr
+            assert "committed with metadata" in written.stderr
+            file = tmp_path / "reset.csv"
+            file.write_bytes(written.stdout.encode())
+            assert {line.count(b",") for line in file.read_bytes().splitlines() if b'"' not in line} <= {2 if len(names) == 1 else 3}
+            for name in names:
+                commit(broker, name, {("orders", 0): 1, ("orders", 1): 1, ("7", 0): 1}, "moved")
+            reset(broker, TOOLS[version], written.stderr, file)
+            assert committed(broker, names) == {name: wanted[name] for name in names}
+        # A group that the cluster does not have is made: that of a cluster that was lost.
+        written = groups(broker, "--reset-csv", "-g", "plain")
+        assert written.stdout == "7,0,5\norders,0,0\norders,1,20\n"
+        file.write_bytes(written.stdout.encode())
+        reset(broker, TOOLS[version], written.stderr.replace("--group plain", "--group restored"), file)
+        assert committed(broker, ["restored"]) == {"restored": wanted["plain"]}
+
+
+def table(printed: str) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Group, topic and partition of Kafka's tool for share groups, and the rest of the row."""
+    rows = [line.split() for line in printed.splitlines() if line.strip() and not line.startswith("GROUP")]
+    return {tuple(row[:3]): tuple(row[3:]) for row in rows}
+
+
+def shared(broker: Broker) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The same from the files."""
+    return {
+        (group, each["topic"], str(each["partition"])): tuple(
+            "-" if each[name] is None else str(each[name]) for name in ("leader_epoch", "start_offset", "lag")
+        )
+        for group, line in told(broker).items()
+        for each in line["share_offsets"]
+    }
+
+
+def test_share_groups_and_states(tmp_path: Path) -> None:
+    broker = broker_of("4.3.0", tmp_path / "broker")
+    broker.settings = {
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 2,
+    }
+    broker.format()
+    with broker.running():
+        with_topics(broker)
+        address = ("--bootstrap-server", broker.address)
+        config = ("--alter", "--entity-type", "groups", "--entity-name", "sharing", "--add-config", "share.auto.offset.reset=earliest")
+        run(java("4.3.0", "kafka.admin.ConfigCommand", *address, *config))
+        consume = ("--topic", "orders", "--group", "sharing", "--max-messages", "12")
+        run(java("4.3.0", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", *address, *consume))
+        commit(broker, "reading", {("orders", 0): 3})
+        describe = ("--describe", "--group", "sharing", "--verbose")
+        end = time.monotonic() + SECONDS
+        while True:
+            printed, _ = run(java("4.3.0", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", *address, *describe))
+            said = table(printed)
+            if shared(broker) == said or time.monotonic() > end:
+                break
+        assert shared(broker) == said
+        assert {row[:2] for row in said} == {("sharing", "orders")}
+        assert sum(int(lag) for _, _, lag in said.values()) == 40 - 12
+        found = told(broker)
+        for (_, _, partition), (_, start, _) in said.items():
+            (each,) = [each for each in found["sharing"]["share_offsets"] if each["partition"] == int(partition)]
+            assert each["first_unread_timestamp"] == NOW + int(start)
+        assert {name: (line["kind"], line["state"]) for name, line in found.items()} == {
+            "sharing": ("share", "Empty"),
+            "reading": (None, "Empty"),
+        }
+        consumer = KafkaConsumer("orders", bootstrap_servers=broker.address, group_id="reading")
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=200)
+        listing = ("--list", "--state")
+        printed, _ = run(java("4.3.0", TOOLS["4.3.0"], *address, *listing))
+        assert ["reading", "Stable"] in [[line.split()[0], line.split()[-1]] for line in printed.splitlines() if line.strip()]
+        reading = told(broker)["reading"]
+        assert (reading["kind"], reading["state"], len(reading["members"])) == ("classic", "Stable", 1)
+        consumer.close()

@@ -1,0 +1,162 @@
+"""What other programs read of groups: Prometheus text, parsed by Prometheus' own client."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
+from test_group_lag_time import NOW, commit, commits, place_with
+
+from offsetlog import Log, LogDir, UnreadPartitionsError
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "offsetlog", "groups", *arguments], capture_output=True, check=False, timeout=60)
+
+
+def samples(text: str) -> Samples:
+    """What Prometheus' parser finds, each once, all of one family together behind its help and its type."""
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is not installed")
+    families = list(parser.text_string_to_metric_families(text))
+    lines = text.splitlines()
+    for kind in ("HELP", "TYPE"):
+        named = [line.split()[2] for line in lines if line.startswith(f"# {kind} ")]
+        assert named == [family.name for family in families]
+    names = [name for name, _ in itertools.groupby(line.split("{")[0] for line in lines if not line.startswith("#"))]
+    assert names == [family.name for family in families]
+    found = Counter((sample.name, frozenset(sample.labels.items())) for family in families for sample in family.samples)
+    assert set(found.values()) <= {1}
+    assert {family.type for family in families} <= {"gauge"}
+    assert all(family.documentation.endswith(".") for family in families)
+    return {(sample.name, frozenset(sample.labels.items())): sample.value for family in families for sample in family.samples}
+
+
+def key(name: str, group: str, topic: str | None = None, partition: int | None = None) -> tuple[str, frozenset[tuple[str, str]]]:
+    labels = {"consumergroup": group, "topic": topic, "partition": None if partition is None else str(partition)}
+    return f"kafka_consumergroup_{name}", frozenset((label, value) for label, value in labels.items() if value is not None)
+
+
+def state(group: str, state: str = "Empty") -> tuple[str, frozenset[tuple[str, str]]]:
+    return "kafka_consumergroup_state", frozenset({("consumergroup", group), ("state", state)})
+
+
+def test_the_samples_of_a_real_broker() -> None:
+    """Commits as Kafka's dump tool decodes them, ends and records as a consumer saw them."""
+    newest = {}
+    lines = (DATA / "expected" / "kafka-4.3.0-clean" / "committed-offsets.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in map(json.loads, lines):
+        newest[tuple(line["key"].values())] = line["payload"]
+    partitions = {(golden.topic, golden.partition): golden for golden in CLEAN_PARTITIONS}
+    now = 1_795_234_000_000
+    expected: Samples = {}
+    for (group, topic, partition), value in newest.items():
+        if value is None:
+            continue
+        golden, offset = partitions[topic, partition], value["offset"]
+        expected[key("members", group)] = 0
+        expected[state(group)] = 1
+        expected[key("current_offset", group, topic, partition)] = offset
+        expected[key("lag", group, topic, partition)] = golden.end - offset
+        first = next((row.timestamp for row in golden.rows if row.offset >= offset), now)
+        expected[key("lag_seconds", group, topic, partition)] = max(0, now - first) / 1000
+        for name, summand in (("current_offset_sum", offset), ("lag_sum", golden.end - offset)):
+            expected[key(name, group, topic)] = expected.get(key(name, group, topic), 0) + summand
+    with LogDir.open(CLEAN_LOG_DIRS) as logs:
+        text = logs.groups_prometheus(now=now)
+        assert text == logs.groups_prometheus(now=datetime.fromtimestamp(now / 1000, UTC))
+    assert samples(text) == expected
+    assert len(expected) == 2 * (4 * 3 + 2 * 2 + 2)
+    printed = run(*map(str, CLEAN_LOG_DIRS), "--prometheus", "--now", str(now))
+    assert (printed.stdout.decode(), printed.returncode) == (text, 0)
+
+
+@pytest.mark.parametrize("name", ['a "quoted" name', "back\\slash", "two\nlines", "\\n", "tab\tand é and 😀", "}", ",x=", "", "#"])
+def test_names_come_back_as_they_are(name: str, tmp_path: Path) -> None:
+    place = commits(tmp_path / "logs", [commit(name, "t", 0, 5)])
+    with LogDir.open(place) as logs:
+        found = samples(logs.groups_prometheus())
+    assert found == {
+        key("members", name): 0,
+        state(name): 1,
+        key("current_offset", name, "t", 0): 5,
+        key("current_offset_sum", name, "t"): 5,
+    }
+
+
+def test_what_is_unknown_is_left_out(tmp_path: Path) -> None:
+    """A partition that is not here has no lag, and the topic no sum of lags; a record without a time no seconds; what is read 0."""
+    place = place_with(tmp_path, 0, 1, 2)
+    with Log.open(place / "t-0", "a") as log:
+        log.append(b"x", timestamp=-1)
+        log.append(b"y", timestamp=NOW - 2500)
+        log.flush()
+    with Log.open(place / "__consumer_offsets-49", "a") as log:
+        log.append_records([commit("g000", "t", 7, 3)])
+    with LogDir.open(place) as logs:
+        found = samples(logs.groups_prometheus(now=NOW))
+    lags = {at: value for at, value in found.items() if "lag" in at[0]}
+    assert lags == {
+        **{key("lag", f"g00{offset}", "t", 0): 2 - offset for offset in range(3)},
+        **{key("lag_sum", f"g00{offset}", "t"): 2 - offset for offset in (1, 2)},
+        key("lag_seconds", "g001", "t", 0): 2.5,
+        key("lag_seconds", "g002", "t", 0): 0,
+    }
+    assert found[key("current_offset_sum", "g000", "t")] == 3
+
+
+def test_a_damaged_partition_hides_no_other(tmp_path: Path) -> None:
+    place = place_with(tmp_path, 1)
+    with Log.open(place / "t-0", "a") as log:
+        for _ in range(3):
+            log.append(b"x" * 50, timestamp=NOW)
+            log.flush()
+    segment = min((place / "t-0").glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[80] ^= 0xFF
+    segment.write_bytes(content)
+    for index in (place / "t-0").glob("*.index"):
+        index.unlink()
+    with LogDir.open(place) as logs, pytest.raises(UnreadPartitionsError) as caught:
+        logs.groups_prometheus(now=NOW + 5000)
+    assert isinstance(caught.value.partial, str)
+    assert samples(caught.value.partial) == {
+        key("members", "g001"): 0,
+        state("g001"): 1,
+        key("current_offset", "g001", "t", 0): 1,
+        key("current_offset_sum", "g001", "t"): 1,
+        # The damage hides the end of the log, not the record.
+        key("lag_seconds", "g001", "t", 0): 5,
+    }
+    printed = run(str(place), "--prometheus", "--now", str(NOW + 5000))
+    assert (printed.stdout.decode(), printed.returncode) == (caught.value.partial, 2)
+    assert b"t-0: " in printed.stderr
+
+
+def test_no_groups_are_no_text(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic("t")
+        assert logs.groups_prometheus() == ""
+    printed = run(str(tmp_path), "--prometheus")
+    assert (printed.stdout, printed.returncode) == (b"", 1)
+
+
+def test_the_log_dirs_clock_is_asked(tmp_path: Path) -> None:
+    place = place_with(tmp_path, 0)
+    with LogDir.open(place, "a", clock=lambda: NOW + 1234) as logs:
+        logs.log("t", 0).append(b"x", timestamp=NOW, flush=True)
+        assert 'topic="t",partition="0"} 1.234\n' in logs.groups_prometheus()
+        assert 'topic="t",partition="0"} 0.001\n' in logs.groups_prometheus(now=NOW + 1)
+
+
+@pytest.mark.parametrize("other", ["--json", "--members"])
+def test_one_form_at_a_time(other: str, tmp_path: Path) -> None:
+    assert run(str(tmp_path), "--prometheus", other).returncode == 2
