@@ -140,7 +140,7 @@ def test_share_groups_and_states(tmp_path: Path) -> None:
         address = ("--bootstrap-server", broker.address)
         config = ("--alter", "--entity-type", "groups", "--entity-name", "sharing", "--add-config", "share.auto.offset.reset=earliest")
         run(java("4.3.0", "kafka.admin.ConfigCommand", *address, *config))
-        consume = ("--topic", "orders", "--group", "sharing", "--max-messages", "12")
+        consume = ("--topic", "orders", "--group", "sharing", "--max-messages", "30")
         run(java("4.3.0", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", *address, *consume))
         commit(broker, "reading", {("orders", 0): 3})
         describe = ("--describe", "--group", "sharing", "--verbose")
@@ -152,7 +152,7 @@ def test_share_groups_and_states(tmp_path: Path) -> None:
                 break
         assert shared(broker) == said
         assert {row[:2] for row in said} == {("sharing", "orders")}
-        assert sum(int(lag) for _, _, lag in said.values()) == 40 - 12
+        assert sum(int(lag) for _, _, lag in said.values()) == 40 - 30
         found = told(broker)
         for (_, _, partition), (_, start, _) in said.items():
             (each,) = [each for each in found["sharing"]["share_offsets"] if each["partition"] == int(partition)]
