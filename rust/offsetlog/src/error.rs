@@ -348,7 +348,9 @@ impl Error {
         }))
     }
 
-    pub(crate) fn io(call: IoCall, path: &Path, source: io::Error) -> Self {
+    /// An error of the operating system's: which call failed, on which path.
+    #[must_use]
+    pub fn io(call: IoCall, path: &Path, source: io::Error) -> Self {
         Self::new(ErrorKind::Io { source, call }).at_path(path)
     }
 

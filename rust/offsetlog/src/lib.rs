@@ -70,14 +70,15 @@ pub use error::{Error, ErrorKind, Result};
 pub use folder::{FolderKind, folder_kind};
 pub use limits::Limits;
 pub use log::{
-    AbortedTransaction, AppendLogOptions, AppendOptions, AppendOrigin, Batch, BatchInfo, Batches,
-    BrokerRegistration, Clock, CompactOptions, Compaction, Cut, DamageReport, DetachedBatch,
-    FetchOptions, FetchResult, Finding, Follow, Hole, IndexEntry, Interrupt, Isolation, LaterLog,
-    Location, Log, LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
-    OffsetAndTimestamp, OnCorrupt, OpenOptions, PartitionRegistration, Progress, Record,
-    RecoverOptions, RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange,
-    ScanReport, ScanStatistics, SegmentInfo, SetAsideFile, Severity, Split, TopicImage,
-    VerifyOptions, WriteOptions, recover, sequence_of, verify,
+    AbortedTransaction, AccessControlEntry, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
+    BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,
+    DamageReport, DetachedBatch, FetchOptions, FetchResult, Finding, Follow, HIDDEN, Hole,
+    IndexEntry, Interrupt, Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions,
+    MaintainReport, MarkerOptions, MetadataImage, OffsetAndTimestamp, OnCorrupt, OpenOptions,
+    PartitionRegistration, Progress, Record, RecoverOptions, RecoveryReport, RemovedSegment,
+    RetentionReason, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics, ScramCredential,
+    SegmentInfo, SetAsideFile, Severity, Split, TopicImage, VerifyOptions, WriteOptions,
+    is_internal_topic, is_secret, recover, sequence_of, verify,
 };
 pub use log_dir::{
     FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir, LogDirMaintainReport,

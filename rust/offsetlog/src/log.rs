@@ -39,7 +39,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use append_log::AppendLogOptions;
 pub use batches::Batches;
-pub use cluster::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
+pub use cluster::{
+    AccessControlEntry, BrokerRegistration, ClientQuota, HIDDEN, MetadataImage,
+    PartitionRegistration, ScramCredential, TopicImage, is_internal_topic, is_secret,
+};
 pub use follow::Follow;
 pub use log_writer::LogWriter;
 pub use look_up::{FetchOptions, FetchResult};
@@ -63,9 +66,7 @@ pub use writer::{
 };
 
 pub(crate) use cleaner::Rewriter;
-pub(crate) use cluster::{
-    Guard, Membership, Surroundings, check_internal, is_internal, read_metadata, replay,
-};
+pub(crate) use cluster::{Guard, Membership, Surroundings, check_internal, read_metadata, replay};
 pub(crate) use open::{
     forget_partition, make_directory, open_for_append_in, open_in, partition_name,
 };

@@ -3,16 +3,21 @@
 //! A broker's directory is never kept by settings that are only ours: what holds there the cluster says, in its metadata log, and the
 //! broker's own `server.properties`. What neither tells is unknown, and nothing is removed by it.
 
+mod access;
 mod guard;
 mod metadata;
 mod metadata_snapshot;
 mod named;
 pub(crate) mod replay;
+mod secrets;
 mod zookeeper;
 
-pub(crate) use guard::{Guard, Upkeep, check_internal, is_internal};
+pub use access::{AccessControlEntry, ClientQuota, ScramCredential};
+pub use guard::is_internal_topic;
+pub(crate) use guard::{Guard, Upkeep, check_internal};
 pub(crate) use metadata::read_metadata;
 pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
+pub use secrets::{HIDDEN, is_secret};
 
 use super::state::{CONFIG_FILE, read_small};
 use super::{Log, OpenOptions};

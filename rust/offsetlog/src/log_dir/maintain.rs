@@ -5,7 +5,7 @@ use super::{LogDir, TopicPartition};
 use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{
-    Guard, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal,
+    Guard, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal_topic,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl LogDir {
             if !(options.topics.is_empty() || options.topics.contains(&partition.topic)) {
                 continue;
             }
-            if is_internal(&partition.topic) && !named.contains(&partition.topic) {
+            if is_internal_topic(&partition.topic) && !named.contains(&partition.topic) {
                 report.internal.push(partition);
                 continue;
             }

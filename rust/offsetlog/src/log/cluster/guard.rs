@@ -67,7 +67,7 @@ pub(crate) fn check_internal(
     verb: &str,
     path: &Path,
 ) -> Result<()> {
-    if !is_internal(topic) || named.contains(topic) {
+    if !is_internal_topic(topic) || named.contains(topic) {
         return Ok(());
     }
     let why = if topic == METADATA_TOPIC {
@@ -82,7 +82,8 @@ pub(crate) fn check_internal(
 }
 
 /// Whether brokers keep a topic of this name for themselves.
-pub(crate) fn is_internal(topic: &str) -> bool {
+#[must_use]
+pub fn is_internal_topic(topic: &str) -> bool {
     INTERNAL_TOPICS.contains(&topic)
 }
 

@@ -1,9 +1,10 @@
 //! What the controllers of a cluster know, out of `__cluster_metadata` (FORMAT.md «Internal topics»): the newest snapshot first, then
 //! the records behind it, in order.
 //!
-//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Not kept are quotas, access control, credentials, tokens,
-//! controllers and producer ids.
+//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Not kept are what credentials consist of, tokens, controllers and
+//! producer ids.
 
+use super::access::{AccessControlEntry, Accesses, ClientQuota, ScramCredential};
 use super::metadata_snapshot::{Snapshot, newest_snapshot};
 use super::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
 use crate::error::Result;
@@ -14,7 +15,7 @@ use offsetlog_format::{FormatError, Uuid};
 use std::collections::{BTreeMap, HashMap};
 
 /// What the metadata log says of a cluster, or before KRaft its ZooKeeper. There numbers of transactions stand for offsets.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct MetadataImage {
     /// The first offset of the metadata log that is not in it.
     pub end_offset: i64,
@@ -33,6 +34,12 @@ pub struct MetadataImage {
     /// Dynamic settings by type and name of what they are for: `topic`, `broker` (an empty name is the default for all brokers),
     /// `broker-logger`, `client-metrics` or `group`.
     pub configs: BTreeMap<(String, String), BTreeMap<String, String>>,
+    /// Who may do what. Not read from ZooKeeper's data, as are the next two.
+    pub acls: Vec<AccessControlEntry>,
+    /// Limits of users, clients and addresses.
+    pub client_quotas: Vec<ClientQuota>,
+    /// Who has a password, not which.
+    pub scram_credentials: Vec<ScramCredential>,
     /// Topics whose removal stands behind the snapshot, in that order; it forgets those before.
     pub removed_topics: Vec<(String, Uuid)>,
     /// Whether it is of ZooKeeper's data: then features are not in it, nor passwords.
@@ -172,6 +179,7 @@ struct Replay {
     brokers: BTreeMap<i32, BrokerRegistration>,
     topics: HashMap<Uuid, TopicImage>,
     ids: HashMap<String, Uuid>,
+    accesses: Accesses,
     open: Option<OpenTransaction>,
     left_out: LeftOut,
 }
@@ -245,11 +253,13 @@ impl Replay {
             let ids = || one.topic_id.to_bytes().cmp(&other.topic_id.to_bytes());
             one.name.cmp(&other.name).then_with(ids)
         });
-        MetadataImage {
+        let mut image = MetadataImage {
             topics,
             brokers: self.brokers.into_values().collect(),
             ..self.image
-        }
+        };
+        self.accesses.finish(&mut image);
+        image
     }
 
     fn apply(&mut self, record: &MetadataRecord<'_>, offset: i64) {
@@ -289,8 +299,7 @@ impl Replay {
                 broker.map(|broker| broker.fenced = false)
             }
             "BrokerRegistrationChangeRecord" => self.change_broker(fields),
-            // What is not kept, and records that say nothing.
-            _ => Some(()),
+            _ => self.accesses.apply(name, fields),
         };
         if applied.is_none() {
             self.left_out.add(NOT_THERE, offset, || name.to_owned());
