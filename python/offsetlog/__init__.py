@@ -18,9 +18,19 @@ from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._digest import arrow_digest
 from offsetlog._folder import folder_kind
 from offsetlog._groups import Group, GroupMember, GroupOffset, ShareGroupOffset
+from offsetlog._identity import DirectoryIdentity, identity
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir, WritableLogDir
-from offsetlog._metadata import BrokerRegistration, MetadataImage, PartitionRegistration, Stray, TopicImage
+from offsetlog._metadata import (
+    AccessControlEntry,
+    BrokerRegistration,
+    ClientQuota,
+    MetadataImage,
+    PartitionRegistration,
+    ScramCredential,
+    Stray,
+    TopicImage,
+)
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
@@ -98,12 +108,14 @@ from offsetlog.errors import (
 
 __all__ = [
     "AbortedTransaction",
+    "AccessControlEntry",
     "AppendInfo",
     "AppendOrderError",
     "BatchInfo",
     "BrokerRegistration",
     "BrokerSettings",
     "CheckpointError",
+    "ClientQuota",
     "ClusterError",
     "Commit",
     "CommitTarget",
@@ -120,6 +132,7 @@ __all__ = [
     "DamageReport",
     "DecompressionError",
     "DecompressionLimitError",
+    "DirectoryIdentity",
     "EffectiveSetting",
     "FetchResult",
     "Finding",
@@ -170,6 +183,7 @@ __all__ = [
     "SalvageReport",
     "Scan",
     "ScanReport",
+    "ScramCredential",
     "Segment",
     "SegmentTooLargeError",
     "ShareGroupOffset",
@@ -196,6 +210,7 @@ __all__ = [
     "convert",
     "folder_kind",
     "forget_commit",
+    "identity",
     "open_cached",
     "partition_for",
     "partitions_for",

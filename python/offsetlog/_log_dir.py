@@ -462,7 +462,7 @@ class LogDir:
         """
         return transactions_of(self._engine())
 
-    def metadata(self) -> MetadataImage | None:
+    def metadata(self, *, show_secrets: bool = False) -> MetadataImage | None:
         """Return what the cluster's metadata says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
 
         ``__cluster_metadata-0`` is in ``metadata.log.dir`` of a controller or broker; without that setting in the first of its log
@@ -472,6 +472,12 @@ class LogDir:
 
         Of a cluster with ZooKeeper it is what the data of one of ZooKeeper's servers says, where that folder (``dataDir``, or the one
         around ``dataDir`` and ``dataLogDir``) is among the paths, or is the `metadata` with which log dirs were opened for appending.
+
+        Parameters
+        ----------
+        show_secrets
+            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``, as where
+            a broker is asked for them. What passwords for SCRAM consist of is never returned.
 
         Raises
         ------
@@ -494,7 +500,7 @@ class LogDir:
         >>> image.configs["topic", "own"]["cleanup.policy"]
         'compact,delete'
         """
-        return metadata_of(self._engine())
+        return metadata_of(self._engine(), show_secrets=bool(show_secrets))
 
     def strays(self) -> list[Stray] | None:
         """Return the partition directories here that the :meth:`metadata` does not have; ``None`` where it cannot be told.

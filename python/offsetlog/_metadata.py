@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
-__all__ = ["BrokerRegistration", "MetadataImage", "PartitionRegistration", "Stray", "TopicImage"]
+__all__ = [
+    "AccessControlEntry",
+    "BrokerRegistration",
+    "ClientQuota",
+    "MetadataImage",
+    "PartitionRegistration",
+    "ScramCredential",
+    "Stray",
+    "TopicImage",
+]
 
 logger = logging.getLogger("offsetlog")
 
@@ -71,6 +80,45 @@ class BrokerRegistration(NamedTuple):
     """The ``directory.id`` of each of its log dirs."""
 
 
+class AccessControlEntry(NamedTuple):
+    """An entry of an access control list. Numbers are Kafka's, as the record has them."""
+
+    resource_type: int
+    """2 a topic, 3 a group, 4 the cluster, 5 a transactional id, 6 a delegation token, 7 a user."""
+    resource_name: str
+    """Which one: its name, the beginning of it, or ``*``."""
+    pattern_type: int
+    """3 for the whole name, 4 for its beginning."""
+    principal: str
+    """Whom it is about, such as ``User:alice``."""
+    host: str
+    """From where; ``*`` is anywhere."""
+    operation: int
+    """2 anything, 3 read, 4 write, and so on."""
+    permission_type: int
+    """2 forbids it, 3 allows it."""
+
+
+class ClientQuota(NamedTuple):
+    """Limits of a user, a client, an address, or of several of these together."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    """``user``, ``client-id`` or ``ip``, and which one; ``None`` is the default for all others."""
+    quotas: dict[str, float]
+    """Limits by name, such as ``producer_byte_rate``."""
+
+
+class ScramCredential(NamedTuple):
+    """That a user has a password for SCRAM; what it is made of is left out."""
+
+    user: str
+    """The user."""
+    mechanism: int
+    """1 is SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    iterations: int
+    """How often it is hashed."""
+
+
 class MetadataImage(NamedTuple):
     """What the metadata log says of a cluster, or ZooKeeper's data, whose transactions stand for offsets."""
 
@@ -86,10 +134,15 @@ class MetadataImage(NamedTuple):
     """By name."""
     configs: dict[tuple[str, str], dict[str, str]]
     """Dynamic settings by type and name of what they are for: ``("topic", "orders")``, ``("broker", "1")``, ``("broker", "")`` for all
-    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Values as they stand there, passwords too; of ZooKeeper's data
-    those of topics and brokers, without passwords."""
+    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Of ZooKeeper's data those of topics and brokers, without passwords."""
     removed_topics: tuple[tuple[str, str], ...]
     """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
+    acls: tuple[AccessControlEntry, ...] = ()
+    """Who may do what. Not read from ZooKeeper's data, as are the next two."""
+    client_quotas: tuple[ClientQuota, ...] = ()
+    """Limits of users, clients and addresses."""
+    scram_credentials: tuple[ScramCredential, ...] = ()
+    """Who has a password, not which."""
 
 
 class Stray(NamedTuple):
@@ -107,9 +160,9 @@ class Stray(NamedTuple):
     """What the metadata says instead."""
 
 
-def metadata_of(native: _offsetlog.LogDir) -> MetadataImage | None:
+def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataImage | None:
     """Return what the compiled module found as the public values; what was left out is told to the log."""
-    found = native.metadata()
+    found = native.metadata(show_secrets=show_secrets)
     if found is None:
         return None
     image, warnings = found

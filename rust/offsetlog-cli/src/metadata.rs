@@ -1,5 +1,8 @@
 //! `offsetlog metadata`: topics, partitions, settings, brokers and features of a cluster, out of its metadata log or ZooKeeper's data.
 
+mod directories;
+mod recreate;
+
 use crate::args::Metadata;
 use crate::console::Console;
 use crate::escape::{escaped, shown};
@@ -75,6 +78,12 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
+    if args.directories {
+        return directories::run(args, &options, console);
+    }
+    if args.as_commands || args.as_yaml {
+        return recreate::run(args, &options, console);
+    }
     let log_dir = LogDir::open(&args.paths, &options)?;
     let found = log_dir.metadata()?;
     let image = found.as_ref();
@@ -89,6 +98,9 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         );
         return Ok(EXIT_NOTHING);
     };
+    if !args.show_secrets {
+        image.hide_secrets();
+    }
     if !args.topics.is_empty() {
         for name in &args.topics {
             if !image.topics.iter().any(|topic| topic.name == *name) {

@@ -10,10 +10,18 @@
 
 mod prometheus;
 mod reset;
+mod commands;
+mod identity;
+mod kafka_topics;
+mod places;
+mod recreation;
 mod salvage;
+mod shell;
 
 pub use prometheus::groups_prometheus;
 pub use reset::{Refused, ResetPlan, reset_plan};
+pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
+pub use recreation::{Recreation, TopicToMake, recreation};
 pub use salvage::{
     LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
 };

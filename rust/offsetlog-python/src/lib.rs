@@ -16,6 +16,7 @@ mod config;
 mod convert;
 mod convert_log;
 mod folder;
+mod identity;
 mod interrupt;
 mod log;
 mod log_dir;
@@ -62,6 +63,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
     module.add_function(wrap_pyfunction!(salvage::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(folder::folder_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(identity::identity, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;

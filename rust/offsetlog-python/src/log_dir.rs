@@ -8,8 +8,8 @@ use crate::raise::{OrRaise, raise};
 use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
 use offsetlog::{
-    BrokerRegistration, Group, GroupMember, GroupOffset, MetadataImage, PartitionRegistration,
-    ShareGroupOffset, Stray, TopicImage, TopicPartition, Transaction, Unread,
+    AccessControlEntry, BrokerRegistration, ClientQuota, Group, GroupMember, GroupOffset,
+    MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage, TopicPartition, Transaction, Unread,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -166,8 +166,38 @@ fn image_row(image: MetadataImage) -> (rows::MetadataImage, Vec<String>) {
             .map(|(of, settings)| (of, settings.into_iter().collect()))
             .collect(),
         removed_topics: removed.map(|(name, id)| (name, id.to_string())).collect(),
+        acls: image.acls.into_iter().map(acl_row).collect(),
+        client_quotas: image.client_quotas.into_iter().map(quota_row).collect(),
+        scram_credentials: image
+            .scram_credentials
+            .into_iter()
+            .map(|each| rows::ScramCredential {
+                user: each.user,
+                mechanism: each.mechanism,
+                iterations: each.iterations,
+            })
+            .collect(),
     };
     (row, image.warnings)
+}
+
+fn acl_row(acl: AccessControlEntry) -> rows::AccessControlEntry {
+    rows::AccessControlEntry {
+        resource_type: acl.resource_type,
+        resource_name: acl.resource_name,
+        pattern_type: acl.pattern_type,
+        principal: acl.principal,
+        host: acl.host,
+        operation: acl.operation,
+        permission_type: acl.permission_type,
+    }
+}
+
+fn quota_row(quota: ClientQuota) -> rows::ClientQuota {
+    rows::ClientQuota {
+        entity: quota.entity.into(),
+        quotas: quota.quotas.into_iter().collect(),
+    }
 }
 
 fn stray_row(stray: Stray) -> rows::Stray {
@@ -269,8 +299,16 @@ impl LogDir {
     }
 
     /// What the metadata log says, and warnings of what was left out of it.
-    fn metadata(&self, py: Python<'_>) -> PyResult<Option<(rows::MetadataImage, Vec<String>)>> {
-        let image = detached(py, || self.0.metadata()).or_raise(py)?;
+    #[pyo3(signature = (*, show_secrets))]
+    fn metadata(
+        &self,
+        py: Python<'_>,
+        show_secrets: bool,
+    ) -> PyResult<Option<(rows::MetadataImage, Vec<String>)>> {
+        let mut image = detached(py, || self.0.metadata()).or_raise(py)?;
+        if let Some(image) = image.as_mut().filter(|_| !show_secrets) {
+            image.hide_secrets();
+        }
         Ok(image.map(image_row))
     }
 

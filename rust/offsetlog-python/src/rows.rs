@@ -458,6 +458,27 @@ named_rows! {
             topics: Tuple<TopicImage>,
             configs: Dict<(String, String), Dict<String, String>>,
             removed_topics: Tuple<(String, String)>,
+            acls: Tuple<AccessControlEntry>,
+            client_quotas: Tuple<ClientQuota>,
+            scram_credentials: Tuple<ScramCredential>,
+        }
+        AccessControlEntry {
+            resource_type: i32,
+            resource_name: String,
+            pattern_type: i32,
+            principal: String,
+            host: String,
+            operation: i32,
+            permission_type: i32,
+        }
+        ClientQuota {
+            entity: Tuple<(String, Option<String>)>,
+            quotas: Dict<String, f64>,
+        }
+        ScramCredential {
+            user: String,
+            mechanism: i32,
+            iterations: i32,
         }
         Stray {
             topic: String,
@@ -465,6 +486,21 @@ named_rows! {
             path: OsString,
             topic_id: Option<String>,
             reason: String,
+        }
+    }
+    "offsetlog._identity" {
+        DirectoryIdentity {
+            path: OsString,
+            kind: &'static str,
+            outcome: &'static str,
+            reason: String,
+            topic: Option<String>,
+            partition: Option<i32>,
+            topic_id: Option<String>,
+            version: Option<i32>,
+            cluster_id: Option<String>,
+            node_id: Option<i32>,
+            directory_id: Option<String>,
         }
     }
     "offsetlog._cluster" {

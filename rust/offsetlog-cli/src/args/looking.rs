@@ -363,9 +363,13 @@ pub(crate) struct Transactions {
   offsetlog metadata /mnt/metadata --configs
   offsetlog metadata /mnt/metadata --json | jq -r '[.topic_id, .topic] | @tsv'
   offsetlog metadata /var/lib/zookeeper /mnt/kafka-1 --configs
+  offsetlog metadata /mnt/metadata /mnt/kafka-1 --directories
+  offsetlog metadata /mnt/metadata --as-commands --bootstrap-server new:9092 > again.sh
+  offsetlog metadata /mnt/metadata --as-yaml --strimzi-cluster new > topics.yaml
 
 Out of __cluster_metadata-0, whether a controller or broker runs or not: its newest snapshot, then the log behind it. What a quorum \
-has not committed yet is not told apart. Of a cluster with ZooKeeper out of the data of one of its servers.
+has not committed yet is not told apart. Of a cluster with ZooKeeper out of the data of one of its servers. --directories, --as-commands \
+and --as-yaml work without metadata too, and then say what nobody knows.
 
 Exit codes: 0 done; 1 no metadata is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Metadata {
@@ -377,7 +381,7 @@ pub(crate) struct Metadata {
     #[arg(short = 't', long = "topic", value_name = "TOPIC", conflicts_with_all = ["brokers", "features"])]
     pub(crate) topics: Vec<String>,
 
-    /// Dynamic settings of topics, brokers (without a name: of all) and groups, instead of partitions; values as they stand there, passwords too
+    /// Dynamic settings of topics, brokers (without a name: of all) and groups, instead of partitions
     #[arg(long, group = "view")]
     pub(crate) configs: bool,
 
@@ -389,7 +393,51 @@ pub(crate) struct Metadata {
     #[arg(long, group = "view")]
     pub(crate) features: bool,
 
-    /// JSON lines, one a topic, with partitions and settings in it; one a topic, broker or group with --configs, one a broker or feature
+    /// Log dirs and the directories in them, and what a broker would do with each: serves, moves, strays, ignores, deletes, fails, stops, unknown
+    #[arg(long, group = "view")]
+    pub(crate) directories: bool,
+
+    /// The commands of Kafka's own programs that make the topics and settings again, as a script for sh
+    #[arg(long, group = "view", conflicts_with = "json")]
+    pub(crate) as_commands: bool,
+
+    /// The topics as resources of kind KafkaTopic, for Strimzi 0.49 or later
+    #[arg(long, group = "view", conflicts_with = "json")]
+    pub(crate) as_yaml: bool,
+
+    /// The server in the commands
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        default_value = "localhost:9092",
+        requires = "as_commands",
+        help_heading = "With --as-commands and --as-yaml"
+    )]
+    pub(crate) bootstrap_server: String,
+
+    /// Name the brokers of each partition in the commands, not how many: they have to be there under the same numbers
+    #[arg(
+        long,
+        requires = "as_commands",
+        help_heading = "With --as-commands and --as-yaml"
+    )]
+    pub(crate) replica_assignment: bool,
+
+    /// The Kafka resource that the topics are for
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "my-cluster",
+        requires = "as_yaml",
+        help_heading = "With --as-commands and --as-yaml"
+    )]
+    pub(crate) strimzi_cluster: String,
+
+    /// Print passwords, and settings that are not known, instead of [hidden]
+    #[arg(long)]
+    pub(crate) show_secrets: bool,
+
+    /// JSON lines, one a topic, with partitions and settings in it; one a topic, broker or group with --configs, one a broker, feature or directory
     #[arg(long)]
     pub(crate) json: bool,
 

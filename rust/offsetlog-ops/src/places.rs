@@ -1,0 +1,261 @@
+//! What is in a broker's or cluster's folders, live, partial or damaged: listed and read before anything is decided.
+
+use offsetlog::disk::{EntryKind, IoCall, read_whole};
+use offsetlog::format::internal_topic::METADATA_TOPIC;
+use offsetlog::format::name::{
+    CLEAN_SHUTDOWN, DirectoryName, DirectoryState, META_PROPERTIES, PARTITION_METADATA,
+};
+use offsetlog::format::{MetaProperties, PartitionMetadata, Uuid};
+use offsetlog::{
+    Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result, folder_kind,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A folder of a broker with tiered storage, which is no partition's.
+const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
+
+/// A log dir, and what is in it.
+pub(crate) struct LogDirPlace {
+    pub(crate) path: PathBuf,
+    /// What its `meta.properties` says; `None` without the file, an error in words if it cannot be read.
+    pub(crate) properties: std::result::Result<Option<MetaProperties>, String>,
+    /// Whether it has the mark of a clean stop.
+    pub(crate) is_clean: bool,
+    /// Whether it was given itself, and not only a partition in it.
+    pub(crate) is_whole: bool,
+    /// By name.
+    pub(crate) partitions: Vec<PartitionPlace>,
+    /// Folders that no broker starts with, and why.
+    pub(crate) others: Vec<(PathBuf, String)>,
+}
+
+/// A partition's directory.
+pub(crate) struct PartitionPlace {
+    pub(crate) path: PathBuf,
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) state: DirectoryState,
+    /// The id in its `partition.metadata`; `None` without the file, an error in words if it cannot be read.
+    pub(crate) topic_id: std::result::Result<Option<Uuid>, String>,
+}
+
+/// Everything in the folders given.
+pub(crate) struct Places {
+    /// In the order given.
+    pub(crate) log_dirs: Vec<LogDirPlace>,
+    /// What the cluster's metadata says, if it is here.
+    pub(crate) metadata: Option<MetadataImage>,
+    /// Why it cannot be read.
+    pub(crate) metadata_error: Option<Error>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Places {
+    /// Lists the folders, and reads the metadata if it is among them.
+    ///
+    /// # Errors
+    /// `Io` if one cannot be listed; `LogDir` for the folder around log dirs, with the paths that work, and if nothing is here that a
+    /// log dir consists of; `Interrupted`. Damage inside is no error.
+    pub(crate) fn read<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
+        let mut places = Self {
+            log_dirs: Vec::new(),
+            metadata: None,
+            metadata_error: None,
+            warnings: Vec::new(),
+        };
+        let mut opened = Vec::new();
+        let mut is_empty = true;
+        for path in paths {
+            let path = std::path::absolute(path)
+                .map_err(|source| Error::io(IoCall::Resolve, path.as_ref(), source))?;
+            match folder_kind(&path)? {
+                FolderKind::Partition => {
+                    places.add_partition(&path, options);
+                    opened.push(path);
+                    is_empty = false;
+                }
+                FolderKind::LogDir => {
+                    places.add_log_dir(&path, options)?;
+                    opened.push(path);
+                    is_empty = false;
+                }
+                FolderKind::ZooKeeper => {
+                    opened.push(path);
+                    is_empty = false;
+                }
+                FolderKind::AroundLogDirs(_) => {
+                    // It says which paths work.
+                    LogDir::open(&[&path], options)?;
+                }
+                _ => {
+                    places.add_log_dir(&path, options)?;
+                    let added = places.log_dirs.last();
+                    is_empty &= added.is_none_or(|added| added.partitions.is_empty());
+                }
+            }
+        }
+        if is_empty {
+            let first = paths.first().map_or(Path::new(""), AsRef::as_ref);
+            return Err(Error::log_dir(
+                first,
+                "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
+            ));
+        }
+        if !opened.is_empty() {
+            let read = LogDir::open(&opened, options).and_then(|opened| opened.metadata());
+            match read {
+                Ok(metadata) => places.metadata = metadata,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) => places.metadata_error = Some(error),
+            }
+        }
+        if let Some(metadata) = &mut places.metadata {
+            places.warnings.append(&mut metadata.warnings);
+        }
+        Ok(places)
+    }
+
+    fn add_partition(&mut self, path: &Path, options: &OpenOptions) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Ok(parsed) = DirectoryName::parse(&name) else {
+            self.warnings.push(format!(
+                "left out: {} has segments, and is not called topic-partition",
+                path.display()
+            ));
+            return;
+        };
+        let found = PartitionPlace::new(path, &parsed, options);
+        let around = path.parent().unwrap_or(path);
+        let mut known = self.log_dirs.iter_mut();
+        match known.find(|place| place.path == around) {
+            Some(log_dir) if log_dir.partitions.iter().any(|place| place.path == path) => {}
+            Some(log_dir) => log_dir.partitions.push(found),
+            None => {
+                let mut log_dir = LogDirPlace::new(around, options);
+                log_dir.partitions.push(found);
+                self.log_dirs.push(log_dir);
+            }
+        }
+    }
+
+    fn add_log_dir(&mut self, path: &Path, options: &OpenOptions) -> Result<()> {
+        let disk = options.disk.as_ref();
+        let mut entries = disk
+            .list(path)
+            .map_err(|source| Error::io(IoCall::List, path, source))?;
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut log_dir = LogDirPlace::new(path, options);
+        log_dir.is_whole = true;
+        for entry in entries {
+            let place = path.join(&entry.name);
+            // A broker follows links.
+            let is_folder = match entry.kind {
+                EntryKind::Directory => true,
+                EntryKind::File => false,
+                _ => disk.list(&place).is_ok(),
+            };
+            if !is_folder || entry.name == REMOTE_INDEX_CACHE {
+                continue;
+            }
+            match DirectoryName::parse(&entry.name) {
+                Ok(parsed) => {
+                    let found = PartitionPlace::new(&place, &parsed, options);
+                    log_dir.partitions.push(found);
+                }
+                Err(error) => log_dir.others.push((place, error.fault.to_string())),
+            }
+        }
+        // Partitions of it may have been given before it.
+        self.log_dirs.retain(|known| known.path != path);
+        self.log_dirs.push(log_dir);
+        Ok(())
+    }
+}
+
+impl LogDirPlace {
+    fn new(path: &Path, options: &OpenOptions) -> Self {
+        let mark = options.disk.stat(&path.join(CLEAN_SHUTDOWN));
+        let properties = small(&path.join(META_PROPERTIES), options, |bytes| {
+            MetaProperties::parse(bytes).map_err(|error| error.to_string())
+        });
+        Self {
+            path: path.to_path_buf(),
+            properties,
+            is_clean: mark.is_ok(),
+            is_whole: false,
+            partitions: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    fn known(&self) -> Option<&MetaProperties> {
+        self.properties.as_ref().ok().and_then(Option::as_ref)
+    }
+
+    pub(crate) fn node_id(&self) -> Option<i32> {
+        self.known().and_then(MetaProperties::node_id)
+    }
+
+    pub(crate) fn cluster_id(&self) -> Option<&str> {
+        self.known().and_then(MetaProperties::cluster_id)
+    }
+
+    /// The `directory.id`, unless it is one of those that stand for none.
+    pub(crate) fn directory_id(&self) -> Option<Uuid> {
+        self.known().and_then(MetaProperties::directory_id)
+    }
+
+    /// Whether the cluster's metadata log is in it.
+    pub(crate) fn has_metadata_log(&self) -> bool {
+        self.partitions.iter().any(PartitionPlace::is_metadata_log)
+    }
+
+    /// The version of `meta.properties`: 1 without ZooKeeper.
+    pub(crate) fn version(&self) -> Option<i32> {
+        self.known().map(|known| match known {
+            MetaProperties::V0 { .. } => 0,
+            MetaProperties::V1 { .. } => 1,
+        })
+    }
+}
+
+impl PartitionPlace {
+    /// Whether it is the cluster's metadata log.
+    pub(crate) fn is_metadata_log(&self) -> bool {
+        self.topic == METADATA_TOPIC && self.state == DirectoryState::Live
+    }
+
+    fn new(path: &Path, name: &DirectoryName<'_>, options: &OpenOptions) -> Self {
+        let topic_id = small(&path.join(PARTITION_METADATA), options, |bytes| {
+            let parsed = PartitionMetadata::parse(bytes);
+            parsed
+                .map(|found| found.topic_id)
+                .map_err(|error| error.to_string())
+        });
+        Self {
+            path: path.to_path_buf(),
+            topic: name.topic.to_owned(),
+            partition: name.partition,
+            state: name.state,
+            topic_id,
+        }
+    }
+}
+
+/// What a small file says; `None` if it is not there.
+fn small<T>(
+    path: &Path,
+    options: &OpenOptions,
+    parse: impl FnOnce(&[u8]) -> std::result::Result<T, String>,
+) -> std::result::Result<Option<T>, String> {
+    match read_whole(
+        options.disk.as_ref(),
+        path,
+        options.limits.max_state_file_bytes,
+    ) {
+        Ok(bytes) => parse(&bytes).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
