@@ -69,7 +69,7 @@ def image_of(kafka: dict[str, Any]) -> MetadataImage:
 
 def read(*places: Path) -> MetadataImage:
     with LogDir.open(places) as logs:
-        image = logs.metadata()
+        image = logs.metadata(show_secrets=True)
     assert image is not None
     return image
 

@@ -1,0 +1,88 @@
+"""Records of the metadata log, byte by byte, for tests that need one that no real cluster here has."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from offsetlog import LogDir
+
+TOPIC = "__cluster_metadata"
+
+
+def varint(number: int) -> bytes:
+    """Without zig-zag."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def text(value: str | None) -> bytes:
+    """A compact string, or null."""
+    if value is None:
+        return b"\0"
+    data = value.encode()
+    return varint(len(data) + 1) + data
+
+
+def numbers(values: Iterable[int]) -> bytes:
+    """A compact array of int32."""
+    packed = [struct.pack(">i", value) for value in values]
+    return varint(len(packed) + 1) + b"".join(packed)
+
+
+def record(number: int, body: bytes, version: int = 0) -> bytes:
+    """A record with its frame and no tagged fields."""
+    return b"\1" + varint(number) + varint(version) + body + b"\0"
+
+
+def topic(name: str, topic_id: bytes) -> bytes:
+    """TopicRecord."""
+    return record(2, text(name) + topic_id)
+
+
+def partition(
+    topic_id: bytes, number: int, replicas: Iterable[int], *, removing: Iterable[int] = (), adding: Iterable[int] = ()
+) -> bytes:
+    """PartitionRecord; the first replica leads."""
+    replicas = list(replicas)
+    body = struct.pack(">i", number) + topic_id + numbers(replicas) + numbers(replicas) + numbers(removing) + numbers(adding)
+    return record(3, body + struct.pack(">iii", replicas[0] if replicas else -1, 0, 0))
+
+
+KINDS = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+
+
+def config(kind: str, name: str, key: str, value: str | None) -> bytes:
+    """ConfigRecord."""
+    return record(4, bytes([KINDS[kind]]) + text(name) + text(key) + text(value))
+
+
+def acl(entry_id: bytes, kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int) -> bytes:
+    """AccessControlEntryRecord."""
+    body = entry_id + bytes([kind]) + text(name) + bytes([pattern]) + text(principal) + text(host)
+    return record(18, body + bytes([operation, permission]))
+
+
+def quota(entity: Mapping[str, str | None], key: str, value: float, *, remove: bool = False) -> bytes:
+    """ClientQuotaRecord."""
+    parts = [text(kind) + text(name) + b"\0" for kind, name in entity.items()]
+    return record(14, varint(len(parts) + 1) + b"".join(parts) + text(key) + struct.pack(">d", value) + bytes([remove]))
+
+
+def scram(user: str, mechanism: int, iterations: int) -> bytes:
+    """UserScramCredentialRecord, whose salt and keys no output may have."""
+    secret = text("s3cret-salt") + text("s3cret-stored") + text("s3cret-server")
+    return record(11, text(user) + bytes([mechanism]) + secret + struct.pack(">i", iterations))
+
+
+def write(place: Path, values: Iterable[bytes]) -> Path:
+    """A folder with a metadata log of these records."""
+    with LogDir.open(place, "a") as logs:
+        if TOPIC not in logs.topics():
+            logs.create_topic(TOPIC)
+        logs.log(TOPIC, 0).append_records([(None, value) for value in values])
+    return place
