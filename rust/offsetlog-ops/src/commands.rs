@@ -110,40 +110,29 @@ impl Script {
             return;
         }
         self.hidden(name, &topic.hidden(self.show_secrets));
-        let mut command = format!(
-            "kafka-topics.sh --bootstrap-server {} --create --topic {}",
-            self.server,
-            quoted(name)
-        );
+        let mut options = vec![format!("--create --topic {}", quoted(name))];
         let assignment = topic.assignment.as_ref();
-        match assignment.filter(|_| self.replica_assignment) {
-            Some(assignment) => {
-                command.push_str(" --replica-assignment ");
-                command.push_str(&assigned(assignment));
+        if let Some(assignment) = assignment.filter(|_| self.replica_assignment) {
+            options.push(format!("--replica-assignment {}", assigned(assignment)));
+        } else {
+            if self.replica_assignment {
+                self.say(&format!(
+                    "{name}: the brokers of all its partitions are not known, or their number differs: given is the number of replicas"
+                ));
             }
-            None => {
-                if self.replica_assignment {
-                    self.say(&format!(
-                        "{name}: the brokers of all its partitions are not known, or their number differs: given is the number of replicas"
-                    ));
-                }
-                command.push_str(&format!(" --partitions {}", topic.partitions));
-                if let Some(factor) = topic.replication_factor {
-                    command.push_str(&format!(" --replication-factor {factor}"));
-                }
-            }
+            options.push(format!("--partitions {}", topic.partitions));
+            let factor = topic.replication_factor;
+            options.extend(factor.map(|factor| format!("--replication-factor {factor}")));
         }
         let mut later = Vec::new();
         for (key, value) in topic.shown(self.show_secrets) {
             if is_for_topics(key) && is_for_topics(value) {
-                command.push_str(" --config ");
-                command.push_str(&quoted(&format!("{key}={value}")));
+                options.push(format!("--config {}", quoted(&format!("{key}={value}"))));
             } else {
                 later.push((key, value));
             }
         }
-        self.out.push_str(&command);
-        self.out.push('\n');
+        self.run("kafka-topics.sh", &options.join(" "));
         if !later.is_empty() {
             let entity = Entity {
                 options: format!("--entity-type topics --entity-name {}", quoted(name)),
@@ -234,33 +223,51 @@ impl Script {
 
     /// One change of settings: as an argument where kafka-configs.sh reads from it exactly what stands there, else as a file.
     fn alter(&mut self, entity: &Entity, pairs: &[(&str, &str)]) {
-        let command = format!(
-            "kafka-configs.sh --bootstrap-server {} --alter {}",
-            self.server, entity.options
-        );
         let mut all = pairs.iter();
         if all.all(|(key, value)| is_for_configs(key) && is_for_configs(value)) {
             let pairs: Vec<String> = pairs
                 .iter()
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect();
-            self.out.push_str(&format!(
-                "{command} --add-config {}\n",
-                quoted(&pairs.join(","))
-            ));
+            self.add_config(&entity.options, &pairs);
             return;
         }
-        self.out
-            .push_str(&format!("{command} --add-config-file /dev/stdin <<'EOF'\n"));
+        let options = format!(
+            "--alter {} --add-config-file /dev/stdin <<'EOF'",
+            entity.options
+        );
+        self.run("kafka-configs.sh", &options);
         for (key, value) in pairs {
             write_property(&mut self.out, key, value);
         }
         self.out.push_str("EOF\n");
     }
 
+    fn add_config(&mut self, entity: &str, pairs: &[String]) {
+        let pairs = quoted(&pairs.join(","));
+        self.run(
+            "kafka-configs.sh",
+            &format!("--alter {entity} --add-config {pairs}"),
+        );
+    }
+
+    /// A line that runs a program of Kafka's.
+    fn run(&mut self, program: &str, options: &str) {
+        for part in [
+            program,
+            " --bootstrap-server ",
+            &self.server,
+            " ",
+            options,
+            "\n",
+        ] {
+            self.out.push_str(part);
+        }
+    }
+
     fn quotas(&mut self, quotas: &[ClientQuota]) {
         for each in quotas {
-            let mut options = String::new();
+            let mut options = Vec::new();
             let mut is_known = !each.entity.is_empty();
             for (kind, name) in &each.entity {
                 let entity_type = match kind.as_str() {
@@ -272,15 +279,11 @@ impl Script {
                 is_known &= !entity_type.is_empty();
                 let name = name.as_deref();
                 is_known &= name.is_none_or(|name| name.chars().all(is_printable));
-                options.push_str(&name.map_or_else(
-                    || format!(" --entity-type {entity_type} --entity-default"),
-                    |name| {
-                        format!(
-                            " --entity-type {entity_type} --entity-name {}",
-                            quoted(name)
-                        )
-                    },
-                ));
+                let name = name.map_or_else(
+                    || "--entity-default".to_owned(),
+                    |name| format!("--entity-name {}", quoted(name)),
+                );
+                options.push(format!("--entity-type {entity_type} {name}"));
             }
             let pairs: Vec<String> = each
                 .quotas
@@ -294,11 +297,7 @@ impl Script {
                         .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
             });
             if is_known {
-                self.out.push_str(&format!(
-                    "kafka-configs.sh --bootstrap-server {} --alter{options} --add-config {}\n",
-                    self.server,
-                    quoted(&pairs.join(","))
-                ));
+                self.add_config(&options.join(" "), &pairs);
             } else {
                 self.say(&format!(
                     "left out: a quota that kafka-configs.sh does not take: {:?}: {}",
@@ -334,10 +333,7 @@ impl Script {
     fn acls(&mut self, acls: &[AccessControlEntry]) {
         for acl in acls {
             if let Some(options) = acl_options(acl) {
-                self.out.push_str(&format!(
-                    "kafka-acls.sh --bootstrap-server {} --add {options}\n",
-                    self.server
-                ));
+                self.run("kafka-acls.sh", &format!("--add {options}"));
             } else {
                 self.say(&format!(
                     "left out: an entry of access control that kafka-acls.sh does not take: {} from {}, operation {} on {} of resource type {}",

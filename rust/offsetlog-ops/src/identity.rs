@@ -8,7 +8,7 @@ use crate::places::{LogDirPlace, Places};
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
 use offsetlog::{Error, MetadataImage, OpenOptions, Result};
-use partition::{Judge, Known, Live};
+use partition::{Judge, Known, Live, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -205,8 +205,7 @@ impl<'a> Cluster<'a> {
         for place in log_dirs {
             for each in &place.partitions {
                 if each.state == DirectoryState::Live {
-                    let key = (place.node_id(), each.topic.as_str(), each.partition);
-                    live.entry(key).or_default().push(&each.path);
+                    live.entry(key(place, each)).or_default().push(&each.path);
                 }
             }
             if let Some(id) = place.cluster_id() {
@@ -307,7 +306,7 @@ impl<'a> Cluster<'a> {
             cluster.unwrap_or("unknown")
         )];
         said.extend(self.against_metadata(place, properties, metadata));
-        if place.is_whole && !place.is_clean {
+        if place.is_whole && !place.is_clean && place.has_partitions() {
             said.push("no mark of a clean stop, so it recovers the logs".to_owned());
         }
         (Outcome::Serves, said.join("; "))
@@ -332,11 +331,7 @@ impl<'a> Cluster<'a> {
         }
         let metadata = metadata.filter(|all| all.is_complete && !all.is_of_zookeeper)?;
         let node = properties.node_id()?;
-        let has_partitions = place
-            .partitions
-            .iter()
-            .any(|each| each.state == DirectoryState::Live && !each.is_metadata_log());
-        if !has_partitions {
+        if !place.has_partitions() {
             return None;
         }
         let Some(broker) = metadata.brokers.iter().find(|broker| broker.id == node) else {

@@ -153,7 +153,7 @@ impl Places {
             let is_folder = match entry.kind {
                 EntryKind::Directory => true,
                 EntryKind::File => false,
-                _ => disk.list(&place).is_ok(),
+                EntryKind::Other => disk.list(&place).is_ok(),
             };
             if !is_folder || entry.name == REMOTE_INDEX_CACHE {
                 continue;
@@ -204,6 +204,12 @@ impl LogDirPlace {
     /// The `directory.id`, unless it is one of those that stand for none.
     pub(crate) fn directory_id(&self) -> Option<Uuid> {
         self.known().and_then(MetaProperties::directory_id)
+    }
+
+    /// Whether it has live partitions besides the cluster's metadata log.
+    pub(crate) fn has_partitions(&self) -> bool {
+        let mut live = self.partitions.iter();
+        live.any(|each| each.state == DirectoryState::Live && !each.is_metadata_log())
     }
 
     /// Whether the cluster's metadata log is in it.

@@ -401,7 +401,7 @@ pub(crate) struct Metadata {
     #[arg(long, group = "view", conflicts_with = "json")]
     pub(crate) as_commands: bool,
 
-    /// The topics as resources of kind KafkaTopic, for Strimzi 0.49 or later
+    /// The topics as YAML for the operator of Strimzi 0.49 or later: resources of kind `KafkaTopic`
     #[arg(long, group = "view", conflicts_with = "json")]
     pub(crate) as_yaml: bool,
 

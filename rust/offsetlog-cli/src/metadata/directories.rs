@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::Metadata;
 use crate::console::Console;
-use crate::escape::{escaped, shown};
+use crate::escape::escaped;
 use crate::failure::{Failure, with_advice};
 use crate::json::Shown;
 use crate::table::{Align, Table, or_dash};
@@ -52,13 +52,9 @@ pub(super) fn run(
         let topic = each.topic.as_ref();
         args.topics.is_empty() || topic.is_some_and(|topic| args.topics.contains(topic))
     };
-    let lines: Vec<_> = found
-        .directories
-        .iter()
-        .filter(is_chosen)
-        .map(line)
-        .collect();
-    let code = print(&lines, table, args.json, console)?;
+    let chosen: Vec<_> = found.directories.iter().filter(is_chosen).collect();
+    let lines: Vec<_> = chosen.iter().map(|each| line(each)).collect();
+    let code = print(&lines, |_| table(&chosen), args.json, console)?;
     if let Some(error) = &found.metadata_error {
         console.error(&format!(
             "the metadata cannot be read: {}",
@@ -71,7 +67,7 @@ pub(super) fn run(
 
 fn line(each: &DirectoryIdentity) -> DirectoryLine<'_> {
     DirectoryLine {
-        path: Shown(&each.path),
+        path: Shown::path(&each.path),
         kind: each.kind.name(),
         outcome: each.outcome.name(),
         reason: &each.reason,
@@ -85,7 +81,7 @@ fn line(each: &DirectoryIdentity) -> DirectoryLine<'_> {
     }
 }
 
-fn table(lines: &[DirectoryLine<'_>]) -> Table {
+fn table(all: &[&DirectoryIdentity]) -> Table {
     let mut table = Table::new(&[
         ("NODE", Align::Right),
         ("KIND", Align::Left),
@@ -94,19 +90,18 @@ fn table(lines: &[DirectoryLine<'_>]) -> Table {
         ("DIRECTORY", Align::Left),
         ("WHY", Align::Left),
     ]);
-    for each in lines {
-        let id = if each.kind == DirectoryKind::LogDir.name() {
-            &each.directory_id
-        } else {
-            &each.topic_id
+    for each in all {
+        let id = match each.kind {
+            DirectoryKind::LogDir => each.directory_id,
+            _ => each.topic_id,
         };
         table.push([
             or_dash(each.node_id),
-            each.kind.to_owned(),
-            or_dash(id.as_deref()),
-            each.outcome.to_owned(),
-            or_dash(shown(&each.path.0.display().to_string())),
-            escaped(each.reason),
+            each.kind.name().to_owned(),
+            or_dash(id),
+            each.outcome.name().to_owned(),
+            escaped(&each.path.display().to_string()),
+            escaped(&each.reason),
         ]);
     }
     table

@@ -47,8 +47,19 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Live directories by broker, topic and partition.
-pub(super) type Live<'a> = HashMap<(Option<i32>, &'a str, i32), Vec<&'a Path>>;
+/// Live directories by cluster, broker, topic and partition.
+pub(super) type Live<'a> = HashMap<Key<'a>, Vec<&'a Path>>;
+type Key<'a> = (Option<&'a str>, Option<i32>, &'a str, i32);
+
+/// Which partition of which broker a directory is.
+pub(super) fn key<'a>(place: &'a LogDirPlace, found: &'a PartitionPlace) -> Key<'a> {
+    (
+        place.cluster_id(),
+        place.node_id(),
+        &found.topic,
+        found.partition,
+    )
+}
 
 /// Decides about the partitions of one log dir.
 pub(super) struct Judge<'a> {
@@ -92,12 +103,12 @@ impl Judge<'_> {
     /// A directory that a broker has set aside already.
     fn stray(&self, found: &PartitionPlace) -> String {
         let id = found.topic_id.as_ref().ok().copied().flatten();
-        let is_known = |known: &&Known<'_>| {
+        let is_known = |known: &Known<'_>| {
             let topic = id.and_then(|id| known.by_id.get(&id));
             topic.is_some_and(|topic| topic.partitions.contains_key(&found.partition))
         };
         let mut reason = "set aside: no broker serves or deletes it".to_owned();
-        if self.known.filter(is_known).is_some() {
+        if self.known.is_some_and(is_known) {
             reason.push_str("; the metadata has its topic id and partition");
         }
         reason
@@ -251,8 +262,7 @@ impl Judge<'_> {
 
     /// The live directory of the same partition in another log dir of the same broker.
     fn other(&self, found: &PartitionPlace) -> Option<String> {
-        let key = (self.place.node_id(), found.topic.as_str(), found.partition);
-        let mut all = self.live.get(&key)?.iter();
+        let mut all = self.live.get(&key(self.place, found))?.iter();
         let other = all.find(|path| **path != found.path)?;
         Some(other.display().to_string())
     }

@@ -47,11 +47,14 @@ pub struct ScramCredential {
     pub iterations: i32,
 }
 
+/// Types and names of what a quota is for.
+type Entity = Vec<(String, Option<String>)>;
+
 /// These, as records make them.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
     acls: BTreeMap<[u8; 16], AccessControlEntry>,
-    quotas: BTreeMap<Vec<(String, Option<String>)>, BTreeMap<String, f64>>,
+    quotas: BTreeMap<Entity, BTreeMap<String, f64>>,
     credentials: BTreeMap<(String, i32), i32>,
 }
 
