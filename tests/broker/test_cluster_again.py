@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clients import Admin
 
-from broker import Broker, java
+from broker import Broker, broker_of, java
 from offsetlog import LogDir, MetadataImage, identity
 
 VERSION = "4.3.0"
@@ -165,7 +167,7 @@ def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: S
     broker = Broker(VERSION, tmp_path / "kafka")
     broker.settings = SECURE
     broker.format()
-    names = ("serves", "nameless", "foreign", "wrong", "owner", "waiting", "aside")
+    names = ("serves", "nameless", "foreign", "wrong", "owner", "waiting", "aside", "coming")
     with broker.running():
         shell(
             "".join(
@@ -183,6 +185,7 @@ def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: S
 
     renamed("nameless", None)
     renamed("foreign", OTHER)
+    (log_dir / "coming-0").rename(log_dir / f"coming-0.{UUID}-future")
     shutil.copytree(log_dir / "owner-0", log_dir / "unasked-0")
     shutil.copytree(log_dir / "owner-0", log_dir / "owner-9")
     renamed("wrong", assigned["owner"])
@@ -201,6 +204,7 @@ def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: S
         "wrong-0": "fails",
         f"waiting-0.{UUID}-delete": "deletes",
         f"aside-0.{UUID}-stray": "ignores",
+        f"coming-0.{UUID}-future": "moves",
     }
     assert {name: said[name] for name in expected} == expected
     with broker.running():
@@ -211,6 +215,8 @@ def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: S
     strays = {path.name.rpartition(".")[0] for path in log_dir.glob("*-stray")}
     assert strays == {"nameless-0", "foreign-0", "owner-9", "aside-0"}
     assert (log_dir / f"aside-0.{UUID}-stray").exists()
+    assert (log_dir / "coming-0").is_dir()
+    assert not (log_dir / f"coming-0.{UUID}-future").exists()
     assert {name for name in ("serves-0", "owner-0", "unasked-0") if (log_dir / name).is_dir()} == {"serves-0", "owner-0", "unasked-0"}
     assert assigned["owner"] in (log_dir / "unasked-0" / "partition.metadata").read_text()
     output = broker.output().read_text(errors="replace")
@@ -218,13 +224,26 @@ def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: S
     assert "InconsistentTopicIdException" in output
 
 
-@pytest.mark.parametrize("what", ["a folder", "no meta.properties", "another cluster", "another version"])
-def test_what_stops_a_broker_was_said(tmp_path: Path, what: str) -> None:
+STOPS = (
+    "a folder",
+    "no meta.properties",
+    "another cluster",
+    "another version everywhere",
+    "another version of the metadata's",
+    "the same partition twice",
+    "a copied log dir",
+    "a malformed partition.metadata",
+)
+
+
+@pytest.mark.parametrize("what", STOPS)
+def test_what_stops_a_broker_was_said(tmp_path: Path, shell: Shell, what: str) -> None:
     broker = Broker(VERSION, tmp_path / "kafka")
-    broker.settings = SECURE
+    second = tmp_path / "second"
+    broker.settings = {"log.dirs": f"{broker.log_dir},{second}"}
     broker.format()
     with broker.running():
-        pass
+        shell(f"kafka-topics.sh --bootstrap-server {broker.address} --create --topic t --partitions 2 --replication-factor 1\n")
     meta = broker.log_dir / "meta.properties"
     text = meta.read_text()
     if what == "a folder":
@@ -233,10 +252,82 @@ def test_what_stops_a_broker_was_said(tmp_path: Path, what: str) -> None:
         meta.unlink()
     elif what == "another cluster":
         meta.write_text(text.replace("cluster.id=", "cluster.id=x"))
+    elif what == "another version everywhere":
+        for place in (broker.log_dir, second):
+            path = place / "meta.properties"
+            path.write_text(path.read_text().replace("version=1", "version=2"))
+    elif what == "another version of the metadata's":
+        assert broker.metadata_dir is not None
+        path = broker.metadata_dir / "meta.properties"
+        path.write_text(path.read_text().replace("version=1", "version=2"))
+    elif what == "the same partition twice":
+        for place, other in ((broker.log_dir, second), (second, broker.log_dir)):
+            for path in place.glob("t-*"):
+                if not (other / path.name).exists():
+                    shutil.copytree(path, other / path.name)
+    elif what == "a copied log dir":
+        shutil.copyfile(meta, second / "meta.properties")
     else:
-        meta.write_text(text.replace("version=1", "version=2"))
+        for place in (broker.log_dir, second):
+            for path in place.glob("t-*/partition.metadata"):
+                path.write_bytes(b"")
     assert broker.metadata_dir is not None
-    rows = identity(broker.metadata_dir, broker.log_dir)
-    assert "stops" in {row.outcome for row in rows}
+    rows = identity(broker.metadata_dir, broker.log_dir, second)
+    assert {row.outcome for row in rows} & {"stops", "fails"}
     with pytest.raises(RuntimeError, match="the broker ended"):
         broker.start()
+
+
+def test_a_log_dir_goes_offline_as_was_said(tmp_path: Path, shell: Shell) -> None:
+    """A damaged `meta.properties` beside a sound one."""
+    broker = Broker(VERSION, tmp_path / "kafka")
+    second = tmp_path / "second"
+    broker.settings = {"log.dirs": f"{broker.log_dir},{second}"}
+    broker.format()
+    with broker.running():
+        shell(f"kafka-topics.sh --bootstrap-server {broker.address} --create --topic t --partitions 2 --replication-factor 1\n")
+    meta = second / "meta.properties"
+    meta.write_text(meta.read_text().replace("version=1", "version=2"))
+    assert broker.metadata_dir is not None
+    rows = identity(broker.metadata_dir, broker.log_dir, second)
+    (found,) = [row for row in rows if row.path == str(second)]
+    assert (found.kind, found.outcome) == ("log-dir", "fails")
+    with broker.running():
+        output = broker.output().read_text(errors="replace")
+    assert re.search(rf"(?i)(offline|unable to read|error).*{re.escape(str(second))}", output), output[-3000:]
+
+
+def test_a_broker_with_zookeeper_does_with_each_directory_what_was_said(tmp_path: Path) -> None:
+    broker = broker_of("3.9.2-zookeeper", tmp_path / "kafka")
+    broker.format()
+    with broker.running(), Admin(broker.address) as admin:
+        for topic in ("serves", "nameless", "foreign"):
+            admin.create(topic, 1, {})
+            admin.leader_epochs(topic)
+    log_dir, keeper = broker.log_dir, broker.zookeeper_dir
+    assert keeper is not None
+    foreign = (log_dir / "foreign-0" / "partition.metadata").read_text()
+    (log_dir / "nameless-0" / "partition.metadata").unlink()
+    (log_dir / "foreign-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER}")
+    shutil.copytree(log_dir / "serves-0", log_dir / "unasked-0")
+    shutil.copytree(log_dir / "serves-0", log_dir / "serves-7")
+    said = {Path(row.path).name: row.outcome for row in identity(log_dir, keeper)}
+    assert said == {
+        "logs": "serves",
+        "serves-0": "serves",
+        "nameless-0": "serves",
+        "foreign-0": "fails",
+        "unasked-0": "ignores",
+        "serves-7": "ignores",
+    }
+    with broker.running(), Admin(broker.address) as admin:
+        for topic in ("serves", "nameless"):
+            admin.leader_epochs(topic)
+        end = time.monotonic() + WAITING_SECONDS
+        wrong = "does not match the topic ID for partition foreign-0"
+        while wrong not in (output := broker.output().read_text(errors="replace")):
+            assert time.monotonic() < end, output[-3000:]
+            time.sleep(0.1)
+    assert {path.name for path in log_dir.iterdir() if path.is_dir()} == said.keys() - {"logs"}
+    assert OTHER in (log_dir / "foreign-0" / "partition.metadata").read_text() != foreign
+    assert (log_dir / "nameless-0" / "partition.metadata").exists()

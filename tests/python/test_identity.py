@@ -158,9 +158,9 @@ META = "version=1\nnode.id=1\ncluster.id={cluster}\n"
     ("text", "outcome", "reason"),
     [
         (None, "stops", "no meta.properties: a broker without ZooKeeper starts with no log dir that has none"),
-        ("version=2\n", "stops", "meta.properties: "),
-        ("version=1\nnode.id=one\ncluster.id=x", "stops", "meta.properties: "),
-        ("version=1\nnode.id=1\n", "stops", "cluster.id is missing"),
+        ("version=2\n", "fails", "meta.properties: "),
+        ("version=1\nnode.id=one\ncluster.id=x", "fails", "the log dir goes offline"),
+        ("version=1\nnode.id=1\n", "fails", "cluster.id is missing"),
         (META.format(cluster="other"), "stops", "it is of cluster other, and other log dirs are of cluster "),
         (META, "serves", "no directory.id: it makes a new one"),
         (META + "directory.id=AAECAwQFBgcICQoLDA0ODw\n", "serves", "does not have its directory.id AAECAwQFBgcICQoLDA0ODw"),

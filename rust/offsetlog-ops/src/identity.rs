@@ -242,11 +242,7 @@ impl<'a> Cluster<'a> {
 
     fn judge(&self, place: &'a LogDirPlace, error: Option<&Error>) -> Judge<'_> {
         let is_kraft = place.version().map(|version| version > 0);
-        // Metadata tells nothing of another cluster's log dirs.
-        let is_other = match (self.metadata_id, place.cluster_id()) {
-            (Some(there), Some(here)) => (there != here).then_some(there),
-            _ => None,
-        };
+        let is_other = self.other_cluster(place);
         Judge {
             is_kraft: is_kraft.or(self.is_kraft).unwrap_or(true),
             known: self.known.as_ref().filter(|_| is_other.is_none()),
@@ -260,9 +256,27 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// The cluster of the metadata, where a log dir is another one's: then it tells nothing of it.
+    fn other_cluster(&self, place: &LogDirPlace) -> Option<&'a str> {
+        match (self.metadata_id, place.cluster_id()) {
+            (Some(there), Some(here)) => (there != here).then_some(there),
+            _ => None,
+        }
+    }
+
     fn log_dir(&self, place: &LogDirPlace, metadata: Option<&MetadataImage>) -> (Outcome, String) {
         let properties = match &place.properties {
-            Err(error) => return (Outcome::Stops, format!("meta.properties: {error}")),
+            Err(error) if place.has_metadata_log() => {
+                let reason =
+                    format!("meta.properties of the log dir with the metadata log: {error}");
+                return (Outcome::Stops, reason);
+            }
+            Err(error) => {
+                let reason = format!(
+                    "meta.properties: {error}: the log dir goes offline; a broker that has no other does not start"
+                );
+                return (Outcome::Fails, reason);
+            }
             Ok(None) => {
                 return match self.is_kraft {
                     Some(false) => (
@@ -329,7 +343,9 @@ impl<'a> Cluster<'a> {
         if self.is_kraft == Some(true) && !is_v1 {
             return Some("version 0 of meta.properties, of a broker with ZooKeeper".to_owned());
         }
-        let metadata = metadata.filter(|all| all.is_complete && !all.is_of_zookeeper)?;
+        let metadata = metadata
+            .filter(|all| all.is_complete && !all.is_of_zookeeper)
+            .filter(|_| self.other_cluster(place).is_none())?;
         let node = properties.node_id()?;
         if !place.has_partitions() {
             return None;

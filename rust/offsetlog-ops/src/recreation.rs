@@ -253,15 +253,14 @@ fn on_disk(places: &Places) -> BTreeMap<String, Seen> {
 fn of_directories(name: String, seen: &Seen, has_metadata: bool) -> TopicToMake {
     let last = seen.numbers.last().copied().unwrap_or(0);
     let partitions = i64::from(last) + 1;
-    let source = if has_metadata {
-        "a part of the metadata is missing, and what is left does not have it"
-    } else {
-        "no metadata of the cluster is here"
-    };
-    let mut notes = vec![format!(
-        "number of partitions: {source}; {} of it here, the last one {last}, and there may have been more",
-        directories(seen.numbers.len())
-    )];
+    let mut notes = Vec::new();
+    if has_metadata {
+        notes.push("it is not in what is left of the metadata".to_owned());
+    }
+    notes.push(format!(
+        "number of partitions unknown: {} here, the last one is {last}, and there may have been more",
+        counted(seen.numbers.len(), "partition")
+    ));
     let replicas = seen.nodes.values().map(BTreeSet::len).max().unwrap_or(0);
     let at_least = if replicas > 1 {
         format!(", at least {replicas}")
@@ -291,13 +290,5 @@ fn of_directories(name: String, seen: &Seen, has_metadata: bool) -> TopicToMake 
         assignment: None,
         configs: BTreeMap::new(),
         notes,
-    }
-}
-
-fn directories(count: usize) -> String {
-    if count == 1 {
-        "a directory is".to_owned()
-    } else {
-        format!("directories of {count} partitions are")
     }
 }
