@@ -172,6 +172,8 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "offsetlog time": of_command("time", "2023-11-15", "-t", "g-plain"),
     "offsetlog groups": of_command("groups", "--members"),
     "offsetlog transactions": of_command("transactions"),
+    "offsetlog producers": of_command("producers", "--open"),
+    "offsetlog why": of_command("why"),
     "offsetlog metadata": of_command("metadata", "--configs"),
     "offsetlog verify": lambda place: place.command("verify", *place.dirs),
     "offsetlog settings": lambda place: place.command("settings", "--all", *place.dirs),
@@ -291,6 +293,7 @@ DRY: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", "--dry-run", *place.dirs),
     "offsetlog maintain": lambda place: place.command("maintain", "--dry-run", *place.dirs),
     "offsetlog delete": lambda place: place.command("delete", "--dry-run", "g-plain", *place.dirs),
+    "offsetlog end-transaction": lambda place: place.command("end-transaction", "g-txn-0", 1000, *place.dirs, "--abort", "--dry-run"),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
     "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
 }
@@ -353,6 +356,9 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
     "offsetlog append": lambda place: place.command("append", place.log),
+    "offsetlog end-transaction": lambda place: place.command(
+        "end-transaction", "g-txn-0", 1000, *place.dirs, "--abort", "--single-replica"
+    ),
     "forget_commit": lambda place: offsetlog.forget_commit(place.dirs[0], "none"),
     "offsetlog commits": lambda place: place.command("commits", "--forget", "none", place.dirs[0]),
     "offsetlog settings": lambda place: place.command("settings", place.dirs[0], "-t", "g-plain", "--config", "retention.ms=1"),

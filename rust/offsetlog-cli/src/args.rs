@@ -2,28 +2,30 @@
 
 mod commits;
 mod converting;
+mod holding;
 mod looking;
 mod topics;
 mod writing;
 
 pub(crate) use commits::Commits;
 pub(crate) use converting::{Convert, Salvage};
+pub(crate) use holding::{EndTransaction, Producers, Why};
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
 use crate::json::Encoding;
 use crate::template::{Template, unescape};
-use crate::when::When;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use offsetlog_ops::When;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Read, write and repair Apache Kafka log directories without a broker.
 ///
-/// ls, cat, grep, dump, groups, transactions, metadata, time, explain, verify and completions only read, as do settings and commits that
+/// ls, cat, grep, dump, groups, transactions, producers, why, metadata, time, explain, verify and completions only read, as do settings and commits that
 /// are not told to change anything. They change, lock and make no file, so a running
 /// broker's directories, a copy and a read-only mount are all fine.
 #[derive(Debug, Parser)]
@@ -85,6 +87,10 @@ pub(crate) enum Verb {
     Groups(Groups),
     /// List transactional ids: producers, states, partitions, times
     Transactions(Transactions),
+    /// List the producers of partitions, and which open transactions nobody ends
+    Producers(Producers),
+    /// Explain what keeps records from being deleted, compacted or read
+    Why(Why),
     /// Show a cluster's metadata: topics, ids, partitions, settings, brokers, features
     Metadata(Metadata),
     /// Find the first offset at or after a time, in each partition
@@ -97,6 +103,8 @@ pub(crate) enum Verb {
     Recover(Recover),
     /// Make a sound log of everything that can be read of a damaged one, and say what is lost
     Salvage(Salvage),
+    /// End a transaction offline as its coordinator decided, or abort one that it did not decide
+    EndTransaction(EndTransaction),
     /// Check batches, records, indexes, snapshots, checkpoints and names, without changing anything
     Verify(Verify),
     /// Create a topic in log dirs
@@ -448,6 +456,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "time",
             "groups",
             "transactions",
+            "producers",
+            "why",
             "metadata",
         ],
     ),
@@ -456,7 +466,16 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Write",
         &["append", "create", "delete", "settings", "convert"],
     ),
-    ("Maintain", &["recover", "salvage", "maintain", "commits"]),
+    (
+        "Maintain",
+        &[
+            "recover",
+            "salvage",
+            "maintain",
+            "end-transaction",
+            "commits",
+        ],
+    ),
     ("Other", &["completions", "help"]),
 ];
 
@@ -474,7 +493,7 @@ fn command() -> clap::Command {
                 .find_subcommand(name)
                 .and_then(clap::Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(groups, "  {literal}{name:<12}{literal:#}  {about}");
+            let _ = writeln!(groups, "  {literal}{name:<15}{literal:#}  {about}");
         }
         groups.push('\n');
     }

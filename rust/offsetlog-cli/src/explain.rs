@@ -6,10 +6,10 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::select::Source;
-use crate::when::When;
 use crate::{EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::{TimestampType, counted};
 use offsetlog::{BatchInfo, IndexEntry, Location, Record};
+use offsetlog_ops::When;
 use serde::Serialize;
 use std::io::Write;
 

@@ -25,6 +25,7 @@ mod cat;
 mod console;
 mod convert;
 mod dump;
+mod end_transaction;
 mod escape;
 mod explain;
 mod failure;
@@ -35,6 +36,7 @@ mod ls;
 mod maintain;
 mod metadata;
 mod print;
+mod producers;
 mod progress;
 mod recover;
 mod salvage;
@@ -48,7 +50,7 @@ mod topics;
 mod transactions;
 mod unread;
 mod verify;
-mod when;
+mod why;
 
 use args::{Color, Verb};
 use console::Console;
@@ -191,12 +193,15 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Dump(args) => dump::run(args, &mut console),
         Verb::Groups(args) => groups::run(args, &mut console),
         Verb::Transactions(args) => transactions::run(args, &mut console),
+        Verb::Producers(args) => producers::run(args, &mut console),
+        Verb::Why(args) => why::run(args, &mut console),
         Verb::Metadata(args) => metadata::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
         Verb::Explain(args) => explain::run(args, &mut console),
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
         Verb::Salvage(args) => salvage::run(args, &mut console),
+        Verb::EndTransaction(args) => end_transaction::run(args, &mut console),
         Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),
         Verb::Delete(args) => topics::delete(args, &mut console),

@@ -8,8 +8,8 @@ use crate::progress::Progress;
 use crate::select::Source;
 use crate::table::{Align, Table, or_dash};
 use crate::unread::{of_one, tell_one};
-use crate::when::When;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog_ops::When;
 use serde::Serialize;
 use std::io::Write;
 

@@ -1,27 +1,36 @@
 //! What an operator does with the directories of a broker, dead or alive, one function each. The engine reads and writes; this crate
 //! decides what is worth reading and writing.
 //!
-//! It uses the public names of `offsetlog` only, and knows neither a terminal nor Python. Every function reads its source without
-//! changing it.
+//! It uses the public names of `offsetlog` only, and knows neither a terminal nor Python. Every function but
+//! [`end_transaction`] reads its source without changing it.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
-mod prometheus;
-mod reset;
 mod commands;
+mod end_transaction;
 mod identity;
 mod kafka_topics;
 mod places;
+mod producers;
+mod prometheus;
 mod recreation;
+mod reset;
 mod salvage;
 mod shell;
+mod when;
+mod why;
+mod words;
 
-pub use prometheus::groups_prometheus;
-pub use reset::{Refused, ResetPlan, reset_plan};
+pub use end_transaction::{EndTransactionOptions, EndedTransaction, end_transaction};
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
+pub use producers::{PartitionProducer, ProducerList, Standing, producers};
+pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
+pub use reset::{Refused, ResetPlan, reset_plan};
 pub use salvage::{
     LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
 };
+pub use when::When;
+pub use why::{Answer, DecisiveSetting, Question, Reason, WhyOptions, WhyReport, why};

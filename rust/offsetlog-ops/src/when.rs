@@ -6,7 +6,7 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// Milliseconds since 1970-01-01T00:00:00Z, Kafka's unit; read from an integer or from RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct When(pub(crate) i64);
+pub struct When(pub i64);
 
 impl std::str::FromStr for When {
     type Err = String;

@@ -9,7 +9,8 @@ use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
 use offsetlog::{
     AccessControlEntry, BrokerRegistration, ClientQuota, Group, GroupMember, GroupOffset,
-    MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage, TopicPartition, Transaction, Unread,
+    MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage, TopicPartition,
+    Transaction, Unread,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;

@@ -75,15 +75,15 @@ pub use log::{
     DamageReport, DetachedBatch, FetchOptions, FetchResult, Finding, Follow, HIDDEN, Hole,
     IndexEntry, Interrupt, Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions,
     MaintainReport, MarkerOptions, MetadataImage, OffsetAndTimestamp, OnCorrupt, OpenOptions,
-    PartitionRegistration, Progress, Record, RecoverOptions, RecoveryReport, RemovedSegment,
-    RetentionReason, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics, ScramCredential,
-    SegmentInfo, SetAsideFile, Severity, Split, TopicImage, VerifyOptions, WriteOptions,
-    is_internal_topic, is_secret, recover, sequence_of, verify,
+    PartitionRegistration, ProducerState, Progress, Record, RecoverOptions, RecoveryReport,
+    RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics,
+    ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split, TopicImage,
+    VerifyOptions, WriteOptions, is_internal_topic, is_secret, recover, sequence_of, verify,
 };
 pub use log_dir::{
-    FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir, LogDirMaintainReport,
-    LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset, Stray, TopicPartition,
-    TopicSettings, Transaction, TransactionState, Unread, murmur2, partition_for,
+    ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir,
+    LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset, Stray,
+    TopicPartition, TopicSettings, Transaction, TransactionState, Unread, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

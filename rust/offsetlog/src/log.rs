@@ -4,6 +4,7 @@
 //! moment. The module `view` decides whether a view is still current; a writer in this process reports its changes through `writers` and
 //! `segment::live_offsets`.
 
+mod active_producers;
 mod append_log;
 mod batches;
 mod cleaner;
@@ -19,6 +20,7 @@ mod open;
 mod producers;
 mod recovery;
 mod scan;
+mod segment_age;
 mod set_aside;
 mod split;
 mod state;
@@ -37,6 +39,7 @@ use crate::segment::Directory;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use active_producers::ProducerState;
 pub use append_log::AppendLogOptions;
 pub use batches::Batches;
 pub use cluster::{
@@ -53,6 +56,7 @@ pub use scan::{
     Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport,
     ScanStatistics,
 };
+pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;
 pub use values::{

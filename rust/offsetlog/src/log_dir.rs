@@ -31,8 +31,8 @@ pub use groups::{FirstUnread, Group, GroupMember, GroupOffset, GroupState, Share
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use strays::Stray;
+pub use topics::{ClusterSettings, NewTopic, TopicSettings};
 pub(crate) use topics::{DEPTH_MAX, remove_all};
-pub use topics::{NewTopic, TopicSettings};
 pub use transactions::{Transaction, TransactionState};
 pub use writer::{LogDirOptions, Route};
 

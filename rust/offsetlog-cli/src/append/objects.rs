@@ -2,7 +2,7 @@
 
 use super::{NewRecord, decoded};
 use crate::json::Encoding;
-use crate::when::When;
+use offsetlog_ops::When;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

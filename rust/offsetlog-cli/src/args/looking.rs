@@ -3,9 +3,9 @@
 use super::{Damaged, IsolationLevel, OffsetWord, Selection};
 use crate::json::Encoding;
 use crate::template::Template;
-use crate::when::When;
 use clap::{Args, ValueEnum};
 use offsetlog::format::internal_topic::CoordinatorTopic;
+use offsetlog_ops::When;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

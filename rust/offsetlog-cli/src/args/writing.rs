@@ -2,9 +2,9 @@
 
 use super::{Delimiter, Selection, parse_delimiter};
 use crate::json::Encoding;
-use crate::when::When;
 use clap::{Args, ValueEnum};
 use offsetlog::format::{Codec, Uuid};
+use offsetlog_ops::When;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

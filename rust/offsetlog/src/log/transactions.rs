@@ -4,35 +4,26 @@
 //! in the log do: a record of a transactional producer has the fate of that producer's next marker. They are found by one
 //! walk over batch headers from where the reader starts.
 
+use super::active_producers::OpenTransactions;
 use super::values::AbortedTransaction;
 use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};
 use crate::records::Records;
-use crate::segment::find::{self, Found, ReadAhead, Trace};
+use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Walk, hop_headers_from};
 use offsetlog_format::BatchHeader;
-use offsetlog_format::control::ControlType;
-use offsetlog_format::name::SegmentFile;
-use offsetlog_format::snapshot::{ProducerSnapshotEntry, read_producer_snapshot};
+use offsetlog_format::control::{ControlRecord, ControlType};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
-
-/// Producers checked in a snapshot before it is believed.
-const SNAPSHOT_CHECKS: usize = 64;
-
-/// Transactions without a marker at the end of a log.
-#[derive(Debug)]
-pub(crate) struct OpenTransactions {
-    /// First offset of the oldest one.
-    first_offset: Option<i64>,
-}
 
 /// A producer's markers, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) offset: i64,
     pub(super) aborted: bool,
+    /// -1 in a marker whose value cannot be read: readers go by the key alone.
+    pub(super) coordinator_epoch: i32,
 }
 
 /// How transactions with records at or after some offset ended.
@@ -133,6 +124,13 @@ pub(super) fn marker_of(
         return Ok(None);
     };
     let kind = ControlType::parse_key(record.key).map_err(|error| at(error.into()))?;
+    let coordinator_epoch = match ControlRecord::parse(record.key, record.value) {
+        Ok(
+            ControlRecord::Commit { coordinator_epoch }
+            | ControlRecord::Abort { coordinator_epoch },
+        ) => coordinator_epoch,
+        _ => -1,
+    };
     Ok(match kind {
         ControlType::Abort => Some(true),
         ControlType::Commit => Some(false),
@@ -141,34 +139,8 @@ pub(super) fn marker_of(
     .map(|aborted| Marker {
         offset: record.offset,
         aborted,
+        coordinator_epoch,
     }))
-}
-
-/// Whether the batch that holds `offset` is one of this producer's; `None` where damage hides it.
-fn is_batch_of(
-    view: &View,
-    offset: i64,
-    producer_id: i64,
-    must_be_data: bool,
-) -> Result<Option<bool>> {
-    let Some(segment) = view.segments.get(view.floor_slot(offset)) else {
-        return Ok(Some(false));
-    };
-    let open = view.open(segment)?;
-    let found = find::find(
-        &open,
-        offset,
-        ReadAhead::To(offset),
-        Vec::new(),
-        &mut Trace::default(),
-    );
-    if found.as_ref().is_err_and(Error::is_corruption) {
-        return Ok(None);
-    }
-    Ok(Some(matches!(found, Ok((_, Found::Batch(header)))
-        if header.producer_id == producer_id
-            && header.base_offset.is_some_and(|base| base <= offset)
-            && !(must_be_data && header.attributes.is_control()))))
 }
 
 impl Log {
@@ -177,12 +149,7 @@ impl Log {
         if let Some(told) = view.told_last_stable() {
             return Ok(told);
         }
-        let open = if let Some(open) = view.open_transactions.get() {
-            open
-        } else {
-            let open = self.find_open_transactions(view)?;
-            view.open_transactions.get_or_init(|| open)
-        };
+        let open = self.open_transactions_of(view)?;
         self.bound_of(view, open)
     }
 
@@ -201,78 +168,8 @@ impl Log {
             _ => end,
         };
         Ok(open
-            .first_offset
+            .first_offset()
             .map_or(bound, |first| first.max(view.log_start_offset).min(bound)))
-    }
-
-    fn find_open_transactions(&self, view: &View) -> Result<OpenTransactions> {
-        let end = view.end()?.log_end_offset;
-        let first_base = view
-            .segments
-            .first()
-            .map_or(0, |segment| segment.base_offset);
-        let (mut open, mut from) = (HashMap::new(), first_base);
-        for &offset in view.snapshots.iter().rev().filter(|&&offset| offset <= end) {
-            if let Some(entries) = self.sound_snapshot(view, offset)? {
-                open.extend(entries.iter().filter_map(|entry| {
-                    let first = entry.current_transaction_first_offset;
-                    (first >= 0).then_some((entry.producer_id, first))
-                }));
-                from = offset.max(first_base);
-                break;
-            }
-        }
-        let limit = self.0.options.limits.max_decompressed_bytes;
-        self.visit_headers(view, from, |header, walk| {
-            let first = header.base_offset.unwrap_or(header.last_offset);
-            if first < from || header.producer_id < 0 {
-                return Ok(());
-            }
-            if header.attributes.is_control() {
-                if marker_of(header, walk, limit)?.is_some() {
-                    open.remove(&header.producer_id);
-                }
-            } else if header.attributes.is_transactional() {
-                open.entry(header.producer_id).or_insert(first);
-            }
-            Ok(())
-        })?;
-        Ok(OpenTransactions {
-            first_offset: open.values().copied().min(),
-        })
-    }
-
-    /// The entries of the producer snapshot at `offset` if it can be read and agrees with the log: each producer's last batch is
-    /// where the snapshot says, and open transactions begin with a batch of theirs. Damage says nothing against it: it has a checksum of
-    /// its own, and knows what the damage hides.
-    fn sound_snapshot(
-        &self,
-        view: &View,
-        offset: i64,
-    ) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
-        let name =
-            offsetlog_format::name::SegmentFileName::live(offset, SegmentFile::ProducerSnapshot);
-        let path = self.path().join(name.to_string());
-        let bytes = super::named_offsets::read_optional(&self.0.directory, &path);
-        let Ok(Some(bytes)) = bytes else {
-            return Ok(None);
-        };
-        let Ok(entries) = read_producer_snapshot(&bytes) else {
-            return Ok(None);
-        };
-        let start = view.log_start_offset;
-        for entry in entries.iter().take(SNAPSHOT_CHECKS) {
-            let open = entry.current_transaction_first_offset;
-            for (at, must_be_data) in [(entry.last_offset, false), (open, true)] {
-                let is_wrong = at >= offset
-                    || at >= start
-                        && is_batch_of(view, at, entry.producer_id, must_be_data)? == Some(false);
-                if is_wrong {
-                    return Ok(None);
-                }
-            }
-        }
-        Ok(Some(entries))
     }
 
     /// How the transactions with records from `from` on ended. Kept with the view, so that scans of one log share the walk.
@@ -366,7 +263,7 @@ impl Log {
     }
 
     /// Gives the header of each batch from the one that holds `from` on to `visit`, through all later segments.
-    fn visit_headers(
+    pub(super) fn visit_headers(
         &self,
         view: &View,
         from: i64,

@@ -3,8 +3,9 @@
 mod listing;
 
 use super::LiveOffsets;
+use super::active_producers::OpenTransactions;
 use super::state::LOCK_FILE;
-use super::transactions::{OpenTransactions, TxnOutcomes};
+use super::transactions::TxnOutcomes;
 use super::writers::Slot;
 use crate::disk::FileStat;
 use crate::error::{Error, Result};

@@ -7,7 +7,9 @@ use super::{LogDir, TopicPartition};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::log::{check_internal, lock_idle, lock_partition, read_config, write_config};
+use crate::log::{
+    Surroundings, check_internal, lock_idle, lock_partition, read_config, write_config,
+};
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
@@ -17,6 +19,7 @@ use offsetlog_format::{PartitionMetadata, Uuid};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// In a directory that waits for deletion: the due time in ms since 1970, so that the next program need not start the delay
 /// again.
@@ -51,6 +54,10 @@ pub struct TopicSettings {
     /// Timestamp of the newest record of the cluster's metadata, in ms since 1970.
     pub metadata_timestamp: Option<i64>,
 }
+
+/// The settings of a cluster around a log dir: of the cluster's metadata, and of a broker's `server.properties`.
+#[derive(Debug, Clone)]
+pub struct ClusterSettings(Arc<Surroundings>);
 
 impl LogDir {
     /// Creates a topic and returns its id. Puts each partition into the log dir with the fewest partitions. The topic is
@@ -342,6 +349,36 @@ impl LogDir {
         broker: Option<&BrokerSettings>,
         metadata: Option<&Path>,
     ) -> Result<TopicSettings> {
+        self.topic_settings_from(topic, &self.cluster_settings(broker, metadata)?)
+    }
+
+    /// The layers below the topics' own settings, for [`topic_settings_from`](Self::topic_settings_from) of many topics: what is read of
+    /// them is read once.
+    ///
+    /// # Errors
+    /// `LogDir` if `metadata` has no metadata log.
+    pub fn cluster_settings(
+        &self,
+        broker: Option<&BrokerSettings>,
+        metadata: Option<&Path>,
+    ) -> Result<ClusterSettings> {
+        let surroundings = if broker.is_some() || metadata.is_some() {
+            Arc::new(self.0.surroundings.with(metadata, broker)?)
+        } else {
+            Arc::clone(&self.0.surroundings)
+        };
+        Ok(ClusterSettings(surroundings))
+    }
+
+    /// As [`topic_settings`](Self::topic_settings).
+    ///
+    /// # Errors
+    /// Those of [`topic_config`](Self::topic_config).
+    pub fn topic_settings_from(
+        &self,
+        topic: &str,
+        cluster: &ClusterSettings,
+    ) -> Result<TopicSettings> {
         let stored = self.topic_config(topic)?;
         let first = self.0.listing().numbers(topic).next();
         let partition = first.unwrap_or_default();
@@ -349,13 +386,7 @@ impl LogDir {
             topic: topic.to_owned(),
             partition,
         });
-        let named;
-        let surroundings = if broker.is_some() || metadata.is_some() {
-            named = self.0.surroundings.with(metadata, broker)?;
-            &named
-        } else {
-            self.0.surroundings.as_ref()
-        };
+        let ClusterSettings(surroundings) = cluster;
         let found = surroundings.membership(&path.unwrap_or_default(), topic, partition)?;
         let defaults = self
             .0

@@ -1,0 +1,203 @@
+//! Ends a transaction that nobody ends any more: appends the marker that its coordinator has decided on, or did not get to decide.
+//!
+//! The coordinator's record in `__transaction_state` decides. What it wants to commit was acknowledged to the producer, and readers of
+//! other partitions may have it; so that is never aborted, and what it wants to abort is never committed.
+
+use crate::producers::{Coordinators, PartitionProducer, Standing, describe};
+use offsetlog::{
+    AppendOptions, Error, LogDir, LogDirOptions, MarkerOptions, OpenOptions, Result, TopicPartition,
+};
+use std::path::Path;
+
+const STATE_TOPIC: &str = "__transaction_state";
+
+/// How a transaction is to be ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndTransactionOptions {
+    /// `Some(true)` commits, `Some(false)` aborts, where the coordinator has not decided; `None` does what it decided.
+    pub commit: Option<bool>,
+    /// Ends the transaction although no coordinator's record tells how.
+    pub without_state: bool,
+    /// Appends nothing.
+    pub dry_run: bool,
+}
+
+/// A transaction that was ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedTransaction {
+    /// The producer, its partition and what its coordinator knew, before the end.
+    pub producer: PartitionProducer,
+    /// Whether the transaction was committed; otherwise it was aborted.
+    pub committed: bool,
+    /// Offset of the marker; `None` for a dry run.
+    pub marker_offset: Option<i64>,
+    /// First offset that `read_committed` does not read yet, before.
+    pub last_stable_offset_before: i64,
+    /// The same afterwards; for a dry run, as it is.
+    pub last_stable_offset: i64,
+}
+
+/// Ends the open transaction of a producer in one partition, with a marker that is on the disk when this returns. `paths` are the log
+/// dirs of a stopped broker, opened for appending with `how` once all is decided.
+///
+/// A transaction of which the coordinator has decided is ended as decided. One that is ongoing there may be aborted. Where no record of
+/// a coordinator tells, both need `without_state`: nobody knows then whether it was committed elsewhere.
+///
+/// # Errors
+/// `Argument`: no such open transaction, or an end that the coordinator's record forbids; the text says what may be done. `Cluster` if
+/// other brokers have replicas of the partition, unless `how` has `single_replica`. Those of an append. Nothing is changed by a refusal.
+pub fn end_transaction<P: AsRef<Path>>(
+    paths: &[P],
+    partition: &TopicPartition,
+    producer_id: i64,
+    options: &EndTransactionOptions,
+    (open, how): (&OpenOptions, &LogDirOptions),
+) -> Result<EndedTransaction> {
+    let (mut ended, _) = plan(paths, partition, producer_id, *options, open)?;
+    if options.dry_run {
+        return Ok(ended);
+    }
+    let log_dir = LogDir::open_for_append(paths, open, how)?;
+    let appended = append(&log_dir, paths, &ended, *options, open);
+    let closed = log_dir.close();
+    (ended.marker_offset, ended.last_stable_offset) = appended?;
+    closed?;
+    Ok(ended)
+}
+
+/// Reads what the partition and the coordinators say, and decides.
+fn plan<P: AsRef<Path>>(
+    paths: &[P],
+    partition: &TopicPartition,
+    producer_id: i64,
+    options: EndTransactionOptions,
+    open: &OpenOptions,
+) -> Result<(EndedTransaction, MarkerOptions)> {
+    let log_dir = LogDir::open(paths, open)?;
+    let log = log_dir.log(&partition.topic, partition.partition)?;
+    let found = log.open_transactions()?;
+    let Some(&producer) = found.iter().find(|open| open.producer_id == producer_id) else {
+        let ids: Vec<String> = found
+            .iter()
+            .map(|open| open.producer_id.to_string())
+            .collect();
+        let others = if ids.is_empty() {
+            "nobody has one there".to_owned()
+        } else {
+            format!("those that have one: {}", ids.join(", "))
+        };
+        let reason =
+            format!("producer {producer_id} has no open transaction in {partition}; {others}");
+        return Err(Error::argument("producer_id", reason));
+    };
+    let mut coordinators = Coordinators::new(&log_dir);
+    let found = describe(&log, partition, producer, &mut coordinators)?;
+    let commit = decide(&found, options, coordinators.are_here())?;
+    let known = coordinators.of(&producer)?;
+    let version = known.and_then(|known| known.client_transaction_version);
+    let transaction_version = i16::try_from(version.unwrap_or(0)).unwrap_or(0).clamp(0, 2);
+    // A coordinator that raises the epoch with each transaction writes the marker with the raised one.
+    let raised = i16::from(transaction_version == 2);
+    let raised = producer.producer_epoch.saturating_add(raised);
+    let decided = known
+        .filter(|known| known.producer_id == producer_id && found.standing != Standing::Hanging)
+        .and_then(|known| i16::try_from(known.producer_epoch).ok());
+    let coordinator_epoch = match known {
+        Some(known) => epoch_of_record(&log_dir, known.partition, known.offset)?,
+        None => 0,
+    };
+    let marker = MarkerOptions {
+        producer_id,
+        producer_epoch: raised.max(decided.unwrap_or(0)),
+        commit,
+        coordinator_epoch: coordinator_epoch.max(producer.coordinator_epoch).max(0),
+        timestamp: None,
+        transaction_version,
+    };
+    let stable = log.last_stable_offset()?;
+    let ended = EndedTransaction {
+        producer: found,
+        committed: commit,
+        marker_offset: None,
+        last_stable_offset_before: stable,
+        last_stable_offset: stable,
+    };
+    Ok((ended, marker))
+}
+
+/// Appends the marker, if under the lock of the partition all is still as it was planned.
+fn append<P: AsRef<Path>>(
+    log_dir: &LogDir,
+    paths: &[P],
+    planned: &EndedTransaction,
+    options: EndTransactionOptions,
+    open: &OpenOptions,
+) -> Result<(Option<i64>, i64)> {
+    let partition = &planned.producer.partition;
+    let writer = log_dir.log_writer(&partition.topic, partition.partition)?;
+    let producer_id = planned.producer.producer.producer_id;
+    let (again, marker) = plan(paths, partition, producer_id, options, open)?;
+    if again != *planned {
+        let reason =
+            "somebody changed the partition or its coordinator's record meanwhile; call again";
+        return Err(Error::log_dir(&planned.producer.path, reason));
+    }
+    let flushed = AppendOptions {
+        flush: true,
+        ..AppendOptions::default()
+    };
+    let appended = writer.append_marker(&marker, &flushed)?;
+    let stable = writer.log().last_stable_offset()?;
+    Ok((Some(appended.base_offset), stable))
+}
+
+/// Whether the transaction is to be committed.
+fn decide(
+    found: &PartitionProducer,
+    options: EndTransactionOptions,
+    state_is_here: bool,
+) -> Result<bool> {
+    let id = found.transactional_id.as_deref().unwrap_or_default();
+    let state = found.state.map(|state| state.to_string());
+    let state = state.unwrap_or_default();
+    let refused = |reason: String| Err(Error::argument("commit", reason));
+    match (found.standing, options.commit) {
+        (Standing::Committing, Some(false)) => refused(format!(
+            "the coordinator of {id:?} has decided to commit ({state}): to abort it here would take away what was promised to the \
+             producer; leave out --abort to commit it"
+        )),
+        (Standing::Aborting, Some(true)) => refused(format!(
+            "the coordinator of {id:?} has decided to abort ({state}): to commit it here would show what was taken back; leave out \
+             --commit to abort it"
+        )),
+        (Standing::Committing, _) => Ok(true),
+        (Standing::Aborting, _) | (Standing::Ongoing, Some(false)) => Ok(false),
+        (Standing::Ongoing, Some(true)) => refused(format!(
+            "the coordinator of {id:?} has not decided ({state}): only its producer may commit it; --abort aborts it"
+        )),
+        (Standing::Ongoing, None) => refused(format!(
+            "the coordinator of {id:?} has not decided ({state}): its producer may still commit it, if it and the cluster run again; \
+             --abort aborts it"
+        )),
+        (_, Some(commit)) if options.without_state => Ok(commit),
+        _ => refused(format!(
+            "{}: whether the transaction was committed cannot be known from here; if you know it otherwise, --without-state with \
+             --commit or --abort ends it",
+            match found.standing {
+                _ if !state_is_here => format!("no partition of {STATE_TOPIC} is here"),
+                Standing::Hanging if found.state.is_some() => format!(
+                    "the coordinator of {id:?} has another transaction ({state}), and not this one"
+                ),
+                Standing::Hanging => "no coordinator has a transaction of this producer".to_owned(),
+                _ => format!("the partition of {STATE_TOPIC} that would tell is not here"),
+            }
+        )),
+    }
+}
+
+/// The leader epoch with which a coordinator's record was written, which is the coordinator's epoch.
+fn epoch_of_record(log_dir: &LogDir, partition: i32, offset: i64) -> Result<i32> {
+    let log = log_dir.log(STATE_TOPIC, partition)?;
+    let located = log.locate(offset)?;
+    Ok(located.batch.map_or(0, |batch| batch.leader_epoch))
+}

@@ -1,0 +1,239 @@
+//! The producers of partitions, which of them hold back `read_committed`, and what their transaction coordinator knows of them.
+//!
+//! Source: `kafka-transactions describe-producers` and `find-hanging`, which ask running brokers.
+
+mod coordinators;
+
+use offsetlog::{
+    Error, ErrorKind, Log, LogDir, ProducerState, Result, TopicPartition, Transaction,
+    TransactionState, Unread,
+};
+use std::path::PathBuf;
+
+pub(crate) use coordinators::Coordinators;
+
+/// What an open transaction waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The producer has no open transaction in the partition.
+    None,
+    /// Its coordinator has the transaction open too: the producer ends it, or the coordinator after its timeout.
+    Ongoing,
+    /// Its coordinator has decided to commit, and the marker is missing here.
+    Committing,
+    /// Its coordinator has decided to abort, and the marker is missing here.
+    Aborting,
+    /// No coordinator knows of it, so nobody ends it.
+    Hanging,
+    /// The coordinator's partition of `__transaction_state` is not here, or cannot be read.
+    Unknown,
+}
+
+impl Standing {
+    /// A word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Ongoing => "ongoing",
+            Self::Committing => "committing",
+            Self::Aborting => "aborting",
+            Self::Hanging => "hanging",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A producer of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionProducer {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Its directory.
+    pub path: PathBuf,
+    /// The producer as the partition knows it.
+    pub producer: ProducerState,
+    /// Timestamp of the first record of its open transaction, in milliseconds since 1970; `None` without one, or if that record was
+    /// deleted.
+    pub transaction_start_timestamp: Option<i64>,
+    /// Its `transactional.id`, if a `__transaction_state` here has it.
+    pub transactional_id: Option<String>,
+    /// State of the transactional id.
+    pub state: Option<TransactionState>,
+    /// `transaction.timeout.ms` of the transactional id.
+    pub timeout_ms: Option<i32>,
+    /// What its open transaction waits for.
+    pub standing: Standing,
+}
+
+/// The producers of several partitions.
+#[derive(Debug, Default)]
+pub struct ProducerList {
+    /// By partition; with open transactions only, the oldest first.
+    pub producers: Vec<PartitionProducer>,
+    /// What was left out of `__transaction_state`, and why.
+    pub warnings: Vec<String>,
+    /// Partitions that could not be read.
+    pub unread: Vec<Unread>,
+}
+
+/// Lists the producers of these partitions of a log dir, of all if `topics` is empty. `only_open`: those with an open transaction.
+///
+/// A transaction hangs if its partition has it open, and no coordinator does: only said where all partitions of `__transaction_state`
+/// are in the log dir, by the cluster's metadata, and can be read. `__transaction_state` is read once, and only if there is a transaction
+/// to look up. The log dir is not changed.
+///
+/// # Errors
+/// `Interrupted`. Those of a partition are in the list.
+///
+/// ```no_run
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// use offsetlog::{LogDir, OpenOptions};
+/// let log_dir = LogDir::open(&["/mnt/dead"], &OpenOptions::default())?;
+/// for found in offsetlog_ops::producers(&log_dir, &[], true)?.producers {
+///     println!("{}: {:?}", found.partition, found.standing);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn producers(log_dir: &LogDir, topics: &[String], only_open: bool) -> Result<ProducerList> {
+    let mut list = ProducerList::default();
+    let mut coordinators = Coordinators::new(log_dir);
+    for partition in log_dir.partitions() {
+        if !(topics.is_empty() || topics.contains(&partition.topic)) {
+            continue;
+        }
+        let found = of_partition(log_dir, &partition, only_open, &mut coordinators);
+        match found {
+            Ok(found) => list.producers.extend(found),
+            Err(error) => pass_over(error, partition, &mut list.unread)?,
+        }
+    }
+    list.warnings = coordinators.into_warnings();
+    Ok(list)
+}
+
+fn of_partition(
+    log_dir: &LogDir,
+    partition: &TopicPartition,
+    only_open: bool,
+    coordinators: &mut Coordinators<'_>,
+) -> Result<Vec<PartitionProducer>> {
+    let log = log_dir.log(&partition.topic, partition.partition)?;
+    let found = if only_open {
+        log.open_transactions()?
+    } else {
+        log.producers()?
+    };
+    let mut producers = Vec::new();
+    for producer in found {
+        producers.push(describe(&log, partition, producer, coordinators)?);
+    }
+    Ok(producers)
+}
+
+/// What is known of a producer of a partition.
+pub(crate) fn describe(
+    log: &Log,
+    partition: &TopicPartition,
+    producer: ProducerState,
+    coordinators: &mut Coordinators<'_>,
+) -> Result<PartitionProducer> {
+    let are_whole = producer.transaction_first_offset.is_some() && coordinators.are_whole()?;
+    let known = coordinators.of(&producer)?;
+    let standing = match (producer.transaction_first_offset, known) {
+        (None, _) => Standing::None,
+        (Some(_), Some(transaction)) => standing_of(transaction, log, partition, &producer)?,
+        (Some(_), None) if are_whole => Standing::Hanging,
+        (Some(_), None) => Standing::Unknown,
+    };
+    Ok(PartitionProducer {
+        path: log.path().to_path_buf(),
+        partition: partition.clone(),
+        producer,
+        transaction_start_timestamp: start_timestamp(log, &producer)?,
+        transactional_id: known.map(|known| known.transactional_id.clone()),
+        state: known.map(|known| known.state),
+        timeout_ms: known.map(|known| known.timeout_ms),
+        standing,
+    })
+}
+
+fn start_timestamp(log: &Log, producer: &ProducerState) -> Result<Option<i64>> {
+    let Some(first) = producer.transaction_first_offset else {
+        return Ok(None);
+    };
+    match log.get(first) {
+        Err(error) if error.is_corruption() => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }) => Ok(None),
+        found => Ok(found?
+            .map(|record| record.timestamp)
+            .filter(|&timestamp| timestamp >= 0)),
+    }
+}
+
+/// What a coordinator's record says of an open transaction in a partition.
+fn standing_of(
+    transaction: &Transaction,
+    log: &Log,
+    partition: &TopicPartition,
+    producer: &ProducerState,
+) -> Result<Standing> {
+    let is_listed = transaction.partitions.iter().any(|(topic, numbers)| {
+        *topic == partition.topic && numbers.contains(&partition.partition)
+    });
+    // Ending a transaction may raise the epoch by one; a later epoch is of a later transaction.
+    let raise = transaction.producer_epoch - i32::from(producer.producer_epoch);
+    if transaction.producer_id == producer.producer_id && !(0..=1).contains(&raise) {
+        return Ok(Standing::Hanging);
+    }
+    Ok(match transaction.state {
+        TransactionState::Ongoing if is_listed => Standing::Ongoing,
+        TransactionState::PrepareCommit if is_listed => Standing::Committing,
+        TransactionState::PrepareAbort | TransactionState::PrepareEpochFence if is_listed => {
+            Standing::Aborting
+        }
+        // Such a record names no partitions any more. Its transaction is over here, if its marker is.
+        TransactionState::CompleteCommit | TransactionState::CompleteAbort => {
+            let Some(start) = transaction.start_timestamp else {
+                return Ok(Standing::Unknown);
+            };
+            if has_marker_since(log, producer, start)? {
+                Standing::Hanging
+            } else if transaction.state == TransactionState::CompleteCommit {
+                Standing::Committing
+            } else {
+                Standing::Aborting
+            }
+        }
+        TransactionState::Unknown(_) => Standing::Unknown,
+        _ => Standing::Hanging,
+    })
+}
+
+/// Whether a marker before the producer's open transaction is not older than `start`. Both are of a coordinator's clock.
+fn has_marker_since(log: &Log, producer: &ProducerState, start: i64) -> Result<bool> {
+    for batch in log.batches(None, producer.transaction_first_offset)? {
+        let batch = batch?;
+        if batch.is_control
+            && batch.producer_id == producer.producer_id
+            && batch.max_timestamp >= start
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Records the failure of one partition. Returns what ends work on all of them.
+pub(crate) fn pass_over(
+    error: Error,
+    partition: TopicPartition,
+    unread: &mut Vec<Unread>,
+) -> Result<()> {
+    if matches!(error.kind(), ErrorKind::Interrupted) {
+        return Err(error);
+    }
+    unread.push(Unread { partition, error });
+    Ok(())
+}

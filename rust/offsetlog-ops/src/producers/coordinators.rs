@@ -1,0 +1,114 @@
+//! The transactional ids in the `__transaction_state` of a log dir, by producer id.
+
+use offsetlog::{Error, ErrorKind, LogDir, ProducerState, Result, Transaction};
+use std::collections::{BTreeSet, HashMap};
+
+const TOPIC: &str = "__transaction_state";
+
+/// What the transaction coordinators stored in a log dir. Read when it is first asked for.
+pub(crate) struct Coordinators<'l> {
+    log_dir: &'l LogDir,
+    known: Option<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    transactions: Vec<Transaction>,
+    /// Slots in `transactions`; of the same producer id the one that was changed last.
+    by_producer: HashMap<i64, usize>,
+    /// Whether no transactional id of the cluster can be missing.
+    is_whole: bool,
+    warnings: Vec<String>,
+}
+
+impl<'l> Coordinators<'l> {
+    pub(crate) const fn new(log_dir: &'l LogDir) -> Self {
+        Self {
+            log_dir,
+            known: None,
+        }
+    }
+
+    /// The transactional id with this producer's id.
+    pub(crate) fn of(&mut self, producer: &ProducerState) -> Result<Option<&Transaction>> {
+        let known = self.known()?;
+        let slot = known.by_producer.get(&producer.producer_id);
+        Ok(slot.and_then(|&slot| known.transactions.get(slot)))
+    }
+
+    /// Whether no transactional id of the cluster can be missing here.
+    pub(crate) fn are_whole(&mut self) -> Result<bool> {
+        Ok(self.known()?.is_whole)
+    }
+
+    /// Whether any partition of `__transaction_state` is here.
+    pub(crate) fn are_here(&self) -> bool {
+        self.log_dir.topics().contains_key(TOPIC)
+    }
+
+    pub(crate) fn into_warnings(self) -> Vec<String> {
+        self.known.map(|known| known.warnings).unwrap_or_default()
+    }
+
+    fn known(&mut self) -> Result<&Known> {
+        if self.known.is_none() {
+            self.known = Some(Known::read(self.log_dir)?);
+        }
+        self.known
+            .as_ref()
+            .ok_or_else(|| Error::argument("log_dir", "nothing was read"))
+    }
+}
+
+impl Known {
+    fn read(log_dir: &LogDir) -> Result<Self> {
+        let (transactions, mut warnings, unread) = log_dir.transactions()?;
+        let mut by_producer: HashMap<i64, usize> = HashMap::new();
+        for (slot, transaction) in transactions.iter().enumerate() {
+            let ids = [
+                Some(transaction.producer_id),
+                transaction.previous_producer_id,
+                transaction.next_producer_id,
+            ];
+            for id in ids.into_iter().flatten().filter(|&id| id >= 0) {
+                let newest = by_producer.entry(id).or_insert(slot);
+                let known = transactions.get(*newest);
+                if known.is_some_and(|known| {
+                    known.last_update_timestamp < transaction.last_update_timestamp
+                }) {
+                    *newest = slot;
+                }
+            }
+        }
+        let is_whole = unread.is_empty() && has_all(log_dir)?;
+        warnings.extend(unread.iter().map(|unread| {
+            format!(
+                "transactional ids are missing: {} cannot be read: {}",
+                unread.partition, unread.error
+            )
+        }));
+        Ok(Self {
+            transactions,
+            by_producer,
+            is_whole,
+            warnings,
+        })
+    }
+}
+
+/// Whether all partitions of the topic are in the log dir, as the cluster's metadata in it has them.
+fn has_all(log_dir: &LogDir) -> Result<bool> {
+    let image = match log_dir.metadata() {
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+        Err(_) | Ok(None) => return Ok(false),
+        Ok(Some(image)) => image,
+    };
+    let topics = log_dir.topics();
+    let here: BTreeSet<i32> = topics.get(TOPIC).into_iter().flatten().copied().collect();
+    let mut registered = image.topics.iter().filter(|topic| topic.name == TOPIC);
+    let is_here = |number: &i32| here.contains(number);
+    Ok(image.is_complete
+        && registered
+            .next()
+            .is_some_and(|topic| topic.partitions.keys().all(is_here)))
+}

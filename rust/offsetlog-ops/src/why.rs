@@ -1,0 +1,303 @@
+//! Explains what keeps records of a partition: from being deleted, from being compacted, from being read with `read_committed`.
+//!
+//! Goes by what a broker goes by: Kafka's `UnifiedLog.deleteOldSegments`, `LogCleanerManager` and `ProducerStateManager`. Nothing is
+//! opened for writing.
+
+mod compaction;
+mod deletion;
+mod reading;
+
+use crate::producers::{Coordinators, PartitionProducer, pass_over};
+use offsetlog::{
+    BrokerSettings, EffectiveConfig, Log, LogDir, Result, SettingSource, TopicPartition, Unread,
+};
+use std::path::PathBuf;
+
+/// The cluster's metadata log.
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// What is asked of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Why are its oldest segments not deleted?
+    Deletion,
+    /// Why is it not compacted?
+    Compaction,
+    /// Why does `read_committed` end before the log does?
+    CommittedRead,
+}
+
+impl Question {
+    /// A word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deletion => "deletion",
+            Self::Compaction => "compaction",
+            Self::CommittedRead => "read_committed",
+        }
+    }
+}
+
+/// The kinds of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing holds it: a broker or `maintain` does it next.
+    Due,
+    /// There is no record.
+    Empty,
+    /// `cleanup.policy` has no `delete`.
+    Policy,
+    /// Neither `retention.ms` nor `retention.bytes` has a limit.
+    Unlimited,
+    /// The oldest segment is not old enough, nor the log large enough.
+    NotDue,
+    /// A record of a later time keeps segments whose own records are old enough.
+    LaterTimestamp,
+    /// The high watermark is below the end of the segment.
+    NotReplicated,
+    /// Everything that could be compacted is in the active segment.
+    ActiveSegment,
+    /// A transaction has no marker.
+    OpenTransaction,
+    /// `min.compaction.lag.ms` has not passed.
+    CompactionLag,
+    /// The dirty share is not above `min.cleanable.dirty.ratio`.
+    DirtyRatio,
+    /// Nothing was appended since the last compaction.
+    Clean,
+    /// A setting that decides is not known here.
+    UnknownSetting,
+    /// Tiered storage has rules of its own.
+    Tiered,
+}
+
+impl Reason {
+    /// Its name, the same in JSON and in Python.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Empty => "empty",
+            Self::Policy => "policy",
+            Self::Unlimited => "unlimited",
+            Self::NotDue => "not-due",
+            Self::LaterTimestamp => "later-timestamp",
+            Self::NotReplicated => "not-replicated",
+            Self::ActiveSegment => "active-segment",
+            Self::OpenTransaction => "open-transaction",
+            Self::CompactionLag => "compaction-lag",
+            Self::DirtyRatio => "dirty-ratio",
+            Self::Clean => "clean",
+            Self::UnknownSetting => "unknown-setting",
+            Self::Tiered => "tiered",
+        }
+    }
+}
+
+/// A setting that decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisiveSetting {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// Its value; `None` if it is not known.
+    pub value: Option<String>,
+    /// Where the value comes from.
+    pub source: SettingSource,
+}
+
+/// What keeps records of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Its directory.
+    pub path: PathBuf,
+    /// What was asked.
+    pub question: Question,
+    /// The kind of answer.
+    pub reason: Reason,
+    /// The answer in a sentence.
+    pub sentence: String,
+    /// What would free the records; empty if nothing holds them.
+    pub remedy: String,
+    /// Base offset of the segment in question.
+    pub segment: Option<i64>,
+    /// Offset of the record that decides.
+    pub offset: Option<i64>,
+    /// Its timestamp, in milliseconds since 1970.
+    pub timestamp: Option<i64>,
+    /// When the segment will be due, in milliseconds since 1970, if nothing changes.
+    pub due_timestamp: Option<i64>,
+    /// Bytes that are kept by this, or due.
+    pub bytes: Option<u64>,
+    /// The producer whose transaction is open.
+    pub producer: Option<PartitionProducer>,
+    /// The settings that decided.
+    pub settings: Vec<DecisiveSetting>,
+}
+
+/// How partitions are asked about.
+#[derive(Debug, Clone, Default)]
+pub struct WhyOptions {
+    /// Only these topics; if empty, all but the cluster's metadata log.
+    pub topics: Vec<String>,
+    /// The broker's `server.properties`, for settings that only it has.
+    pub broker: Option<BrokerSettings>,
+    /// The directory with the cluster's metadata log, if it is not one of the log dirs.
+    pub metadata: Option<PathBuf>,
+    /// The time in milliseconds since 1970 by which ages are computed; by default the log dir's clock.
+    pub now: Option<i64>,
+}
+
+/// The answers for several partitions.
+#[derive(Debug, Default)]
+pub struct WhyReport {
+    /// By partition and question. Each partition has an answer about deletion, one about compaction if it is compacted, and one about
+    /// reading if `read_committed` ends early.
+    pub answers: Vec<Answer>,
+    /// What could not be taken into account, and why.
+    pub warnings: Vec<String>,
+    /// Partitions that could not be read.
+    pub unread: Vec<Unread>,
+}
+
+/// One partition, and what decides about it.
+struct Case<'c> {
+    log: Log,
+    partition: &'c TopicPartition,
+    settings: &'c EffectiveConfig,
+    now: i64,
+}
+
+impl Case<'_> {
+    fn answer(&self, question: Question, reason: Reason, sentence: String) -> Answer {
+        Answer {
+            partition: self.partition.clone(),
+            path: self.log.path().to_path_buf(),
+            question,
+            reason,
+            sentence,
+            remedy: String::new(),
+            segment: None,
+            offset: None,
+            timestamp: None,
+            due_timestamp: None,
+            bytes: None,
+            producer: None,
+            settings: Vec::new(),
+        }
+    }
+
+    fn setting(&self, name: &'static str) -> DecisiveSetting {
+        DecisiveSetting {
+            name,
+            value: self.settings.text(name).map(str::to_owned),
+            source: self.settings.source(name),
+        }
+    }
+
+    /// `name=value (source)`.
+    fn shown(&self, name: &'static str) -> String {
+        let setting = self.setting(name);
+        let value = setting.value.as_deref().unwrap_or("?");
+        format!("{name}={value} ({})", setting.source.name())
+    }
+
+    /// The answer where one of these settings is not known.
+    fn unknown(&self, question: Question, names: &[&'static str]) -> Option<Answer> {
+        let is_unknown =
+            |name: &&&'static str| self.settings.source(name) == SettingSource::Unknown;
+        let name = *names.iter().find(is_unknown)?;
+        let reason = self.settings.reason(name).unwrap_or("nobody gives it");
+        let sentence = format!("{name} is not known here: {reason}");
+        Some(Answer {
+            remedy: "pass the broker's server.properties with --broker, and the directory of the cluster's metadata log with --metadata"
+                .to_owned(),
+            settings: vec![self.setting(name)],
+            ..self.answer(question, Reason::UnknownSetting, sentence)
+        })
+    }
+}
+
+/// Explains for each partition of a log dir what keeps its records from being deleted, compacted, or read with `read_committed`.
+///
+/// Reads the names and sizes of segments, the time indexes of the oldest ones, and the batch headers that the last stable offset needs.
+/// `__transaction_state` is read once, and only if there is an open transaction. Nothing is changed.
+///
+/// # Errors
+/// `Interrupted`; `LogDir` if `metadata` has no metadata log. Those of a partition are in the report.
+///
+/// ```no_run
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// use offsetlog::{LogDir, OpenOptions};
+/// use offsetlog_ops::{WhyOptions, why};
+///
+/// let log_dir = LogDir::open(&["/var/lib/kafka"], &OpenOptions::default())?;
+/// for answer in why(&log_dir, &WhyOptions::default())?.answers {
+///     println!("{}: {}. {}", answer.partition, answer.sentence, answer.remedy);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
+    let mut report = WhyReport::default();
+    let cluster = log_dir.cluster_settings(options.broker.as_ref(), options.metadata.as_deref())?;
+    let now = options.now.unwrap_or_else(|| (log_dir.options().clock)());
+    let mut coordinators = Coordinators::new(log_dir);
+    let mut settings: Option<(String, EffectiveConfig)> = None;
+    for partition in log_dir.partitions() {
+        let is_asked = if options.topics.is_empty() {
+            // Snapshots decide what the metadata log keeps, and no topic's settings.
+            partition.topic != METADATA_TOPIC
+        } else {
+            options.topics.contains(&partition.topic)
+        };
+        if !is_asked {
+            continue;
+        }
+        if settings
+            .as_ref()
+            .is_none_or(|(topic, _)| *topic != partition.topic)
+        {
+            settings = match log_dir.topic_settings_from(&partition.topic, &cluster) {
+                Ok(found) => Some((partition.topic.clone(), found.config)),
+                Err(error) => {
+                    pass_over(error, partition, &mut report.unread)?;
+                    continue;
+                }
+            };
+        }
+        let Some((_, settings)) = &settings else {
+            continue;
+        };
+        let answered = log_dir
+            .log(&partition.topic, partition.partition)
+            .and_then(|log| {
+                let case = Case {
+                    log,
+                    partition: &partition,
+                    settings,
+                    now,
+                };
+                answers(&case, &mut coordinators)
+            });
+        match answered {
+            Ok(answers) => report.answers.extend(answers),
+            Err(error) => pass_over(error, partition, &mut report.unread)?,
+        }
+    }
+    report.warnings = coordinators.into_warnings();
+    Ok(report)
+}
+
+fn answers(case: &Case<'_>, coordinators: &mut Coordinators<'_>) -> Result<Vec<Answer>> {
+    let mut answers = vec![deletion::answer(case)?];
+    answers.extend(compaction::answer(case, coordinators)?);
+    answers.extend(reading::answer(case, coordinators)?);
+    Ok(answers)
+}
+
+#[cfg(test)]
+#[path = "why_tests.rs"]
+mod tests;

@@ -1,0 +1,288 @@
+//! Why the oldest segments of a partition are not deleted.
+//!
+//! Source: Kafka's `UnifiedLog.deleteOldSegments`: segments wholly before the log start offset, then by `retention.bytes`, then by
+//! `retention.ms`, oldest first, each reason going on where the last one stopped.
+
+use super::{Answer, Case, Question, Reason};
+use crate::words::{moment, segments, span};
+use offsetlog::{Isolation, Result, SegmentAge, SegmentInfo};
+use std::fmt::Write as _;
+
+const POLICY: &str = "cleanup.policy";
+const RETENTION_MS: &str = "retention.ms";
+const RETENTION_BYTES: &str = "retention.bytes";
+const REMOTE: &str = "remote.storage.enable";
+
+/// Segments behind the oldest whose age is looked at.
+const SEGMENTS_MAX: usize = 1_000;
+
+pub(super) fn answer(case: &Case<'_>) -> Result<Answer> {
+    let held = |reason, sentence| case.answer(Question::Deletion, reason, sentence);
+    if case.settings.text(REMOTE) == Some("true") {
+        let sentence = format!(
+            "{}: a segment is deleted here once it was copied away, by local.retention.ms and local.retention.bytes",
+            case.shown(REMOTE)
+        );
+        return Ok(Answer {
+            settings: vec![case.setting(REMOTE)],
+            remedy: "the broker's remote log manager deletes it; see its log".to_owned(),
+            ..held(Reason::Tiered, sentence)
+        });
+    }
+    if let Some(unknown) = case.unknown(Question::Deletion, &[POLICY]) {
+        return Ok(unknown);
+    }
+    let log_segments = case.log.segments()?;
+    let (start, end) = (case.log.log_start_offset()?, case.log.log_end_offset()?);
+    let config = case.settings.config();
+    let before_start = due_by_start(&log_segments, start);
+    if !config.is_deleting() {
+        if before_start > 0 {
+            return Ok(due(
+                case,
+                &log_segments,
+                before_start,
+                "they are before the log start offset",
+            ));
+        }
+        let sentence = format!("{} deletes no segment by age or size", case.shown(POLICY));
+        return Ok(Answer {
+            settings: vec![case.setting(POLICY)],
+            remedy: format!("{POLICY}=delete or compact,delete, if that is wanted"),
+            bytes: Some(total(&log_segments)),
+            ..held(Reason::Policy, sentence)
+        });
+    }
+    if let Some(unknown) = case.unknown(Question::Deletion, &[RETENTION_MS, RETENTION_BYTES]) {
+        return Ok(unknown);
+    }
+    if start >= end {
+        return Ok(held(Reason::Empty, "there is no record".to_owned()));
+    }
+    by_retention(case, &log_segments, before_start)
+}
+
+fn by_retention(
+    case: &Case<'_>,
+    log_segments: &[SegmentInfo],
+    before_start: usize,
+) -> Result<Answer> {
+    let held = |reason, sentence| case.answer(Question::Deletion, reason, sentence);
+    let config = case.settings.config();
+    let both = vec![case.setting(RETENTION_MS), case.setting(RETENTION_BYTES)];
+    let by_size = due_by_size(log_segments, before_start, config.retention_bytes());
+    let Some(oldest) = log_segments.get(by_size) else {
+        return Ok(due(
+            case,
+            log_segments,
+            by_size,
+            "the log is larger than it may be",
+        ));
+    };
+    let limit = config.retention_ms();
+    let age = case.log.segment_age(oldest.base_offset)?;
+    let Some(age) = age else {
+        return Ok(held(
+            Reason::Empty,
+            "its segments changed while it was asked".to_owned(),
+        ));
+    };
+    let high_watermark = case.log.high_watermark()?;
+    let is_expired = |age: &SegmentAge| {
+        limit >= 0 && case.now.saturating_sub(age.newest_timestamp) > limit && age.size_bytes > 0
+    };
+    let expired = expired_from(case, log_segments, by_size, &is_expired)?;
+    if by_size + expired > 0 {
+        let replicated = log_segments
+            .get(1)
+            .map_or(age.end_offset, |next| next.base_offset);
+        if replicated > high_watermark {
+            let sentence = format!(
+                "its oldest segment is due, but only what is below the high watermark {high_watermark} is replicated, and it ends at \
+                 {replicated}"
+            );
+            return Ok(Answer {
+                remedy: "the replicas in the ISR must catch up; a stopped broker's checkpoint may be behind, and rises after its start"
+                    .to_owned(),
+                segment: log_segments.first().map(|first| first.base_offset),
+                offset: Some(high_watermark),
+                settings: both,
+                ..held(Reason::NotReplicated, sentence)
+            });
+        }
+        let why = if expired > 0 {
+            format!("by {}", case.shown(RETENTION_MS))
+        } else if by_size > before_start {
+            format!("by {}", case.shown(RETENTION_BYTES))
+        } else {
+            "they are before the log start offset".to_owned()
+        };
+        return Ok(due(case, log_segments, by_size + expired, &why));
+    }
+    if limit < 0 && config.retention_bytes() < 0 {
+        let sentence = format!(
+            "{} and {} keep everything",
+            case.shown(RETENTION_MS),
+            case.shown(RETENTION_BYTES)
+        );
+        return Ok(Answer {
+            remedy: format!("a limit for {RETENTION_MS} or {RETENTION_BYTES}"),
+            settings: both,
+            bytes: Some(total(log_segments)),
+            ..held(Reason::Unlimited, sentence)
+        });
+    }
+    not_due(case, log_segments, &age, &is_expired)
+}
+
+/// The answer where the oldest segment is neither old enough nor too much.
+fn not_due(
+    case: &Case<'_>,
+    log_segments: &[SegmentInfo],
+    age: &SegmentAge,
+    is_expired: &impl Fn(&SegmentAge) -> bool,
+) -> Result<Answer> {
+    let config = case.settings.config();
+    let limit = config.retention_ms();
+    let stuck = expired_from(case, log_segments, 1, is_expired)?;
+    let newest = age.newest_timestamp;
+    let offset = if age.is_of_a_record {
+        let found = case
+            .log
+            .offset_for_timestamp(newest, Isolation::ReadUncommitted)?;
+        found.map(|found| found.offset)
+    } else {
+        None
+    };
+    let (name, end) = (age.base_offset, age.end_offset);
+    let which = match offset {
+        Some(offset) => format!(
+            "its oldest segment, of offsets {name} to {}, has a record at offset {offset} of {}",
+            end - 1,
+            moment(newest, case.now)
+        ),
+        None => format!(
+            "no record of its oldest segment, of offsets {name} to {}, has a timestamp; the file was last modified {}",
+            end - 1,
+            moment(newest, case.now)
+        ),
+    };
+    let mut sentence = which;
+    let mut settings = Vec::new();
+    let mut remedies = Vec::new();
+    let mut due_timestamp = None;
+    if limit >= 0 {
+        let due = newest.saturating_add(limit).saturating_add(1);
+        due_timestamp = Some(due);
+        settings.push(case.setting(RETENTION_MS));
+        let _ = write!(
+            sentence,
+            ", and {} keeps it for another {}",
+            case.shown(RETENTION_MS),
+            span(due.saturating_sub(case.now))
+        );
+        remedies.push(format!("it is due at {}", crate::When(due)));
+    } else {
+        let _ = write!(sentence, ", and {} keeps it", case.shown(RETENTION_MS));
+    }
+    if let Ok(allowed) = u64::try_from(config.retention_bytes()) {
+        settings.push(case.setting(RETENTION_BYTES));
+        let missing = allowed
+            .saturating_add(age.size_bytes)
+            .saturating_sub(total(log_segments));
+        remedies.push(format!(
+            "by {} once the log has {missing} bytes more",
+            case.shown(RETENTION_BYTES)
+        ));
+    }
+    let is_stuck = stuck > 0;
+    let mut bytes = age.size_bytes;
+    if is_stuck {
+        let behind = log_segments.iter().skip(1).take(stuck);
+        bytes += behind.map(|segment| segment.size_bytes).sum::<u64>();
+        let _ = write!(
+            sentence,
+            "; {} behind it would be due by their own records, but are deleted in order",
+            segments(stuck)
+        );
+        remedies.push(format!(
+            "sooner with kafka-delete-records.sh up to offset {end}, or a smaller {RETENTION_MS}"
+        ));
+    }
+    let reason = if is_stuck {
+        Reason::LaterTimestamp
+    } else {
+        Reason::NotDue
+    };
+    Ok(Answer {
+        remedy: remedies.join("; "),
+        segment: Some(name),
+        offset,
+        timestamp: age.is_of_a_record.then_some(newest),
+        due_timestamp,
+        bytes: Some(bytes),
+        settings,
+        ..case.answer(Question::Deletion, reason, sentence)
+    })
+}
+
+/// How many segments from `first` on are old enough, up to the first that is not.
+fn expired_from(
+    case: &Case<'_>,
+    log_segments: &[SegmentInfo],
+    first: usize,
+    is_expired: &impl Fn(&SegmentAge) -> bool,
+) -> Result<usize> {
+    let mut count = 0;
+    for segment in log_segments.iter().skip(first).take(SEGMENTS_MAX) {
+        let age = case.log.segment_age(segment.base_offset)?;
+        if !age.is_some_and(|age| is_expired(&age)) {
+            break;
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The first segments that are wholly before the log start offset.
+fn due_by_start(log_segments: &[SegmentInfo], start: i64) -> usize {
+    let nexts = log_segments.iter().skip(1);
+    nexts.take_while(|next| next.base_offset <= start).count()
+}
+
+/// How many segments go by the log start offset and by size.
+fn due_by_size(log_segments: &[SegmentInfo], first: usize, limit: i64) -> usize {
+    let Ok(limit) = u64::try_from(limit) else {
+        return first;
+    };
+    let rest = log_segments.get(first..).unwrap_or(&[]);
+    let mut excess = total(rest).checked_sub(limit);
+    let fits = |segment: &&SegmentInfo| {
+        excess = excess.and_then(|excess| excess.checked_sub(segment.size_bytes));
+        excess.is_some() && !(segment.is_active && segment.size_bytes == 0)
+    };
+    first + rest.iter().take_while(fits).count()
+}
+
+fn total(log_segments: &[SegmentInfo]) -> u64 {
+    log_segments.iter().map(|segment| segment.size_bytes).sum()
+}
+
+fn due(case: &Case<'_>, log_segments: &[SegmentInfo], count: usize, why: &str) -> Answer {
+    let gone = log_segments.get(..count).unwrap_or(log_segments);
+    let bytes = total(gone);
+    let until = log_segments.get(count).map(|next| next.base_offset);
+    let sentence = format!(
+        "nothing holds its first {} ({bytes} bytes{}), due {why}",
+        segments(gone.len()),
+        until.map_or_else(String::new, |until| format!(", up to offset {until}")),
+    );
+    Answer {
+        remedy: "a broker deletes them at its next check, every log.retention.check.interval.ms, and their files \
+                 file.delete.delay.ms later; `offsetlog maintain` does it on a stopped broker's log dir"
+            .to_owned(),
+        segment: gone.first().map(|first| first.base_offset),
+        bytes: Some(bytes),
+        ..case.answer(Question::Deletion, Reason::Due, sentence)
+    }
+}

@@ -1,0 +1,247 @@
+//! The producers of a log, as its newest sound producer snapshot and the batches behind it show them.
+//!
+//! Source: Kafka's `DescribeProducers` and `ProducerStateManager`, which keep this in memory.
+
+use super::transactions::marker_of;
+use super::values::sequence_of;
+use super::{Log, View};
+use crate::error::{Error, Result};
+use crate::segment::find::{self, Found, ReadAhead, Trace};
+use offsetlog_format::BatchHeader;
+use offsetlog_format::name::SegmentFile;
+use offsetlog_format::snapshot::{ProducerSnapshotEntry, read_producer_snapshot};
+use std::collections::HashMap;
+
+/// Producers checked in a snapshot before it is believed.
+const SNAPSHOT_CHECKS: usize = 64;
+
+/// A producer with a producer id, as one partition knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerState {
+    /// The producer id.
+    pub producer_id: i64,
+    /// The producer epoch of its last batch or marker.
+    pub producer_epoch: i16,
+    /// Sequence of its last record, -1 if only markers of that epoch are known.
+    pub last_sequence: i32,
+    /// Offset of its last record, -1 if only markers of that epoch are known.
+    pub last_offset: i64,
+    /// Greatest timestamp of its last batch, or that of its last marker, in milliseconds since 1970.
+    pub last_timestamp: i64,
+    /// Epoch of the coordinator that wrote its last marker, -1 without one.
+    pub coordinator_epoch: i32,
+    /// First offset of its open transaction, which has no marker; `None` without one.
+    pub transaction_first_offset: Option<i64>,
+}
+
+/// The producers with a transaction that has no marker.
+#[derive(Debug)]
+pub(crate) struct OpenTransactions {
+    /// By the first offset of the transaction.
+    producers: Vec<ProducerState>,
+}
+
+impl OpenTransactions {
+    /// First offset of the oldest transaction.
+    pub(super) fn first_offset(&self) -> Option<i64> {
+        self.producers.first()?.transaction_first_offset
+    }
+}
+
+impl ProducerState {
+    const fn new(header: &BatchHeader) -> Self {
+        Self {
+            producer_id: header.producer_id,
+            producer_epoch: header.producer_epoch,
+            last_sequence: -1,
+            last_offset: -1,
+            last_timestamp: -1,
+            coordinator_epoch: -1,
+            transaction_first_offset: None,
+        }
+    }
+
+    fn of_snapshot(entry: &ProducerSnapshotEntry) -> Self {
+        let first = entry.current_transaction_first_offset;
+        Self {
+            producer_id: entry.producer_id,
+            producer_epoch: entry.producer_epoch,
+            last_sequence: entry.last_sequence,
+            last_offset: entry.last_offset,
+            last_timestamp: entry.timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            transaction_first_offset: (first >= 0).then_some(first),
+        }
+    }
+
+    fn append(&mut self, header: &BatchHeader) {
+        self.producer_epoch = header.producer_epoch;
+        self.last_sequence = sequence_of(header, header.last_offset);
+        self.last_offset = header.last_offset;
+        self.last_timestamp = header.max_timestamp;
+        if header.attributes.is_transactional() {
+            let first = header.base_offset.unwrap_or(header.last_offset);
+            self.transaction_first_offset.get_or_insert(first);
+        }
+    }
+
+    const fn end_transaction(&mut self, header: &BatchHeader, coordinator_epoch: i32) {
+        if self.producer_epoch != header.producer_epoch {
+            // The sequences of a new epoch begin anew.
+            self.producer_epoch = header.producer_epoch;
+            self.last_sequence = -1;
+            self.last_offset = -1;
+        }
+        self.last_timestamp = header.max_timestamp;
+        self.coordinator_epoch = coordinator_epoch;
+        self.transaction_first_offset = None;
+    }
+}
+
+impl Log {
+    /// The producers with a producer id that the log knows, by producer id: those of the newest producer snapshot that agrees with the
+    /// log, and of the batches behind it. A broker forgets a producer that has appended nothing for `producer.id.expiration.ms`; it may
+    /// still be here.
+    ///
+    /// Costs a walk over the batch headers behind that snapshot; over those of the whole log if there is none. Keeps one value for
+    /// each producer in memory.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn producers(&self) -> Result<Vec<ProducerState>> {
+        let mut found: Vec<ProducerState> = self.ask(|view| {
+            let walked = self.walk_producers(view, false)?;
+            Ok(walked.into_values().collect())
+        })?;
+        found.sort_unstable_by_key(|producer| producer.producer_id);
+        Ok(found)
+    }
+
+    /// The producers whose transaction has no marker, oldest transaction first: those that
+    /// [`last_stable_offset`](Self::last_stable_offset) waits for. The cost is that of it, once for both.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn open_transactions(&self) -> Result<Vec<ProducerState>> {
+        self.ask(|view| Ok(self.open_transactions_of(view)?.producers.clone()))
+    }
+
+    pub(super) fn open_transactions_of<'v>(&self, view: &'v View) -> Result<&'v OpenTransactions> {
+        if let Some(open) = view.open_transactions.get() {
+            return Ok(open);
+        }
+        let walked = self.walk_producers(view, true)?;
+        let mut producers: Vec<ProducerState> = walked.into_values().collect();
+        producers.sort_unstable_by_key(|producer| producer.transaction_first_offset);
+        Ok(view
+            .open_transactions
+            .get_or_init(|| OpenTransactions { producers }))
+    }
+
+    /// Reads the newest sound snapshot and the headers behind it. `only_open`: keeps only producers with an open transaction.
+    fn walk_producers(&self, view: &View, only_open: bool) -> Result<HashMap<i64, ProducerState>> {
+        let end = view.end()?.log_end_offset;
+        let first_base = view
+            .segments
+            .first()
+            .map_or(0, |segment| segment.base_offset);
+        let (mut producers, mut from) = (HashMap::new(), first_base);
+        for &offset in view.snapshots.iter().rev().filter(|&&offset| offset <= end) {
+            if let Some(entries) = self.sound_snapshot(view, offset)? {
+                let known = entries.iter().map(ProducerState::of_snapshot);
+                let known = known
+                    .filter(|known| !only_open || known.transaction_first_offset.is_some())
+                    .map(|known| (known.producer_id, known));
+                producers.extend(known);
+                from = offset.max(first_base);
+                break;
+            }
+        }
+        let limit = self.0.options.limits.max_decompressed_bytes;
+        self.visit_headers(view, from, |header, walk| {
+            let first = header.base_offset.unwrap_or(header.last_offset);
+            if first < from || header.producer_id < 0 {
+                return Ok(());
+            }
+            let producer_id = header.producer_id;
+            if header.attributes.is_control() {
+                if let Some(marker) = marker_of(header, walk, limit)? {
+                    if only_open {
+                        producers.remove(&producer_id);
+                    } else {
+                        let known = producers.entry(producer_id);
+                        let known = known.or_insert_with(|| ProducerState::new(header));
+                        known.end_transaction(header, marker.coordinator_epoch);
+                    }
+                }
+            } else if !only_open || header.attributes.is_transactional() {
+                let known = producers.entry(producer_id);
+                known
+                    .or_insert_with(|| ProducerState::new(header))
+                    .append(header);
+            }
+            Ok(())
+        })?;
+        Ok(producers)
+    }
+
+    /// The entries of the producer snapshot at `offset` if it can be read and agrees with the log: each producer's last batch is
+    /// where the snapshot says, and open transactions begin with a batch of theirs. Damage says nothing against it: it has a checksum of
+    /// its own, and knows what the damage hides.
+    fn sound_snapshot(
+        &self,
+        view: &View,
+        offset: i64,
+    ) -> Result<Option<Vec<ProducerSnapshotEntry>>> {
+        let name =
+            offsetlog_format::name::SegmentFileName::live(offset, SegmentFile::ProducerSnapshot);
+        let path = self.path().join(name.to_string());
+        let bytes = super::named_offsets::read_optional(&self.0.directory, &path);
+        let Ok(Some(bytes)) = bytes else {
+            return Ok(None);
+        };
+        let Ok(entries) = read_producer_snapshot(&bytes) else {
+            return Ok(None);
+        };
+        let start = view.log_start_offset;
+        for entry in entries.iter().take(SNAPSHOT_CHECKS) {
+            let open = entry.current_transaction_first_offset;
+            for (at, must_be_data) in [(entry.last_offset, false), (open, true)] {
+                let is_wrong = at >= offset
+                    || at >= start
+                        && is_batch_of(view, at, entry.producer_id, must_be_data)? == Some(false);
+                if is_wrong {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(entries))
+    }
+}
+
+/// Whether the batch that holds `offset` is one of this producer's; `None` where damage hides it.
+fn is_batch_of(
+    view: &View,
+    offset: i64,
+    producer_id: i64,
+    must_be_data: bool,
+) -> Result<Option<bool>> {
+    let Some(segment) = view.segments.get(view.floor_slot(offset)) else {
+        return Ok(Some(false));
+    };
+    let open = view.open(segment)?;
+    let found = find::find(
+        &open,
+        offset,
+        ReadAhead::To(offset),
+        Vec::new(),
+        &mut Trace::default(),
+    );
+    if found.as_ref().is_err_and(Error::is_corruption) {
+        return Ok(None);
+    }
+    Ok(Some(matches!(found, Ok((_, Found::Batch(header)))
+        if header.producer_id == producer_id
+            && header.base_offset.is_some_and(|base| base <= offset)
+            && !(must_be_data && header.attributes.is_control()))))
+}

@@ -1,0 +1,82 @@
+//! What retention and the cleaner go by, for readers: how old a segment is, and up to where the log was compacted.
+
+use super::Log;
+use super::state::{STATE_FILE, read_state};
+use crate::error::Result;
+use crate::folder::has_log_dir_files;
+use crate::segment::time_index::SegmentTimes;
+use offsetlog_format::OffsetCheckpointFile;
+
+/// How old a segment is, as retention judges it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentAge {
+    /// Its base offset.
+    pub base_offset: i64,
+    /// Base offset of the next segment, or the log end offset.
+    pub end_offset: i64,
+    /// Bytes of its `.log`.
+    pub size_bytes: u64,
+    /// Its greatest timestamp in milliseconds since 1970; if no record has one, when the file was last modified.
+    pub newest_timestamp: i64,
+    /// Whether that is a record's timestamp, and not the file's.
+    pub is_of_a_record: bool,
+    /// Whether it is the last segment, to which appends go.
+    pub is_active: bool,
+}
+
+impl Log {
+    /// How old the segment with this base offset is; `None` if there is no such segment. Reads its time index, and the batch headers
+    /// that the index does not cover.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in the segment that hides its timestamps.
+    pub fn segment_age(&self, base_offset: i64) -> Result<Option<SegmentAge>> {
+        self.ask(|view| {
+            let slot = view.floor_slot(base_offset);
+            let Some(segment) = view.segments.get(slot) else {
+                return Ok(None);
+            };
+            if segment.base_offset != base_offset {
+                return Ok(None);
+            }
+            let open = view.open(segment)?;
+            let newest = SegmentTimes::load_past_damage(&open, &|| self.check())?.max_timestamp;
+            let next = view.segments.get(slot + 1).map(|next| next.base_offset);
+            let end_offset = match next {
+                Some(next) => next,
+                None => view.end()?.log_end_offset,
+            };
+            Ok(Some(SegmentAge {
+                base_offset,
+                end_offset,
+                size_bytes: open.stat.size,
+                newest_timestamp: if newest >= 0 {
+                    newest
+                } else {
+                    open.stat.modified_ms
+                },
+                is_of_a_record: newest >= 0,
+                is_active: segment.is_active(),
+            }))
+        })
+    }
+
+    /// The first offset that was not compacted yet, as the log dir's `cleaner-offset-checkpoint` has it, or offsetlog's own file in the
+    /// partition directory; `None` if the log never was.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in that file.
+    pub fn cleaner_offset(&self) -> Result<Option<i64>> {
+        let directory = &self.0.directory;
+        let disk = directory.disk.as_ref();
+        if let Some(parent) = self.path().parent()
+            && has_log_dir_files(disk, parent)?
+        {
+            let file = OffsetCheckpointFile::CleanerOffset;
+            let checkpoints = &directory.checkpoints;
+            return checkpoints.offset_of(file, self.topic(), self.partition());
+        }
+        let state = read_state(disk, &self.path().join(STATE_FILE), &mut Vec::new())?;
+        Ok(state.and_then(|state| state.cleaner))
+    }
+}

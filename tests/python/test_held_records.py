@@ -1,0 +1,298 @@
+"""``producers``, ``end-transaction`` and ``why``: what Kafka's snapshots hold of producers, and what each state of a coordinator allows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
+from make_log import batch
+from writing import environment, tree
+
+from offsetlog import Log, LogDir
+
+pytestmark = pytest.mark.slow
+
+DAY = 86_400_000
+NOW = 1_700_000_000_000
+PRODUCER = 4000
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
+METADATA = CLEAN / "metadata-dir"
+ENTRY = struct.Struct(">qhiqiqiq")
+
+
+def offsetlog(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    command = [sys.executable, "-m", "offsetlog", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment())
+
+
+def lines(*words: object, code: int = 0) -> list[dict[str, Any]]:
+    """The JSON lines of a command."""
+    done = offsetlog(*words, "--json")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def snapshot(path: Path) -> list[tuple[int | None, ...]]:
+    """What a broker's producer snapshot holds: id, epoch, sequence, offset, timestamp, coordinator epoch, first offset of a transaction."""
+    data = path.read_bytes()
+    (count,) = struct.unpack_from(">i", data, 6)
+    found = []
+    for slot in range(count):
+        producer, epoch, sequence, offset, _, timestamp, coordinator, first = ENTRY.unpack_from(data, 10 + slot * ENTRY.size)
+        found.append((producer, epoch, *(None if value < 0 else value for value in (sequence, offset, timestamp, coordinator, first))))
+    return sorted(found)  # type: ignore[type-var]  # ids come first, and differ
+
+
+def at_the_end() -> list[Path]:
+    """Partitions of which the broker took a snapshot when it stopped, with any producer in it."""
+    found = []
+    for log_dir in (*CLEAN_LOG_DIRS, *OLD_LOG_DIRS):
+        for path in sorted(log_dir.glob("*-[0-9]*/")):
+            newest = max(path.glob("*.snapshot"), default=None)
+            with Log.open(path) as log:
+                if newest is not None and int(newest.stem) == log.log_end_offset and snapshot(newest):
+                    found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("how", ["snapshots", "headers"])
+def test_producers_are_those_of_the_brokers_snapshots(how: str, tmp_path: Path) -> None:
+    """The broker's own state at its stop; without any snapshot the batches must give the same of every producer they show."""
+    paths = at_the_end()
+    assert len(paths) >= 7
+    for path in paths:
+        expected = snapshot(max(path.glob("*.snapshot")))
+        copy = tmp_path / path.parent.name / path.name
+        shutil.copytree(path, copy)
+        if how == "headers":
+            for each in copy.glob("*.snapshot"):
+                each.unlink()
+        names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp", "coordinator_epoch", "transaction_first_offset")
+        found = [tuple(line[name] for name in names) for line in lines("producers", copy)]
+        if how == "headers":
+            # Compaction and deletion take batches away that the broker had seen.
+            with Log.open(copy) as log:
+                first = log.log_start_offset
+            expected = [each for each in expected if each in found or each[3] is None or each[3] >= first]
+            found = [each for each in found if each[0] in {one[0] for one in expected}]
+        assert found == expected, path
+
+
+def test_open_transactions_of_a_stopped_broker() -> None:
+    (found,) = lines("producers", *CLEAN_LOG_DIRS, METADATA, "--open")
+    assert (found["topic"], found["partition"], found["producer_id"], found["transactional_id"]) == ("g-txn", 0, 1000, "g-tx-open")
+    assert (found["transaction_first_offset"], found["state"], found["standing"]) == (347, "Ongoing", "ongoing")
+    alone = lines("producers", next(CLEAN.glob("*/g-txn-0")), "--open")
+    assert [(each["transactional_id"], each["standing"]) for each in alone] == [(None, "unknown")]
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs(tmp_path: Path) -> None:
+    clean = tmp_path / "clean"
+    shutil.copytree(CLEAN, clean)
+    dirs = (clean / "log-dir-1", clean / "log-dir-2", clean / "metadata-dir")
+    place = next(clean.glob("log-dir-*/g-empty-0"))
+    with Log.open(place, "a", metadata=clean / "metadata-dir", single_replica=True) as log:
+        log.append_batches(transactional(77_000))
+    found = {each["producer_id"]: each for each in lines("producers", *dirs, "--open")}
+    assert (found[77_000]["standing"], found[1000]["standing"]) == ("hanging", "ongoing")
+    # Without the metadata nobody can tell that no partition of the coordinators is missing.
+    assert {each["standing"] for each in lines("producers", *dirs[:2], "--open")} == {"unknown", "ongoing"}
+    refused = offsetlog("end-transaction", "g-empty-0", 77_000, *dirs, "--abort")
+    assert refused.returncode == 2
+    assert "--without-state" in refused.stderr
+    answers = [each for each in lines("why", *dirs, "-t", "g-empty") if each["question"] == "read_committed"]
+    assert [(each["reason"], each["producer"]["standing"]) for each in answers] == [("open-transaction", "hanging")]
+    assert "kafka-transactions.sh" in answers[0]["remedy"]
+
+
+def transactional(producer_id: int, base_sequence: int = 0) -> bytes:
+    """A batch of a transaction."""
+    return batch(0, [(b"k", b"v")] * 3, attributes=0x10, producer_id=producer_id, base_sequence=base_sequence)
+
+
+def state_record(state: str, *, partitions: tuple[int, ...] = (0,), started: int = NOW - DAY, epoch: int = 0) -> tuple[bytes, bytes]:
+    """A record of `__transaction_state`, version 0, as FORMAT.md has it."""
+    key = struct.pack(">hh", 0, 3) + b"tid"
+    topics = struct.pack(f">ih3si{len(partitions)}i", 1, 3, b"top", len(partitions), *partitions) if partitions else struct.pack(">i", 0)
+    value = struct.pack(">hqhib", 0, PRODUCER, epoch, 60_000, STATES.index(state)) + topics + struct.pack(">qq", NOW, started)
+    return key, value
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A log dir of a transaction without a marker, whose coordinator said nothing yet."""
+    place = tmp_path / "logs"
+    with LogDir.open(place, "a") as logs:
+        logs.create_topic("__transaction_state", 1)
+        logs.create_topic("top", 1)
+        logs.log("top", 0).append_batches(transactional(PRODUCER))
+    return place
+
+
+def decide(place: Path, state: str, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
+    """Let the coordinator say that."""
+    with Log.open(place / "__transaction_state-0", "a") as log:
+        log.append_records([state_record(state, **fields)])
+
+
+def outcome(place: Path, *options: str) -> str:
+    """What `end-transaction` did, as a reader finds it."""
+    before = tree(place)
+    done = offsetlog("end-transaction", "top-0", PRODUCER, place, *options)
+    if done.returncode:
+        assert done.returncode == 2
+        assert tree(place) == before
+        return "refused"
+    with Log.open(place / "top-0") as log:
+        assert log.last_stable_offset == log.log_end_offset
+        return "committed" if log.scan(isolation_level="read_committed").count() else "aborted"
+
+
+CASES = [
+    ("Ongoing", {}, ("refused", "aborted", "refused")),
+    ("PrepareCommit", {}, ("committed", "refused", "committed")),
+    ("PrepareAbort", {}, ("aborted", "aborted", "refused")),
+    ("PrepareEpochFence", {}, ("aborted", "aborted", "refused")),
+    ("CompleteCommit", {"partitions": ()}, ("committed", "refused", "committed")),
+    ("CompleteAbort", {"partitions": ()}, ("aborted", "aborted", "refused")),
+    # The coordinator has another transaction of this producer: who knows how this one ended.
+    ("Ongoing", {"partitions": (7,)}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"partitions": (7,)}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"epoch": 5}, ("refused", "refused", "refused")),
+    ("Empty", {"partitions": ()}, ("refused", "refused", "refused")),
+    ("Dead", {"partitions": ()}, ("refused", "refused", "refused")),
+]
+
+
+@pytest.mark.parametrize(("state", "fields", "expected"), CASES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("asked", "slot"), [((), 0), (("--abort",), 1), (("--commit",), 2)], ids=["decided", "abort", "commit"])
+def test_the_state_decides(place: Path, state: str, fields: dict[str, Any], expected: tuple[str, ...], asked: tuple[str, ...], slot: int) -> None:
+    """Nothing that a coordinator has committed is ever aborted, nor the other way round."""
+    decide(place, state, **fields)
+    before = tree(place)
+    dry = offsetlog("end-transaction", "top-0", PRODUCER, place, *asked, "--dry-run")
+    assert tree(place) == before
+    assert outcome(place, *asked) == expected[slot]
+    assert (dry.returncode == 0) == (expected[slot] != "refused")
+    if expected[slot] == "committed":
+        # It may not be overruled either.
+        assert outcome(place, "--without-state", "--abort") == "refused"
+
+
+def test_without_any_state(place: Path) -> None:
+    assert outcome(place) == outcome(place, "--abort") == outcome(place, "--commit") == outcome(place, "--without-state") == "refused"
+    assert outcome(place, "--without-state", "--commit") == "committed"
+    again = offsetlog("end-transaction", "top-0", PRODUCER, place, "--without-state", "--abort")
+    assert again.returncode == 2
+    assert "no open transaction" in again.stderr
+
+
+def test_a_transaction_behind_the_marker_of_the_completed_one_hangs(place: Path) -> None:
+    """The coordinator's last transaction has its marker here: what is open behind it is of one that it does not know."""
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=True)
+        log.append_batches(transactional(PRODUCER, 3))
+    decide(place, "CompleteCommit", partitions=())
+    (found,) = lines("producers", place, "--open")
+    assert (found["standing"], found["transaction_first_offset"]) == ("hanging", 4)
+    before = tree(place)
+    assert offsetlog("end-transaction", "top-0", PRODUCER, place).returncode == 2
+    assert tree(place) == before
+
+
+def test_what_is_not_there_is_said(place: Path, tmp_path: Path) -> None:
+    for words, said in (
+        (("end-transaction", "top-0", 1, place, "--abort"), "no open transaction"),
+        (("end-transaction", "none-0", PRODUCER, place), "no topic \"none\""),
+        (("end-transaction", "top", PRODUCER, place), "topic-partition"),
+        (("end-transaction", "top-0", PRODUCER, tmp_path / "nowhere"), "nowhere"),
+        (("why", tmp_path / "nowhere"), "nowhere"),
+        (("producers", tmp_path / "nowhere"), "nowhere"),
+    ):
+        done = offsetlog(*words)
+        assert (done.returncode, said in done.stderr) == (2, True), (words, done.stderr)
+    assert not (tmp_path / "nowhere").exists()
+    assert offsetlog("producers", CLEAN_LOG_DIRS[0], "--open").returncode == 1
+
+
+def answers(place: Path, *words: object) -> dict[str, dict[str, Any]]:
+    """What is said of a partition, by question."""
+    return {each["question"]: each for each in lines("why", place, *words)}
+
+
+def fill(path: Path, config: dict[str, object], times: list[int]) -> None:
+    """One segment for each time, and an active one of the last."""
+    with Log.open(path, "a", config={"internal.segment.bytes": 120, **config}, clock=lambda: NOW) as log:
+        for number, when in enumerate(times):
+            log.append(b"value" * 8, key=b"%d" % (number % 2), timestamp=when)
+
+
+def test_why_nothing_is_deleted(tmp_path: Path) -> None:
+    """Each reason of a broker's, and when it ends: by Kafka's rules of `contract` tables, not by what `maintain` does."""
+    hour = 3_600_000
+    old = [NOW - 9 * hour, NOW - 8 * hour, NOW - hour]
+    cases: list[tuple[str, dict[str, object], list[int], dict[str, object]]] = [
+        ("due", {"retention.ms": 8 * hour}, old, {"segment": 0}),
+        ("not-due", {"retention.ms": 10 * hour}, old, {"segment": 0, "offset": 0, "due_timestamp": NOW + hour + 1}),
+        ("unlimited", {"retention.ms": -1}, old, {}),
+        ("policy", {"cleanup.policy": "compact"}, old, {}),
+        ("later-timestamp", {"retention.ms": hour}, [NOW + hour, *old], {"segment": 0, "offset": 0, "timestamp": NOW + hour}),
+        ("due", {"retention.ms": -1, "retention.bytes": 100}, old, {"segment": 0}),
+        ("not-due", {"retention.ms": -1, "retention.bytes": 100_000}, old, {"segment": 0}),
+    ]
+    for number, (reason, config, times, expected) in enumerate(cases):
+        path = tmp_path / f"case{number}-0"
+        fill(path, config, times)
+        before = tree(path)
+        found = answers(path, "--now", NOW)["deletion"]
+        assert found["reason"] == reason, (number, found)
+        assert {name: found[name] for name in expected} == expected, (number, found)
+        assert tree(path) == before
+        # What is said to be due, and nothing else, is what retention takes.
+        with Log.open(path, "a") as log:
+            assert bool(log.maintain(now=NOW, dry_run=True, only=["retention"]).removed) == (reason == "due"), number
+
+
+def test_why_nothing_is_compacted(tmp_path: Path) -> None:
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.5}
+    cases: list[tuple[str, dict[str, object], int]] = [
+        ("due", compact, 4),
+        ("active-segment", {**compact, "internal.segment.bytes": 1_000_000}, 4),
+        ("dirty-ratio", {**compact, "min.cleanable.dirty.ratio": 1}, 4),
+        ("due", {**compact, "min.cleanable.dirty.ratio": 1, "max.compaction.lag.ms": DAY}, 4),
+        ("compaction-lag", {**compact, "min.compaction.lag.ms": 10 * DAY}, 4),
+    ]
+    for number, (reason, config, count) in enumerate(cases):
+        path = tmp_path / f"case{number}-0"
+        fill(path, config, [NOW - 3 * DAY] * count)
+        found = answers(path, "--now", NOW)["compaction"]
+        assert found["reason"] == reason, (number, found)
+        with Log.open(path, "a") as log:
+            assert bool(log.maintain(now=NOW, dry_run=True, only=["compaction"]).compactions) == (reason == "due"), number
+    path = tmp_path / "open-0"
+    with Log.open(path, "a", config={"internal.segment.bytes": 120, **compact}) as log:
+        log.append_batches(transactional(PRODUCER))
+        for _ in range(4):
+            log.append(b"value" * 8, key=b"k", timestamp=NOW - 3 * DAY)
+    found = answers(path, "--now", NOW)
+    assert (found["compaction"]["reason"], found["compaction"]["offset"]) == ("open-transaction", 0)
+    assert found["read_committed"]["producer"]["producer_id"] == PRODUCER
+
+
+def test_settings_that_nobody_gives_are_named() -> None:
+    found = {each["topic"]: each for each in lines("why", *CLEAN_LOG_DIRS, METADATA) if each["question"] == "deletion"}
+    assert found["g-plain"]["reason"] == "unknown-setting"
+    assert "--broker" in found["g-plain"]["remedy"]
+    assert (found["g-compact"]["reason"], found["g-compact"]["settings"]) == (
+        "policy",
+        [{"name": "cleanup.policy", "value": "compact", "from": "topic"}],
+    )
+    assert "__cluster_metadata" not in found
