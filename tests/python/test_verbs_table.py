@@ -148,6 +148,7 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "Log.verify": of_log(lambda log: log.verify()),
     "folder_kind": lambda place: offsetlog.folder_kind(place.dirs[0]),
     "verify": lambda place: offsetlog.verify(*place.dirs),
+    "identity": lambda place: offsetlog.identity(*place.dirs),
     "OldLog.read": lambda place: OldLog.open(place.old).read(0),
     "OldLog.scan": lambda place: list(OldLog.open(place.old).scan()),
     "LogDir.open": lambda place: LogDir.open(place.dirs).close(),
