@@ -415,17 +415,19 @@ class LogDir:
         return groups_of(self._engine())
 
     def groups_prometheus(self, *, now: When | None = None) -> str:
-        """Return what :meth:`groups` returns as Prometheus text, for an endpoint or the text files of ``node_exporter``.
+        r"""Return what :meth:`groups` returns as Prometheus text, for an endpoint or the text files of ``node_exporter``.
 
-        Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset``, ``kafka_consumergroup_lag``, the
-        sums of both by topic and ``kafka_consumergroup_members``. Besides ``kafka_consumergroup_lag_seconds``: the age of the first
+        Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset``, ``kafka_consumergroup_lag``,
+        the sums of both by topic and ``kafka_consumergroup_members``. Besides ``kafka_consumergroup_lag_seconds``: the age of the
+        first
         record that is unread, 0 if everything is read. A lag that is unknown is left out, and so is a sum over it. Costs as much as
         :meth:`groups`.
 
         Parameters
         ----------
         now
-            The time up to which ages are counted: ``int`` of ms since 1970 or an aware ``datetime``. The clock of the log dir by default.
+            The time up to which ages are counted: ``int`` of ms since 1970 or an aware ``datetime``. The clock of the log dir by
+            default.
 
         Raises
         ------
@@ -436,7 +438,8 @@ class LogDir:
         --------
         >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
         ...     text = log_dir.groups_prometheus(now=1795234000000)
-        >>> print(*(line for line in text.splitlines() if "lag_seconds{" in line and 'topic="g-plain",partition="0"' in line), sep="\\n")
+        >>> behind = [line for line in text.splitlines() if "lag_seconds{" in line and 'topic="g-plain",partition="0"' in line]
+        >>> print(*behind, sep="\n")
         kafka_consumergroup_lag_seconds{consumergroup="g-group-1",topic="g-plain",partition="0"} 0
         kafka_consumergroup_lag_seconds{consumergroup="g-group-2",topic="g-plain",partition="0"} 0
         """
@@ -476,8 +479,8 @@ class LogDir:
         Parameters
         ----------
         show_secrets
-            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``, as where
-            a broker is asked for them. What passwords for SCRAM consist of is never returned.
+            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``, as
+            where a broker is asked for them. What passwords for SCRAM consist of is never returned.
 
         Raises
         ------

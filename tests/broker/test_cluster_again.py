@@ -32,7 +32,7 @@ SECURE = {
 }
 UUID = "0123456789abcdef0123456789abcdef"
 OTHER = "AAECAwQFBgcICQoLDA0ODw"
-SECRET = "never-printed-7"
+SECRET = "never-printed-7"  # noqa: S105  # of a broker that lives for one test
 WAITING_SECONDS = 60
 FIRST = f"""
 kafka-topics.sh --bootstrap-server SERVER --create --topic orders --partitions 3 --replication-factor 1 \\
@@ -78,9 +78,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
     def run(script: str) -> None:
-        done = subprocess.run(
-            ["sh", "-eu"], input=script, capture_output=True, text=True, check=False, timeout=300, env=environment
-        )
+        done = subprocess.run(["sh", "-eu"], input=script, capture_output=True, text=True, check=False, timeout=300, env=environment)
         assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         assert "Error" not in done.stdout + done.stderr, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -163,7 +161,7 @@ def test_brokers_of_partitions_are_kept_when_asked(first: Broker, shell: Shell, 
     assert [each.replicas for each in topic.partitions] == [(1,)] * 3
 
 
-def test_a_broker_does_with_each_directory_what_was_said(first: Broker, shell: Shell, tmp_path: Path) -> None:
+def test_a_broker_does_with_each_directory_what_was_said(shell: Shell, tmp_path: Path) -> None:
     broker = Broker(VERSION, tmp_path / "kafka")
     broker.settings = SECURE
     broker.format()
@@ -237,7 +235,7 @@ STOPS = (
 
 
 @pytest.mark.parametrize("what", STOPS)
-def test_what_stops_a_broker_was_said(tmp_path: Path, shell: Shell, what: str) -> None:
+def test_what_stops_a_broker_was_said(tmp_path: Path, shell: Shell, what: str) -> None:  # noqa: C901, PLR0912  # one branch a case
     broker = Broker(VERSION, tmp_path / "kafka")
     second = tmp_path / "second"
     broker.settings = {"log.dirs": f"{broker.log_dir},{second}"}

@@ -61,7 +61,9 @@ def config(kind: str, name: str, key: str, value: str | None) -> bytes:
     return record(4, bytes([KINDS[kind]]) + text(name) + text(key) + text(value))
 
 
-def acl(entry_id: bytes, kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int) -> bytes:
+def acl(  # noqa: PLR0913, PLR0917  # one parameter a field
+    entry_id: bytes, kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int
+) -> bytes:
     """AccessControlEntryRecord."""
     body = entry_id + bytes([kind]) + text(name) + bytes([pattern]) + text(principal) + text(host)
     return record(18, body + bytes([operation, permission]))

@@ -151,7 +151,9 @@ def counted(count: int | None) -> bytes:
     return b"\0" if count is None else b"\1\0\4" + number(count)
 
 
-def snapshot(topic: bytes, partition: int, start: int, count: int | None = 0, leader: int = 3, group: str = "s") -> Entry:
+def snapshot(  # noqa: PLR0913, PLR0917  # one parameter a field
+    topic: bytes, partition: int, start: int, count: int | None = 0, leader: int = 3, group: str = "s"
+) -> Entry:
     batch = number(start, 8) + number(start + 1, 8) + number(0, 1) + number(1, 2) + b"\0"
     epochs = number(1) + number(2) + number(leader)
     value = b"\0\0" + epochs + number(start, 8) + number(NOW, 8) * 2 + b"\2" + batch + counted(count)

@@ -199,7 +199,7 @@ def test_an_unclean_end_is_told() -> None:
     assert {outcome for name, (outcome, _) in live.items() if name.endswith("-delete")} == {"deletes"}
 
 
-def test_log_dirs_of_another_cluster(log_dir: Path) -> None:
+def test_log_dirs_of_another_cluster() -> None:
     """The metadata tells nothing of them."""
     other = DATA / "kafka-4.3.0" / "live" / "log-dir-1"
     rows = identity(METADATA, *CLEAN_LOG_DIRS, other)

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ with open({out!r}, "a") as out:
 """
 ID = bytes(range(1, 17))
 OTHER_ID = bytes(range(17, 33))
-HOSTILE = "a'b \"$(touch broken)\" `touch broken` \\ $HOME; touch broken #"
+HOSTILE = 'a\'b "$(touch broken)" `touch broken` \\ $HOME; touch broken #'
 RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -45,6 +45,9 @@ class Call(NamedTuple):
         return [value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name == option]
 
 
+Shell = Callable[[str], list[Call]]
+
+
 def offsetlog(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "offsetlog", "metadata", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
@@ -58,7 +61,7 @@ def commands(*arguments: str | Path, code: int = 0) -> str:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Any:
+def shell(tmp_path: Path) -> Shell:
     """Runs a script with programs that only note how they were called."""
     folder = tmp_path / "programs"
     folder.mkdir()
@@ -101,7 +104,7 @@ def made(calls: Sequence[Call]) -> dict[str, tuple[list[str], list[str], dict[st
     }
 
 
-def test_commands_make_every_topic_of_a_real_cluster(shell: Any) -> None:
+def test_commands_make_every_topic_of_a_real_cluster(shell: Shell) -> None:
     with LogDir.open(METADATA) as logs:
         image = logs.metadata()
     assert image is not None
@@ -114,7 +117,14 @@ def test_commands_make_every_topic_of_a_real_cluster(shell: Any) -> None:
     }
     assert {tuple(call.of("--bootstrap-server")) for call in calls} == {("new:9092",)}
     (setting,) = [call for call in calls if call.program == "kafka-configs.sh"]
-    assert setting.arguments[2:] == ["--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "min.insync.replicas=1"]
+    assert setting.arguments[2:] == [
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-default",
+        "--add-config",
+        "min.insync.replicas=1",
+    ]
     assert script.count("Topic ids cannot be given") == 1
     assert "# left out: __consumer_offsets: brokers make it for themselves; -t names it\n" in script
     for topic in image.topics:
@@ -122,7 +132,7 @@ def test_commands_make_every_topic_of_a_real_cluster(shell: Any) -> None:
             assert f"# {topic.name}: had the topic id {topic.topic_id}\n" in script
 
 
-def test_some_topics(shell: Any) -> None:
+def test_some_topics(shell: Shell) -> None:
     """Named ones only, internal ones too; then nothing but topics."""
     script = commands(METADATA, "-t", "__consumer_offsets", "-t", "g-plain", "-t", "none")
     calls = shell(script)
@@ -132,7 +142,7 @@ def test_some_topics(shell: Any) -> None:
     assert commands(METADATA, "-t", "none", code=1).count("kafka-topics.sh --bootstrap-server") == 0
 
 
-def test_brokers_of_partitions_when_asked(shell: Any, tmp_path: Path) -> None:
+def test_brokers_of_partitions_when_asked(shell: Shell, tmp_path: Path) -> None:
     place = records.write(
         tmp_path / "metadata",
         [
@@ -153,7 +163,7 @@ def test_brokers_of_partitions_when_asked(shell: Any, tmp_path: Path) -> None:
     assert calls[0].of("--partitions") == calls[0].of("--replication-factor") == []
 
 
-def test_whatever_a_name_or_value_holds_a_shell_passes_it_on(shell: Any, tmp_path: Path) -> None:
+def test_whatever_a_name_or_value_holds_a_shell_passes_it_on(shell: Shell, tmp_path: Path) -> None:
     lines = "two\nlines = more\n"
     place = records.write(
         tmp_path / "metadata",
@@ -204,7 +214,7 @@ def properties(text: str | None) -> dict[str, str]:
     return {name: re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), value) for name, value in pairs}
 
 
-def test_no_secret_is_printed_and_all_is_told(shell: Any, tmp_path: Path) -> None:
+def test_no_secret_is_printed_and_all_is_told(shell: Shell, tmp_path: Path) -> None:
     place = records.write(
         tmp_path / "metadata",
         [
@@ -287,7 +297,7 @@ def test_access_control_quotas_and_users_are_in_the_image(tmp_path: Path) -> Non
     assert "--deny-principal User:a --deny-host 10.0.0.1 --operation Read --group team- --resource-pattern-type prefixed\n" in script
 
 
-def test_without_metadata_the_directories_tell_what_they_can(shell: Any) -> None:
+def test_without_metadata_the_directories_tell_what_they_can(shell: Shell) -> None:
     """A real cluster's log dirs: every topic has as many partitions as the metadata says, since all of them are here."""
     with LogDir.open(METADATA) as logs:
         image = logs.metadata()
@@ -313,7 +323,7 @@ def test_three_brokers_with_zookeeper_and_without_its_data() -> None:
     assert "# first: number of partitions unknown: 3 partitions here, the last one is 2, and there may have been more\n" in script
 
 
-def test_topics_out_of_zookeepers_data(shell: Any) -> None:
+def test_topics_out_of_zookeepers_data(shell: Shell) -> None:
     script = commands(DATA / "kafka-3.9.2-zookeeper" / "zookeeper")
     topics = made(shell(script))
     assert topics["plain"][:2] == (["2"], ["1"])
@@ -321,7 +331,7 @@ def test_topics_out_of_zookeepers_data(shell: Any) -> None:
     assert "# Left out: quotas, access control and users, which are not read out of ZooKeeper's data\n" in script
 
 
-def test_damaged_metadata_leaves_the_directories(tmp_path: Path, shell: Any) -> None:
+def test_damaged_metadata_leaves_the_directories(tmp_path: Path, shell: Shell) -> None:
     place = tmp_path / "metadata"
     shutil.copytree(METADATA, place)
     segment = place / "__cluster_metadata-0" / "00000000000000000000.log"
@@ -373,8 +383,34 @@ def test_resources_for_every_topic_of_a_real_cluster() -> None:
 
 def test_resources_have_exactly_the_values(tmp_path: Path) -> None:
     """Whatever YAML makes of words, numbers, quotes, line ends and characters beyond 16 bits."""
-    values = ["", "yes", "no", "null", "~", "1e3", "0x10", "010", "1_000", "9223372036854775807", "2026-01-31", "a: b # c", "- x", "{}"]
-    values += [HOSTILE, "two\nlines\r\n\ttab", "\x00\x1b\x7f\x85\u2028\ufeff", "gr\u00fc\u00df \U0001f600", "%", "@", "`", "*a", "&a", "!b"]
+    values = [
+        "",
+        "yes",
+        "no",
+        "null",
+        "~",
+        "1e3",
+        "0x10",
+        "010",
+        "1_000",
+        "9223372036854775807",
+        "2026-01-31",
+        "a: b # c",
+        "- x",
+        "{}",
+    ]
+    values += [
+        HOSTILE,
+        "two\nlines\r\n\ttab",
+        "\x00\x1b\x7f\x85\u2028\ufeff",
+        "gr\u00fc\u00df \U0001f600",
+        "%",
+        "@",
+        "`",
+        "*a",
+        "&a",
+        "!b",
+    ]
     names = sorted(setting for setting in ("retention.ms", "segment.ms", "flush.ms", "cleanup.policy", "retention.bytes"))
     for at in range(0, len(values), len(names)):
         place = tmp_path / str(at)
