@@ -173,7 +173,7 @@ def test_a_broker_does_with_each_directory_what_was_said(shell: Shell, tmp_path:
                 for name in names
             )
         )
-    log_dir, assigned = broker.log_dir, {topic.name: topic.topic_id for topic in image(broker).topics}
+    log_dir, assigned = broker.log_dir, {topic.name: str(topic.topic_id) for topic in image(broker).topics}
 
     def renamed(topic: str, topic_id: str | None) -> None:
         path = log_dir / f"{topic}-0" / "partition.metadata"
