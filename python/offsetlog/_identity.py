@@ -27,7 +27,7 @@ class DirectoryIdentity(NamedTuple):
     """``"log-dir"``; of a partition's directory, by its name, ``"live"``, ``"future"``, ``"delete"`` or ``"stray"``; ``"other"`` is a
     folder in a log dir that is not called topic-partition."""
     outcome: str
-    """``"serves"``, ``"moves"`` (goes on making it the current one of another log dir), ``"strays"`` (renames it to ``-stray``),
+    """``"serves"``, ``"moves"`` (goes on copying, then takes it for the current one), ``"strays"`` (renames it to ``-stray``),
     ``"ignores"``, ``"deletes"``, ``"fails"`` (it or its log dir goes offline), ``"stops"`` (the broker does not start),
     ``"unknown"``."""
     reason: str
@@ -51,9 +51,9 @@ class DirectoryIdentity(NamedTuple):
 def identity(*paths: PathLike, **limits: Unpack[Limits]) -> list[DirectoryIdentity]:
     """Return what a broker would do with each log dir, and with each directory in it.
 
-    Topic ids and assignments are compared with the cluster's metadata, where that is among the paths: a ``metadata.log.dir``, or
-    the data of its ZooKeeper. Without it, what depends on it is ``"unknown"``. A broker without ZooKeeper does what one of Kafka
-    4.3 does, which all do since 3.7. Changes nothing, takes no lock, makes no file.
+    Topic ids and assignments are compared with the cluster's metadata, where that is among the paths: a ``metadata.log.dir``, or the
+    data of its ZooKeeper. Without it, what depends on it is ``"unknown"``. A broker without ZooKeeper is taken for one of Kafka 4.3;
+    what it does with strays all do since 3.7. Changes nothing, takes no lock, makes no file.
 
     Parameters
     ----------

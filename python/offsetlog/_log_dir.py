@@ -479,8 +479,8 @@ class LogDir:
         Parameters
         ----------
         show_secrets
-            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``, as
-            where a broker is asked for them. What passwords for SCRAM consist of is never returned.
+            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``: a
+            broker does not tell them either. What passwords for SCRAM consist of is never returned.
 
         Raises
         ------

@@ -134,8 +134,8 @@ class MetadataImage(NamedTuple):
     """By name."""
     configs: dict[tuple[str, str], dict[str, str]]
     """Dynamic settings by type and name of what they are for: ``("topic", "orders")``, ``("broker", "1")``, ``("broker", "")`` for all
-    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Of ZooKeeper's data those of topics and brokers, without
-    passwords."""
+    brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Secrets are ``"[hidden]"`` unless they were asked for. Of
+    ZooKeeper's data those of topics and brokers, without passwords."""
     removed_topics: tuple[tuple[str, str], ...]
     """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
     acls: tuple[AccessControlEntry, ...] = ()

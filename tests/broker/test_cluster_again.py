@@ -32,8 +32,9 @@ SECURE = {
 }
 UUID = "0123456789abcdef0123456789abcdef"
 OTHER = "AAECAwQFBgcICQoLDA0ODw"
-SECRET = "never-printed-7"  # noqa: S105  # of a broker that lives for one test
+SECRET = "never-printed-7"  # noqa: S105  # of a cluster that lives for a test
 WAITING_SECONDS = 60
+META = "meta.properties"
 FIRST = f"""
 kafka-topics.sh --bootstrap-server SERVER --create --topic orders --partitions 3 --replication-factor 1 \\
     --config cleanup.policy=compact,delete --config retention.ms=86400000
@@ -216,62 +217,59 @@ def test_a_broker_does_with_each_directory_what_was_said(shell: Shell, tmp_path:
     assert (log_dir / "coming-0").is_dir()
     assert not (log_dir / f"coming-0.{UUID}-future").exists()
     assert {name for name in ("serves-0", "owner-0", "unasked-0") if (log_dir / name).is_dir()} == {"serves-0", "owner-0", "unasked-0"}
-    assert assigned["owner"] in (log_dir / "unasked-0" / "partition.metadata").read_text()
+    assert f"topic_id: {assigned['owner']}" in (log_dir / "unasked-0" / "partition.metadata").read_text()
     output = broker.output().read_text(errors="replace")
     assert "wrong-0" in output
     assert "InconsistentTopicIdException" in output
 
 
-STOPS = (
-    "a folder",
-    "no meta.properties",
-    "another cluster",
-    "another version everywhere",
-    "another version of the metadata's",
-    "the same partition twice",
-    "a copied log dir",
-    "a malformed partition.metadata",
-)
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
 
 
-@pytest.mark.parametrize("what", STOPS)
-def test_what_stops_a_broker_was_said(tmp_path: Path, shell: Shell, what: str) -> None:  # noqa: C901, PLR0912  # one branch a case
+def replaced_in(*log_dirs: Path) -> None:
+    for place in log_dirs:
+        replaced(place / META, "version=1", "version=2")
+
+
+def both(one: Path, other: Path) -> None:
+    """Give each log dir what the other one has of the topic."""
+    for path in (*one.glob("t-*"), *other.glob("t-*")):
+        for place in (one, other):
+            if not (place / path.name).exists():
+                shutil.copytree(path, place / path.name)
+
+
+def emptied(*log_dirs: Path) -> None:
+    for place in log_dirs:
+        for path in place.glob("t-*/partition.metadata"):
+            path.write_bytes(b"")
+
+
+STOPS: dict[str, Callable[[Path, Path, Path], object]] = {
+    "a folder": lambda one, _two, _metadata: (one / "lost+found").mkdir(),
+    "no meta.properties": lambda one, _two, _metadata: (one / META).unlink(),
+    "another cluster": lambda one, _two, _metadata: replaced(one / META, "cluster.id=", "cluster.id=x"),
+    "another version everywhere": lambda one, two, _metadata: replaced_in(one, two),
+    "another version of the metadata's": lambda _one, _two, metadata: replaced(metadata / META, "version=1", "version=2"),
+    "the same partition twice": lambda one, two, _metadata: both(one, two),
+    "a copied log dir": lambda one, two, _metadata: shutil.copyfile(one / META, two / META),
+    "a malformed partition.metadata": lambda one, two, _metadata: emptied(one, two),
+}
+
+
+@pytest.mark.parametrize("what", list(STOPS))
+def test_what_stops_a_broker_was_said(tmp_path: Path, shell: Shell, what: str) -> None:
     broker = Broker(VERSION, tmp_path / "kafka")
     second = tmp_path / "second"
     broker.settings = {"log.dirs": f"{broker.log_dir},{second}"}
     broker.format()
     with broker.running():
         shell(f"kafka-topics.sh --bootstrap-server {broker.address} --create --topic t --partitions 2 --replication-factor 1\n")
-    meta = broker.log_dir / "meta.properties"
-    text = meta.read_text()
-    if what == "a folder":
-        (broker.log_dir / "lost+found").mkdir()
-    elif what == "no meta.properties":
-        meta.unlink()
-    elif what == "another cluster":
-        meta.write_text(text.replace("cluster.id=", "cluster.id=x"))
-    elif what == "another version everywhere":
-        for place in (broker.log_dir, second):
-            path = place / "meta.properties"
-            path.write_text(path.read_text().replace("version=1", "version=2"))
-    elif what == "another version of the metadata's":
-        assert broker.metadata_dir is not None
-        path = broker.metadata_dir / "meta.properties"
-        path.write_text(path.read_text().replace("version=1", "version=2"))
-    elif what == "the same partition twice":
-        for place, other in ((broker.log_dir, second), (second, broker.log_dir)):
-            for path in place.glob("t-*"):
-                if not (other / path.name).exists():
-                    shutil.copytree(path, other / path.name)
-    elif what == "a copied log dir":
-        shutil.copyfile(meta, second / "meta.properties")
-    else:
-        for place in (broker.log_dir, second):
-            for path in place.glob("t-*/partition.metadata"):
-                path.write_bytes(b"")
     assert broker.metadata_dir is not None
-    rows = identity(broker.metadata_dir, broker.log_dir, second)
-    assert {row.outcome for row in rows} & {"stops", "fails"}
+    assert {row.outcome for row in identity(broker.metadata_dir, broker.log_dir, second)} == {"serves"}
+    STOPS[what](broker.log_dir, second, broker.metadata_dir)
+    assert {row.outcome for row in identity(broker.metadata_dir, broker.log_dir, second)} & {"stops", "fails"}
     with pytest.raises(RuntimeError, match="the broker ended"):
         broker.start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from offsetlog import LogDir
 
@@ -61,12 +62,22 @@ def config(kind: str, name: str, key: str, value: str | None) -> bytes:
     return record(4, bytes([KINDS[kind]]) + text(name) + text(key) + text(value))
 
 
-def acl(  # noqa: PLR0913, PLR0917  # one parameter a field
-    entry_id: bytes, kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int
-) -> bytes:
+class Acl(NamedTuple):
+    """What an entry of access control says, by Kafka's numbers."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+def acl(entry_id: bytes, entry: Acl) -> bytes:
     """AccessControlEntryRecord."""
-    body = entry_id + bytes([kind]) + text(name) + bytes([pattern]) + text(principal) + text(host)
-    return record(18, body + bytes([operation, permission]))
+    body = entry_id + bytes([entry.resource_type]) + text(entry.resource_name) + bytes([entry.pattern_type])
+    return record(18, body + text(entry.principal) + text(entry.host) + bytes([entry.operation, entry.permission_type]))
 
 
 def quota(entity: Mapping[str, str | None], key: str, value: float, *, remove: bool = False) -> bytes:

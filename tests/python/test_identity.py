@@ -208,6 +208,7 @@ def test_log_dirs_of_another_cluster() -> None:
     assert {(row.outcome, row.reason) for row in of_other} == {("unknown", f"the metadata is that of cluster {cluster}")}
     (found,) = [row for row in rows if Path(row.path) == other]
     assert found.outcome == "stops"
+    assert "directory.id" not in found.reason
 
 
 def test_a_broker_with_zookeeper(tmp_path: Path) -> None:

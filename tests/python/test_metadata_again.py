@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import metadata_records as records
 import pytest
@@ -45,7 +45,7 @@ class Call(NamedTuple):
         return [value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name == option]
 
 
-Shell = Callable[[str], list[Call]]
+Shell: TypeAlias = Callable[[str], list[Call]]
 
 
 def offsetlog(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -181,8 +181,8 @@ def test_whatever_a_name_or_value_holds_a_shell_passes_it_on(shell: Shell, tmp_p
             records.config("broker", HOSTILE, "log.retention.ms", "7"),
             records.config("broker", "1\n", "log.retention.ms", "7"),
             records.config("group", "it's", "consumer.session.timeout.ms", "45000"),
-            records.acl(ID, 2, "*", 3, f"User:{HOSTILE}", "*", 3, 3),
-            records.acl(OTHER_ID, 2, "x\ntouch broken", 3, "User:eve", "*", 3, 3),
+            records.acl(ID, records.Acl(2, "*", 3, f"User:{HOSTILE}", "*", 3, 3)),
+            records.acl(OTHER_ID, records.Acl(2, "x\ntouch broken", 3, "User:eve", "*", 3, 3)),
             records.quota({"client-id": None, "user": HOSTILE}, "producer_byte_rate", 1024.0),
             records.quota({"user": "\x1b"}, "producer_byte_rate", 1024.0),
             records.scram("mallory\ntouch broken", 2, 8192),
@@ -276,8 +276,8 @@ def test_access_control_quotas_and_users_are_in_the_image(tmp_path: Path) -> Non
     place = records.write(
         tmp_path,
         [
-            records.acl(ID, 3, "team-", 4, "User:a", "10.0.0.1", 3, 2),
-            records.acl(OTHER_ID, 2, "x", 3, "User:b", "*", 4, 3),
+            records.acl(ID, records.Acl(3, "team-", 4, "User:a", "10.0.0.1", 3, 2)),
+            records.acl(OTHER_ID, records.Acl(2, "x", 3, "User:b", "*", 4, 3)),
             records.record(19, OTHER_ID),
             records.quota({"client-id": "c", "user": None}, "producer_byte_rate", 1.5),
             records.quota({"ip": "::1"}, "connection_creation_rate", 2.0),
