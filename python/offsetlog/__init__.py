@@ -18,6 +18,7 @@ from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._digest import arrow_digest
 from offsetlog._folder import folder_kind
 from offsetlog._groups import Group, GroupMember, GroupOffset, ShareGroupOffset
+from offsetlog._held_records import DecisiveSetting, EndedTransaction, PartitionProducer, WhyAnswer, end_transaction
 from offsetlog._identity import DirectoryIdentity, identity
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir, WritableLogDir
@@ -130,10 +131,12 @@ __all__ = [
     "CorruptionError",
     "Cut",
     "DamageReport",
+    "DecisiveSetting",
     "DecompressionError",
     "DecompressionLimitError",
     "DirectoryIdentity",
     "EffectiveSetting",
+    "EndedTransaction",
     "FetchResult",
     "Finding",
     "ForkedLogError",
@@ -170,6 +173,7 @@ __all__ = [
     "OldLog",
     "OldRecord",
     "OutOfOrderSequenceError",
+    "PartitionProducer",
     "PartitionRegistration",
     "ProducerFencedError",
     "ReadOnlyLogError",
@@ -201,6 +205,7 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedMagicError",
     "UnsupportedVersionError",
+    "WhyAnswer",
     "WritableLog",
     "WritableLogDir",
     "Writer",
@@ -208,6 +213,7 @@ __all__ = [
     "arrow_digest",
     "commits",
     "convert",
+    "end_transaction",
     "folder_kind",
     "forget_commit",
     "identity",

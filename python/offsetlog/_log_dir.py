@@ -18,6 +18,7 @@ from offsetlog._append_arguments import config_pairs
 from offsetlog._cluster import TopicSettings, cluster_options
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, groups_of, prometheus_of
+from offsetlog._held_records import PartitionProducer, WhyAnswer, names_of, told
 from offsetlog._log import Log
 from offsetlog._metadata import MetadataImage, Stray, metadata_of, strays_of
 from offsetlog._options import (
@@ -464,6 +465,81 @@ class LogDir:
         [('g-tx-open', (('g-txn', (0,)),))]
         """
         return transactions_of(self._engine())
+
+    def producers(self, *, topics: str | Iterable[str] = (), open_only: bool = False) -> list[PartitionProducer]:
+        """Return the producers that the partitions know, by partition; also those that ``__transaction_state`` does not know.
+
+        They come from the newest producer snapshot that agrees with the log, and from the batches behind it. A broker forgets
+        producers that were idle for ``producer.id.expiration.ms``; here they are returned as long as the files show them.
+        ``"hanging"`` is only said if all partitions of ``__transaction_state`` are in these log dirs by the :meth:`metadata`, and
+        can be read. Costs a walk over the batch headers behind the snapshot of each partition.
+
+        Parameters
+        ----------
+        topics
+            Only these topics; all by default.
+        open_only
+            Only producers with an open transaction, the oldest transaction of each partition first.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            Some partitions cannot be read; its ``partial`` has the producers of the others.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+        ...     [(each.topic, each.transactional_id, each.standing) for each in log_dir.producers(open_only=True)]
+        [('g-txn', 'g-tx-open', 'ongoing')]
+        """
+        return told(_offsetlog.producers(self._engine(), topics=names_of(topics), open_only=bool(open_only)))
+
+    def why(
+        self,
+        *,
+        topics: str | Iterable[str] = (),
+        broker: PathLike | None = None,
+        metadata: PathLike | None = None,
+        now: When | None = None,
+    ) -> list[WhyAnswer]:
+        """Return what keeps records of each partition from being deleted, compacted, or read with ``read_committed``.
+
+        By partition: an answer about deletion, one about compaction if it is compacted, and one about reading if
+        ``read_committed`` ends before the log does. Goes by the settings of :meth:`topic_settings`, by Kafka's rules. Nothing is
+        changed.
+
+        Parameters
+        ----------
+        topics
+            Only these topics; by default all but the cluster's metadata log.
+        broker
+            Path of the broker's ``server.properties``.
+        metadata
+            The folder with ``__cluster_metadata-0``, if it is in none of the log dirs; of a cluster with ZooKeeper its data.
+        now
+            The time by which ages count: ``int`` of ms since 1970 or an aware ``datetime``. The clock of the log dir by default.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            Some partitions cannot be read; its ``partial`` has the answers of the others.
+        LogDirError
+            Neither a metadata log nor ZooKeeper's data is in `metadata`.
+
+        Examples
+        --------
+        >>> with LogDir.open("tests/data/kafka-4.3.0/clean/log-dir-2") as log_dir:
+        ...     [(each.question, each.reason, each.offset) for each in log_dir.why(topics="g-txn") if each.question != "deletion"]
+        [('read_committed', 'open-transaction', 347)]
+        """
+        answers = _offsetlog.why(
+            self._engine(),
+            topics=names_of(topics),
+            broker=None if broker is None else path_text(broker),
+            metadata=None if metadata is None else path_text(metadata),
+            now=optional_millis(now, "now"),
+        )
+        return told(answers)
 
     def metadata(self, *, show_secrets: bool = False) -> MetadataImage | None:
         """Return what the cluster's metadata says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.

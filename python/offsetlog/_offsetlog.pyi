@@ -8,6 +8,7 @@ from offsetlog._cluster import TopicSettings
 from offsetlog._config import Setting
 from offsetlog._damage import DamageReport, ScanReport
 from offsetlog._groups import Group
+from offsetlog._held_records import EndedTransaction, PartitionProducer, WhyAnswer
 from offsetlog._identity import DirectoryIdentity
 from offsetlog._metadata import MetadataImage, Stray
 from offsetlog._options import (
@@ -63,15 +64,18 @@ __all__ = [
     "close_inherited_locks",
     "config_check",
     "convert",
+    "end_transaction",
     "folder_kind",
     "identity",
     "partition_for",
     "partitions_for",
+    "producers",
     "recover",
     "run_cli",
     "salvage",
     "settings",
     "verify",
+    "why",
 ]
 
 __version__: Final[str]
@@ -289,6 +293,25 @@ def convert(
     config: Sequence[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
 ) -> ConvertReport: ...
+def producers(
+    log_dir: LogDir, *, topics: Sequence[str], open_only: bool
+) -> tuple[list[PartitionProducer], list[str], dict[TopicPartition, Exception]]: ...
+def why(
+    log_dir: LogDir, *, topics: Sequence[str], broker: str | None, metadata: str | None, now: int | None
+) -> tuple[list[WhyAnswer], list[str], dict[TopicPartition, Exception]]: ...
+def end_transaction(
+    paths: Sequence[str],
+    topic: str,
+    partition: int,
+    producer_id: int,
+    options: OpenOptions,
+    *,
+    commit: bool | None,
+    without_state: bool,
+    dry_run: bool,
+    single_replica: bool,
+    metadata: str | None,
+) -> EndedTransaction: ...
 def salvage(
     source: str,
     into: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import struct
 import subprocess
@@ -15,7 +16,7 @@ from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
 from make_log import batch
 from writing import environment, tree
 
-from offsetlog import Log, LogDir
+from offsetlog import ConfigError, Log, LogDir, end_transaction
 
 pytestmark = pytest.mark.slow
 
@@ -309,3 +310,32 @@ def test_settings_that_nobody_gives_are_named() -> None:
         [{"name": "cleanup.policy", "value": "compact", "from": "topic"}],
     )
     assert "__cluster_metadata" not in found
+
+
+def test_python_has_what_the_command_prints(place: Path) -> None:
+    """The same values by the same names, and the same refusals."""
+    decide(place, "Ongoing")
+    with LogDir.open(place) as logs:
+        (found,) = logs.producers(open_only=True)
+        (line,) = lines("producers", place, "--open")
+        assert found._asdict() == {name: line[name] for name in found._fields}
+        assert logs.producers(topics="none") == []
+        (answer,) = (each for each in logs.why(topics=["top"], now=NOW) if each.question == "read_committed")
+        (printed,) = (each for each in lines("why", place, "-t", "top", "--now", NOW) if each["question"] == "read_committed")
+        assert answer.producer == found
+        assert (answer.reason, answer.sentence, answer.remedy) == (printed["reason"], printed["sentence"], printed["remedy"])
+        assert pickle.loads(pickle.dumps(answer)) == answer
+    before = tree(place)
+    with pytest.raises(ConfigError, match="--abort"):
+        end_transaction(place, "top", 0, PRODUCER)
+    with pytest.raises(ConfigError, match="no open transaction"):
+        end_transaction(place, "top", 0, 1)
+    for wrong in ({"partition": 1 << 40}, {"producer_id": -1}, {"producer_id": "4000"}, {"commit": "no"}):
+        arguments: dict[str, Any] = {"partition": 0, "producer_id": PRODUCER, **wrong}
+        with pytest.raises((ConfigError, TypeError)):
+            end_transaction(place, "top", **arguments)
+    assert end_transaction([place], "top", 0, PRODUCER, commit=False, dry_run=True).marker_offset is None
+    assert tree(place) == before
+    ended = end_transaction(place, "top", 0, PRODUCER, commit=False)
+    assert (ended.committed, ended.marker_offset, ended.last_stable_offset_before, ended.last_stable_offset) == (False, 3, 0, 4)
+    assert ended.producer == found

@@ -161,6 +161,8 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "LogDir.scan": of_dirs(lambda log_dir: log_dir.scan().count()),
     "LogDir.groups": of_dirs(lambda log_dir: log_dir.groups()),
     "LogDir.transactions": of_dirs(lambda log_dir: log_dir.transactions()),
+    "LogDir.producers": of_dirs(lambda log_dir: log_dir.producers()),
+    "LogDir.why": of_dirs(lambda log_dir: log_dir.why()),
     "LogDir.metadata": of_dirs(lambda log_dir: log_dir.metadata()),
     "LogDir.strays": of_dirs(lambda log_dir: log_dir.strays()),
     "LogDir.topic_settings": of_dirs(lambda log_dir: log_dir.topic_settings("g-plain")),
@@ -294,6 +296,7 @@ DRY: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", "--dry-run", *place.dirs),
     "offsetlog maintain": lambda place: place.command("maintain", "--dry-run", *place.dirs),
     "offsetlog delete": lambda place: place.command("delete", "--dry-run", "g-plain", *place.dirs),
+    "end_transaction": lambda place: offsetlog.end_transaction(place.dirs, "g-txn", 0, 1000, commit=False, dry_run=True),
     "offsetlog end-transaction": lambda place: place.command("end-transaction", "g-txn-0", 1000, *place.dirs, "--abort", "--dry-run"),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
     "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
@@ -357,6 +360,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
     "offsetlog append": lambda place: place.command("append", place.log),
+    "end_transaction": lambda place: offsetlog.end_transaction(place.dirs, "g-txn", 0, 1000, commit=False, single_replica=True),
     "offsetlog end-transaction": lambda place: place.command(
         "end-transaction", "g-txn-0", 1000, *place.dirs, "--abort", "--single-replica"
     ),

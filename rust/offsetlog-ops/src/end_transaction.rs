@@ -164,25 +164,25 @@ fn decide(
     match (found.standing, options.commit) {
         (Standing::Committing, Some(false)) => refused(format!(
             "the coordinator of {id:?} has decided to commit ({state}): to abort it here would take away what was promised to the \
-             producer; leave out --abort to commit it"
+             producer; leave out commit=False or --abort to commit it"
         )),
         (Standing::Aborting, Some(true)) => refused(format!(
             "the coordinator of {id:?} has decided to abort ({state}): to commit it here would show what was taken back; leave out \
-             --commit to abort it"
+             commit=True or --commit to abort it"
         )),
         (Standing::Committing, _) => Ok(true),
         (Standing::Aborting, _) | (Standing::Ongoing, Some(false)) => Ok(false),
         (Standing::Ongoing, Some(true)) => refused(format!(
-            "the coordinator of {id:?} has not decided ({state}): only its producer may commit it; --abort aborts it"
+            "the coordinator of {id:?} has not decided ({state}): only its producer may commit it; commit=False or --abort aborts it"
         )),
         (Standing::Ongoing, None) => refused(format!(
             "the coordinator of {id:?} has not decided ({state}): its producer may still commit it, if it and the cluster run again; \
-             --abort aborts it"
+             commit=False or --abort aborts it"
         )),
         (_, Some(commit)) if options.without_state => Ok(commit),
         _ => refused(format!(
-            "{}: whether the transaction was committed cannot be known from here; if you know it otherwise, --without-state with \
-             --commit or --abort ends it",
+            "{}: whether the transaction was committed cannot be known from here; if you know it otherwise, without_state=True or --without-state with \
+             commit=, --commit or --abort ends it",
             match found.standing {
                 _ if !state_is_here => format!("no partition of {STATE_TOPIC} is here"),
                 Standing::Hanging if found.state.is_some() => format!(

@@ -16,8 +16,8 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 
 /// An answer, warnings of what was left out, and the errors of partitions that could not be read.
-type Answer<T> = (T, Vec<String>, Dict<rows::TopicPartition, Py<PyAny>>);
-type Partial<T> = Answer<Vec<T>>;
+pub(crate) type Answer<T> = (T, Vec<String>, Dict<rows::TopicPartition, Py<PyAny>>);
+pub(crate) type Partial<T> = Answer<Vec<T>>;
 type StrayRows = (Option<Vec<rows::Stray>>, Vec<String>);
 
 pub(crate) fn partition_key(partition: TopicPartition) -> rows::TopicPartition {
@@ -27,7 +27,10 @@ pub(crate) fn partition_key(partition: TopicPartition) -> rows::TopicPartition {
     }
 }
 
-fn unread_errors(py: Python<'_>, unread: Vec<Unread>) -> Dict<rows::TopicPartition, Py<PyAny>> {
+pub(crate) fn unread_errors(
+    py: Python<'_>,
+    unread: Vec<Unread>,
+) -> Dict<rows::TopicPartition, Py<PyAny>> {
     let row = |unread: Unread| {
         let error = raise(py, &unread.error).into_value(py).into_any();
         (partition_key(unread.partition), error)

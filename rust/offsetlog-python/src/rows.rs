@@ -3,102 +3,13 @@
 //! A row is declared twice, here and in the class, which documents it. The first row of a class compares the names of both. From
 //! then on a row costs what a tuple costs, so that even batch headers, of which a log has millions, cross as rows.
 
+use crate::row_class::{RowClass, named_rows, names};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use std::ffi::OsString;
 
-/// The named tuple that a row becomes.
-struct RowClass {
-    module: &'static str,
-    name: &'static str,
-    fields: &'static [&'static str],
-    class: PyOnceLock<Py<PyAny>>,
-}
-
-impl RowClass {
-    const fn new(
-        module: &'static str,
-        name: &'static str,
-        fields: &'static [&'static str],
-    ) -> Self {
-        Self {
-            module,
-            name,
-            fields,
-            class: PyOnceLock::new(),
-        }
-    }
-
-    /// `values` are those of the fields, in their order.
-    fn row<'py, const N: usize>(
-        &self,
-        py: Python<'py>,
-        values: [Bound<'py, PyAny>; N],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        // What `_make` calls; that also counts the values.
-        let new = NEW.get_or_try_init(py, || {
-            py.get_type::<PyTuple>()
-                .getattr("__new__")
-                .map(Bound::unbind)
-        })?;
-        let class = self.class.get_or_try_init(py, || self.checked(py))?;
-        new.bind(py)
-            .call1((class.bind(py), PyTuple::new(py, values)?))
-    }
-
-    fn checked(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let class = PyModule::import(py, self.module)?.getattr(self.name)?;
-        let fields: Vec<String> = class.getattr("_fields")?.extract()?;
-        if fields.iter().map(String::as_str).eq(names(self.fields)) {
-            return Ok(class.unbind());
-        }
-        Err(PyTypeError::new_err(format!(
-            "{}.{} has the fields {}, its row in the compiled module {}",
-            self.module,
-            self.name,
-            fields.join(", "),
-            names(self.fields).collect::<Vec<_>>().join(", ")
-        )))
-    }
-}
-
-/// Field names as Python has them: some are words of Rust.
-fn names(fields: &'static [&'static str]) -> impl ExactSizeIterator<Item = &'static str> {
-    let plain = |field: &&'static str| field.strip_prefix("r#").unwrap_or(field);
-    fields.iter().map(plain)
-}
-
-/// Declares rows, below the module that has their classes.
-macro_rules! named_rows {
-    ($($module:literal { $($name:ident { $($field:ident: $type:ty),+ $(,)? })+ })+) => {
-        $($(
-            #[allow(clippy::struct_field_names, reason = "the names that Python has")]
-            pub(crate) struct $name {
-                $(pub(crate) $field: $type),+
-            }
-
-            impl<'py> IntoPyObject<'py> for $name {
-                type Target = PyAny;
-                type Output = Bound<'py, PyAny>;
-                type Error = PyErr;
-
-                fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-                    static CLASS: RowClass = RowClass::new($module, stringify!($name), &[$(stringify!($field)),+]);
-                    CLASS.row(py, [$(self.$field.into_bound_py_any(py)?),+])
-                }
-            }
-        )+)+
-
-        /// Module and name of the class, and the fields, of every row.
-        const ROWS: &[(&str, &str, &[&str])] = &[
-            $($(($module, stringify!($name), &[$(stringify!($field)),+])),+),+
-        ];
-    };
-}
+pub(crate) use crate::row_class::{Dict, Interned, Tuple};
 
 named_rows! {
     "offsetlog._values" {
@@ -422,6 +333,54 @@ named_rows! {
             offset: i64,
         }
     }
+    "offsetlog._held_records" {
+        PartitionProducer {
+            topic: String,
+            partition: i32,
+            path: OsString,
+            producer_id: i64,
+            producer_epoch: i16,
+            last_sequence: Option<i32>,
+            last_offset: Option<i64>,
+            last_timestamp: Option<i64>,
+            coordinator_epoch: Option<i32>,
+            transaction_first_offset: Option<i64>,
+            transaction_start_timestamp: Option<i64>,
+            transactional_id: Option<String>,
+            state: Option<String>,
+            timeout_ms: Option<i32>,
+            standing: Interned,
+        }
+        DecisiveSetting {
+            name: Interned,
+            value: Option<String>,
+            source: Interned,
+        }
+        WhyAnswer {
+            topic: String,
+            partition: i32,
+            path: OsString,
+            question: Interned,
+            reason: Interned,
+            sentence: String,
+            remedy: String,
+            segment: Option<i64>,
+            offset: Option<i64>,
+            timestamp: Option<i64>,
+            due_timestamp: Option<i64>,
+            size_bytes: Option<u64>,
+            producer: Option<PartitionProducer>,
+            settings: Tuple<DecisiveSetting>,
+        }
+        EndedTransaction {
+            dry_run: bool,
+            committed: bool,
+            marker_offset: Option<i64>,
+            last_stable_offset_before: i64,
+            last_stable_offset: i64,
+            producer: PartitionProducer,
+        }
+    }
     "offsetlog._metadata" {
         PartitionRegistration {
             partition: i32,
@@ -535,66 +494,4 @@ pub(crate) fn fields(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         classes.set_item(format!("{module}.{name}"), PyTuple::new(py, names(fields))?)?;
     }
     Ok(classes)
-}
-
-/// A tuple of any length in Python, where a `Vec` becomes a list.
-pub(crate) struct Tuple<T>(Vec<T>);
-
-impl<T> FromIterator<T> for Tuple<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        Self(items.into_iter().collect())
-    }
-}
-
-impl<T> From<Vec<T>> for Tuple<T> {
-    fn from(items: Vec<T>) -> Self {
-        Self(items)
-    }
-}
-
-impl<'py, T: IntoPyObject<'py>> IntoPyObject<'py> for Tuple<T> {
-    type Target = PyTuple;
-    type Output = Bound<'py, PyTuple>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let items = self.0.into_iter().map(|item| item.into_bound_py_any(py));
-        PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
-    }
-}
-
-/// A dict in Python, in the order given.
-pub(crate) struct Dict<K, V>(Vec<(K, V)>);
-
-impl<K, V> FromIterator<(K, V)> for Dict<K, V> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
-        Self(items.into_iter().collect())
-    }
-}
-
-impl<'py, K: IntoPyObject<'py>, V: IntoPyObject<'py>> IntoPyObject<'py> for Dict<K, V> {
-    type Target = PyDict;
-    type Output = Bound<'py, PyDict>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        for (key, value) in self.0 {
-            dict.set_item(key, value)?;
-        }
-        Ok(dict)
-    }
-}
-
-/// One of a few words, which Python then has once.
-pub(crate) struct Interned(pub(crate) &'static str);
-
-impl<'py> IntoPyObject<'py> for Interned {
-    type Target = PyString;
-    type Output = Bound<'py, PyString>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        Ok(PyString::intern(py, self.0))
-    }
 }
