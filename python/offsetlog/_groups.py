@@ -53,10 +53,10 @@ class GroupOffset(NamedTuple):
     lag: int | None
     """Offsets between the two."""
     first_unread_timestamp: int | None = None
-    """Timestamp of the first record at or after ``offset``, in ms since 1970: the lag as time is its age. It is the record's own,
-    not an estimate. Control records and gaps that compaction left are stepped over; an ``offset`` below the log start offset counts as
-    the log start offset. ``None`` if everything is read, if the record has no timestamp, if the partition is in none of the log
-    dirs, and if damage hides the record, which the logger ``offsetlog`` tells."""
+    """Timestamp of the first record at or after ``offset``, in ms since 1970: the lag as time is its age. It is the record's own, not
+    an estimate. Control records and gaps that compaction left are stepped over; an ``offset`` below the log start offset counts as the
+    log start offset. ``None`` if everything is read, if the record has no timestamp, if the partition is in none of the log dirs, and
+    if damage hides the record, which the logger ``offsetlog`` tells."""
 
     @property
     def commit_datetime(self) -> datetime | None:
@@ -89,8 +89,8 @@ class ShareGroupOffset(NamedTuple):
     """Number of records that wait for delivery or acknowledgement, as ``kafka-share-groups --describe`` computes it; ``None`` if a
     part of it is unknown."""
     first_unread_timestamp: int | None
-    """As :attr:`GroupOffset.first_unread_timestamp`, of the first record at or after ``start_offset``. It may have been delivered
-    and be waiting for its acknowledgement."""
+    """As :attr:`GroupOffset.first_unread_timestamp`, of the first record at or after ``start_offset``. It may have been delivered and
+    be waiting for its acknowledgement."""
 
 
 class Group(NamedTuple):
@@ -114,8 +114,8 @@ class Group(NamedTuple):
     """By topic and partition."""
     state: str = "Empty"
     """Its state with Kafka's names, as a coordinator that loads its records has it: ``"Empty"`` without members, ``"Stable"``; of a
-    consumer or streams group also ``"Assigning"`` and ``"Reconciling"``, of a streams group ``"NotReady"``. A rebalance of a
-    classic group is not stored."""
+    consumer or streams group also ``"Assigning"`` and ``"Reconciling"``, of a streams group ``"NotReady"``. A rebalance of a classic
+    group is not stored."""
     share_offsets: tuple[ShareGroupOffset, ...] = ()
     """Of a share group: where it begins to read, by topic and partition."""
 

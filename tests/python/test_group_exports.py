@@ -1,4 +1,7 @@
-"""What other programs read of groups: Prometheus text, parsed by Prometheus' own client."""
+"""What other programs read of groups: Prometheus text, parsed by Prometheus' own client, and the file of Kafka's reset tool.
+
+What Kafka's tool makes of that file is tried on a real broker, in `tests/broker/test_groups_beside_kafka.py`.
+"""
 
 from __future__ import annotations
 
@@ -157,6 +160,51 @@ def test_the_log_dirs_clock_is_asked(tmp_path: Path) -> None:
         assert 'topic="t",partition="0"} 0.001\n' in logs.groups_prometheus(now=NOW + 1)
 
 
-@pytest.mark.parametrize("other", ["--json", "--members"])
-def test_one_form_at_a_time(other: str, tmp_path: Path) -> None:
-    assert run(str(tmp_path), "--prometheus", other).returncode == 2
+@pytest.mark.parametrize(
+    ("one", "other"), itertools.combinations(["--prometheus", "--json", "--members", "--state", "--reset-csv"], 2)
+)
+def test_one_form_at_a_time(one: str, other: str, tmp_path: Path) -> None:
+    assert run(str(tmp_path), one, other).returncode == 2
+
+
+def reset_csv(place: Path, *arguments: str) -> tuple[bytes, str, int]:
+    done = run(str(place), "--reset-csv", *arguments)
+    return done.stdout, done.stderr.decode(), done.returncode
+
+
+def test_the_file_of_one_group_and_of_several(tmp_path: Path) -> None:
+    """Three columns or four; names that Kafka allows a topic as they are, others in quotation marks, with those in them twice."""
+    offsets = [("b,c", "t", 10, 3), ("b,c", "t", 2, 2**63 - 1), ('d"\\\r é', "u", 0, 0), ("a", "t.-_9", 0, 1)]
+    place = commits(tmp_path / "logs", [commit(*each) for each in offsets])
+    csv, told, code = reset_csv(place, "-g", "b,c")
+    assert (csv, code) == (b"t,2,9223372036854775807\nt,10,3\n", 0)
+    assert "--reset-offsets --group 'b,c' --from-file FILE --dry-run" in told
+    assert "it lacks" not in told
+    csv, told, code = reset_csv(place)
+    rows = ["a,t.-_9,0,1", '"b,c",t,2,9223372036854775807', '"b,c",t,10,3', '"d""\\\r é",u,0,0']
+    assert (csv.decode(), code) == ("".join(f"{row}\n" for row in rows), 0)
+    assert r"""--group a --group 'b,c' --group $'d"\\\x0d é' --from-file""" in told
+    assert reset_csv(place, "--quiet") == (csv, "", 0)
+
+
+def test_what_cannot_be_in_the_file_is_refused_by_name(tmp_path: Path) -> None:
+    """Kafka would read the second half of such a line as another group; it would refuse the whole file for a negative number."""
+    offsets = [("a\nb", "t", 0, 5), ("c", "t\nu", 0, 5), ("c", "t", 0, -1), ("c", "t", 1, 7)]
+    place = commits(tmp_path / "logs", [commit(*each) for each in offsets])
+    csv, told, code = reset_csv(place, "--quiet")
+    assert (csv, code) == (b"t,1,7\n", 2)
+    assert [line.partition(" is not in the file: ")[0] for line in told.splitlines()] == [
+        r"offsetlog: group a\nb",
+        "offsetlog: group c, topic t",
+        r"offsetlog: group c, topic t\nu",
+    ]
+    assert reset_csv(place, "-g", "a\nb")[::2] == (b"", 2)
+    assert reset_csv(place, "-g", "nobody")[::2] == (b"", 1)
+
+
+def test_what_the_file_lacks_is_told() -> None:
+    """Metadata and leader epochs of commits, counted."""
+    places = list(map(str, CLEAN_LOG_DIRS))
+    csv, told, code = reset_csv(Path(places[0]), places[1])
+    assert (code, len(csv.splitlines())) == (0, 8)
+    assert "it lacks what is beside them: 2 committed with metadata, 8 committed with a leader epoch" in told

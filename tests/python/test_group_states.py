@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -151,11 +152,9 @@ def counted(count: int | None) -> bytes:
     return b"\0" if count is None else b"\1\0\4" + number(count)
 
 
-def snapshot(  # noqa: PLR0913, PLR0917  # one parameter a field
-    topic: bytes, partition: int, start: int, count: int | None = 0, leader: int = 3, group: str = "s"
-) -> Entry:
+def snapshot(topic: bytes, partition: int, start: int, count: int | None = 0, *, group: str = "s") -> Entry:
     batch = number(start, 8) + number(start + 1, 8) + number(0, 1) + number(1, 2) + b"\0"
-    epochs = number(1) + number(2) + number(leader)
+    epochs = number(1) + number(2) + number(3)
     value = b"\0\0" + epochs + number(start, 8) + number(NOW, 8) * 2 + b"\2" + batch + counted(count)
     return share_key(0, topic, partition, group), value
 
@@ -247,6 +246,40 @@ def test_share_state_of_types_that_are_not_known_is_told(place: Path, caplog: py
     assert [record.getMessage() for record in caplog.records] == [
         f"{SHARE}-0: 2 records left out, their type is not known; the first at offset 0: type 127"
     ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hostile_records_are_errors_or_passed_over(seed: int, place: Path) -> None:
+    """Whatever stands in a record, other partitions are read, and an error names the record's place."""
+    draw = random.Random(seed)
+    sound = [
+        *CONSUMER,
+        *STREAMS,
+        classic(2),
+        reached(8, "a", 0, 7),
+        reached(22, "a", 1, 7),
+        snapshot(UNKNOWN, 0, 2),
+        update(UNKNOWN, 0, 3),
+    ]
+    for topic in (OFFSETS, SHARE):
+        for _ in range(40):
+            name, value = (bytearray(part or b"") for part in draw.choice(sound))
+            for part in draw.choices([name, value], k=3):
+                if part and draw.random() < 0.7:
+                    part[draw.randrange(len(part))] = draw.choice([0, 1, 0x7F, 0x80, 0xFF])
+                else:
+                    del part[draw.randrange(len(part) + 1) :]
+            with Log.open(place / f"{topic}-0", "a") as log:
+                log.truncate_to(0)
+                log.append_records([(bytes(name), bytes(value))])
+            with LogDir.open(place) as logs:
+                errors: list[OffsetLogError] = []
+                for ask in (logs.groups, logs.groups_prometheus):
+                    try:
+                        ask()
+                    except OffsetLogError as error:
+                        errors.append(error)
+                assert {error.offset for error in errors} <= {0}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

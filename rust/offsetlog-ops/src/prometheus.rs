@@ -7,9 +7,10 @@ use std::fmt::Write;
 /// The groups as Prometheus text: what each has committed and how far it is behind, in offsets and in seconds up to `now`, in ms
 /// since 1970.
 ///
-/// All families are gauges and have the names and labels of `kafka_exporter`, but `kafka_consumergroup_lag_seconds`: the age of
-/// the first unread record, 0 if everything is read; `kafka_consumergroup_state`; and those of share groups. A lag that is unknown is left out, and so is a sum over it. A family
-/// without samples is left out. Returns an empty text without groups. Costs memory for the text.
+/// All families are gauges with the names and labels of `kafka_exporter`, but three: `kafka_consumergroup_lag_seconds` is the age
+/// of the first unread record, 0 if everything is read; `kafka_consumergroup_state` is 1; `kafka_sharegroup_…` are of share groups.
+/// A lag that is unknown is left out, and so is a sum over it. A family without samples is left out. Returns an empty text without
+/// groups. Costs memory for the text.
 ///
 /// ```
 /// use offsetlog::Group;

@@ -288,10 +288,10 @@ pub(crate) enum Place {
   offsetlog groups data -g billing --reset-csv > billing.csv
   offsetlog groups /mnt/dead-broker --now 2026-01-31T12:00:00Z
 
-Out of __consumer_offsets, whether a broker runs or not; the lag is against where the logs in these log dirs end. TIME-LAG is the age of \
+Out of __consumer_offsets and __share_group_state, whether a broker runs or not; the lag is against where the logs in these log dirs end. TIME-LAG is the age of \
 the first record that the group has not read, by the record's own timestamp.
 
-Exit codes: 0 done; 1 no group is here; 2 usage or input error; 130 interrupted.")]
+Exit codes: 0 done; 1 no group is here; 2 usage or input error, or --reset-csv refused a name; 130 interrupted.")]
 pub(crate) struct Groups {
     /// Log dirs of a broker, all of them: each holds a part of the groups and of the topics
     #[arg(required = true, value_name = "LOG_DIR")]

@@ -213,13 +213,15 @@ impl GroupOffset {
 }
 
 impl LogDir {
-    /// Returns the consumer groups that their coordinators stored in these log dirs, by name, with their committed offsets and
+    /// Returns the groups that their coordinators stored in these log dirs, by name, with their committed offsets and
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
     /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
     /// lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too.
     ///
-    /// Cost: reads `__consumer_offsets` completely and keeps one value per key in memory. Opens each partition with a committed
+    /// A share group also has its start offsets, out of `__share_group_state`.
+    ///
+    /// Cost: reads both topics completely and keeps one value per key in memory. Opens each partition with a committed
     /// offset once, and looks each committed offset below its end up once, as [`Log::get`](crate::Log::get) does; groups that
     /// committed the same offset share the look-up.
     ///
