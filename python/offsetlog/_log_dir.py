@@ -418,11 +418,11 @@ class LogDir:
     def groups_prometheus(self, *, now: When | None = None) -> str:
         r"""Return what :meth:`groups` returns as Prometheus text, for an endpoint or the text files of ``node_exporter``.
 
-        Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset``, ``kafka_consumergroup_lag``, the
-        sums of both by topic and ``kafka_consumergroup_members``. Besides these, ``kafka_consumergroup_lag_seconds`` is the age of the
-        first record that is unread, 0 if everything is read; ``kafka_consumergroup_state`` is 1; ``kafka_sharegroup_start_offset``,
-        ``_lag`` and ``_lag_seconds`` are of share groups. A lag that is unknown is left out, and so is a sum over it. Costs as much as
-        :meth:`groups`.
+        Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset`` and ``kafka_consumergroup_lag``,
+        the sums of both by topic, and ``kafka_consumergroup_members``. Besides these, ``kafka_consumergroup_lag_seconds`` is the age
+        of the first record that is unread, 0 if everything is read; ``kafka_consumergroup_state`` is 1; and
+        ``kafka_sharegroup_start_offset``, ``_lag`` and ``_lag_seconds`` are of share groups. A lag that is unknown is left out, and so
+        is a sum over it. Costs as much as :meth:`groups`.
 
         Parameters
         ----------

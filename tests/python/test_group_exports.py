@@ -161,7 +161,7 @@ def test_the_log_dirs_clock_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), itertools.combinations(["--prometheus", "--json", "--members", "--state", "--reset-csv"], 2)
+    ("one", "other"), list(itertools.combinations(["--prometheus", "--json", "--members", "--state", "--reset-csv"], 2))
 )
 def test_one_form_at_a_time(one: str, other: str, tmp_path: Path) -> None:
     assert run(str(tmp_path), one, other).returncode == 2
