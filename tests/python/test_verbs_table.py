@@ -289,6 +289,13 @@ def dry_handles(place: Place) -> Iterator[tuple[str, Callable[[], object]]]:
         yield "LogDir.remove_deleted", lambda: log_dir.remove_deleted(dry_run=True)
 
 
+def hanging(place: Place) -> int:
+    """The producer whose transaction the broker left open."""
+    with LogDir.open(place.dirs) as log_dir:
+        (found,) = log_dir.producers(topics="g-txn", open_only=True)
+    return found.producer_id
+
+
 DRY: dict[str, Callable[[Place], object]] = {
     "recover": lambda place: [
         offsetlog.recover(path, dry_run=True) for path in place.dirs[0].iterdir() if path.suffix == "" and path.is_dir()
@@ -296,8 +303,10 @@ DRY: dict[str, Callable[[Place], object]] = {
     "offsetlog recover": lambda place: place.command("recover", "--dry-run", *place.dirs),
     "offsetlog maintain": lambda place: place.command("maintain", "--dry-run", *place.dirs),
     "offsetlog delete": lambda place: place.command("delete", "--dry-run", "g-plain", *place.dirs),
-    "end_transaction": lambda place: offsetlog.end_transaction(place.dirs, "g-txn", 0, 1000, commit=False, dry_run=True),
-    "offsetlog end-transaction": lambda place: place.command("end-transaction", "g-txn-0", 1000, *place.dirs, "--abort", "--dry-run"),
+    "end_transaction": lambda place: offsetlog.end_transaction(place.dirs, "g-txn", 0, hanging(place), commit=False, dry_run=True),
+    "offsetlog end-transaction": lambda place: place.command(
+        "end-transaction", "g-txn-0", hanging(place), *place.dirs, "--abort", "--dry-run"
+    ),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
     "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
 }
