@@ -40,8 +40,8 @@ pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> R
     let ends = directory.ends.as_ref();
     let generation = ends.map(|ends| ends.generation());
     let first = list(disk, &directory.path)?;
-    if ends.is_some_and(|ends| Some(ends.generation()) == generation) {
-        // Only this process changes the directory, and it rolled no segment, or is rolling one, which the next look finds.
+    if ends.is_some_and(|ends| !ends.is_closed() && Some(ends.generation()) == generation) {
+        // Nobody else changed the directory, and this process rolled no segment, or is rolling one, which the next look finds.
         return Ok(first);
     }
     let after = disk.stat(&directory.path).ok();
