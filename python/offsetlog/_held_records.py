@@ -159,7 +159,8 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
 
     The coordinator's record in ``__transaction_state`` decides, as it is in `paths`. ``PrepareCommit`` and ``CompleteCommit`` are
     committed, ``PrepareAbort`` and ``CompleteAbort`` aborted; ``Ongoing`` may be aborted, with ``commit=False``. The marker is on the
-    disk when this returns. A refusal changes nothing.
+    disk when this returns. A refusal changes nothing; other replicas are found when the partition was opened for appending, which may
+    have recovered it.
 
     Parameters
     ----------

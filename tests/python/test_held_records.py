@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
 from make_log import batch
+from test_transactions import DUMP
 from writing import environment, tree
 
 from offsetlog import ConfigError, Log, LogDir, end_transaction
@@ -129,14 +132,22 @@ def transactional(producer_id: int, base_sequence: int = 0) -> bytes:
     return batch(0, [(b"k", b"v")] * 3, attributes=0x10, producer_id=producer_id, base_sequence=base_sequence)
 
 
-def state_record(state: str, *, partitions: tuple[int, ...] = (0,), started: int = NOW - DAY, epoch: int = 0) -> tuple[bytes, bytes]:
-    """A record of `__transaction_state`, version 0, as FORMAT.md has it."""
+def state_record(state: str, **fields: Any) -> tuple[bytes, bytes]:  # noqa: ANN401  # fields of the record
+    """A record of `__transaction_state` as FORMAT.md has it: of version 0, or of version 1 for a client that raises its epoch each time."""
+    given = {"partitions": (0,), "started": NOW - DAY, "epoch": 0, "client": None, "producer": PRODUCER, "previous": None, **fields}
+    numbers = given["partitions"]
     key = struct.pack(">hh", 0, 3) + b"tid"
-    topics = (
-        struct.pack(f">ih3si{len(partitions)}i", 1, 3, b"top", len(partitions), *partitions) if partitions else struct.pack(">i", 0)
-    )
-    value = struct.pack(">hqhib", 0, PRODUCER, epoch, 60_000, STATES.index(state)) + topics + struct.pack(">qq", NOW, started)
-    return key, value
+    version = 0 if given["client"] is None else 1
+    value = struct.pack(">hqhib", version, given["producer"], given["epoch"], 60_000, STATES.index(state))
+    times = struct.pack(">qq", NOW, given["started"])
+    listed = struct.pack(f">{len(numbers)}i", *numbers)
+    if version == 0:
+        topics = struct.pack(">ih3si", 1, 3, b"top", len(numbers)) + listed if numbers else struct.pack(">i", 0)
+        return key, value + topics + times
+    topics = b"\2\4top" + bytes([len(numbers) + 1]) + listed + b"\0" if numbers else b"\0"
+    tags = [b"\0\x08" + struct.pack(">q", given["previous"])] if given["previous"] is not None else []
+    tags.append(b"\2\2" + struct.pack(">h", given["client"]))
+    return key, value + topics + times + bytes([len(tags)]) + b"".join(tags)
 
 
 @pytest.fixture
@@ -180,6 +191,23 @@ CASES = [
     ("Ongoing", {"partitions": (7,)}, ("refused", "refused", "refused")),
     ("PrepareCommit", {"partitions": (7,)}, ("refused", "refused", "refused")),
     ("PrepareCommit", {"epoch": 5}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"epoch": 1}, ("refused", "refused", "refused")),
+    ("Ongoing", {"epoch": 1}, ("refused", "refused", "refused")),
+    # A coordinator that aborts by itself fences the producer.
+    ("PrepareAbort", {"epoch": 1}, ("aborted", "aborted", "refused")),
+    # Each end raises the epoch: what is open here under an earlier one is over, and the record does not tell how.
+    ("Ongoing", {"client": 2}, ("refused", "aborted", "refused")),
+    ("Ongoing", {"client": 2, "epoch": 1}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"client": 2, "epoch": 1}, ("committed", "refused", "committed")),
+    ("PrepareCommit", {"client": 2}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"client": 2, "epoch": 2}, ("refused", "refused", "refused")),
+    ("PrepareAbort", {"client": 2, "epoch": 1}, ("aborted", "aborted", "refused")),
+    ("PrepareAbort", {"client": 2, "epoch": 2}, ("refused", "refused", "refused")),
+    ("CompleteCommit", {"client": 2, "epoch": 1, "partitions": ()}, ("committed", "refused", "committed")),
+    ("CompleteAbort", {"client": 2, "epoch": 2, "partitions": ()}, ("refused", "refused", "refused")),
+    # The end gave the producer another id: the record tells of the earlier one until the next transaction begins.
+    ("CompleteCommit", {"client": 2, "producer": 5000, "previous": PRODUCER, "partitions": ()}, ("committed", "refused", "committed")),
+    ("Ongoing", {"client": 2, "producer": 5000, "previous": PRODUCER}, ("refused", "refused", "refused")),
     ("Empty", {"partitions": ()}, ("refused", "refused", "refused")),
     ("Dead", {"partitions": ()}, ("refused", "refused", "refused")),
 ]
@@ -199,6 +227,23 @@ def test_the_state_decides(place: Path, state: str, fields: dict[str, Any], expe
     if expected[slot] == "committed":
         # It may not be overruled either.
         assert outcome(place, "--without-state", "--abort") == "refused"
+
+
+def test_epochs_of_a_real_coordinator() -> None:
+    """A client of version 2: each end raises the epoch by one, and the next transaction keeps it."""
+    raised: set[tuple[str, str, int]] = set()
+    before: dict[str, tuple[int, int]] = {}
+    for text in gzip.decompress(DUMP.read_bytes()).decode().splitlines():
+        found = re.search(r'"transactionalId":"([^"]+)".*"producerEpoch":(\d+),.*"transactionStatus":(\d)', text)
+        if found is None or '"clientTransactionVersion":2' not in text:
+            continue
+        name, epoch, state = found[1], int(found[2]), int(found[3])
+        if name in before:
+            raised.add((STATES[before[name][1]], STATES[state], epoch - before[name][0]))
+        before[name] = (epoch, state)
+    assert raised >= {("Ongoing", "PrepareCommit", 1), ("Ongoing", "PrepareAbort", 1)}
+    assert {by for old, new, by in raised if new.startswith(("Complete", "Ongoing"))} == {0}
+    assert {by for old, new, by in raised if new.startswith("Prepare")} == {1}
 
 
 def test_without_any_state(place: Path) -> None:

@@ -3,7 +3,9 @@
 //! The coordinator's record in `__transaction_state` decides. What it wants to commit was acknowledged to the producer, and readers of
 //! other partitions may have it; so that is never aborted, and what it wants to abort is never committed.
 
-use crate::producers::{Coordinators, PartitionProducer, Standing, describe};
+use crate::producers::{
+    Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe,
+};
 use offsetlog::{
     AppendOptions, Error, LogDir, LogDirOptions, MarkerOptions, OpenOptions, Result, TopicPartition,
 };
@@ -45,7 +47,8 @@ pub struct EndedTransaction {
 ///
 /// # Errors
 /// `Argument`: no such open transaction, or an end that the coordinator's record forbids; the text says what may be done. `Cluster` if
-/// other brokers have replicas of the partition, unless `how` has `single_replica`. Those of an append. Nothing is changed by a refusal.
+/// other brokers have replicas of the partition, unless `how` has `single_replica`: that is found when the partition was opened for
+/// appending, which may have recovered it. Those of an append. The others change nothing.
 pub fn end_transaction<P: AsRef<Path>>(
     paths: &[P],
     partition: &TopicPartition,
@@ -97,7 +100,7 @@ fn plan<P: AsRef<Path>>(
     let version = known.and_then(|known| known.client_transaction_version);
     let transaction_version = i16::try_from(version.unwrap_or(0)).unwrap_or(0).clamp(0, 2);
     // A coordinator that raises the epoch with each transaction writes the marker with the raised one.
-    let raised = i16::from(transaction_version == 2);
+    let raised = i16::from(i32::from(transaction_version) >= EPOCH_PER_TRANSACTION);
     let raised = producer.producer_epoch.saturating_add(raised);
     let decided = known
         .filter(|known| known.producer_id == producer_id && found.standing != Standing::Hanging)

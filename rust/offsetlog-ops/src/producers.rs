@@ -12,6 +12,9 @@ use std::path::PathBuf;
 
 pub(crate) use coordinators::Coordinators;
 
+/// From this `transaction.version` of a client on, each end of a transaction raises the producer's epoch.
+pub(crate) const EPOCH_PER_TRANSACTION: i32 = 2;
+
 /// What an open transaction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -80,8 +83,7 @@ pub struct ProducerList {
 /// Lists the producers of these partitions of a log dir, of all if `topics` is empty. `only_open`: those with an open transaction.
 ///
 /// A transaction hangs if its partition has it open, and no coordinator does: only said where all partitions of `__transaction_state`
-/// are in the log dir, by the cluster's metadata, and can be read. `__transaction_state` is read once, and only if there is a transaction
-/// to look up. The log dir is not changed.
+/// are in the log dir, by the cluster's metadata, and can be read. `__transaction_state` is read once, and only if there is a producer. The log dir is not changed.
 ///
 /// # Errors
 /// `Interrupted`. Those of a partition are in the list.
@@ -182,9 +184,7 @@ fn standing_of(
     let is_listed = transaction.partitions.iter().any(|(topic, numbers)| {
         *topic == partition.topic && numbers.contains(&partition.partition)
     });
-    // Ending a transaction may raise the epoch by one; a later epoch is of a later transaction.
-    let raise = transaction.producer_epoch - i32::from(producer.producer_epoch);
-    if transaction.producer_id == producer.producer_id && !(0..=1).contains(&raise) {
+    if !may_be_of(transaction, producer) {
         return Ok(Standing::Hanging);
     }
     Ok(match transaction.state {
@@ -209,6 +209,34 @@ fn standing_of(
         TransactionState::Unknown(_) => Standing::Unknown,
         _ => Standing::Hanging,
     })
+}
+
+/// Whether a coordinator's record may be of the transaction that the producer has open in a partition, by producer id and epoch.
+fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> bool {
+    let state = transaction.state;
+    let is_commit = matches!(
+        state,
+        TransactionState::PrepareCommit | TransactionState::CompleteCommit
+    );
+    if transaction.producer_id != producer.producer_id {
+        // The end of a transaction changes the producer id whose epochs are used up. What comes later is of the new one.
+        let is_complete = matches!(
+            state,
+            TransactionState::CompleteCommit | TransactionState::CompleteAbort
+        );
+        return is_complete && transaction.previous_producer_id == Some(producer.producer_id);
+    }
+    let raise = transaction.producer_epoch - i32::from(producer.producer_epoch);
+    let raises = transaction
+        .client_transaction_version
+        .is_some_and(|version| version >= EPOCH_PER_TRANSACTION);
+    match state {
+        TransactionState::Ongoing => raise == 0,
+        _ if raises => raise == 1,
+        _ if is_commit => raise == 0,
+        // A coordinator that aborts by itself fences the producer first.
+        _ => (0..=1).contains(&raise),
+    }
 }
 
 /// Whether a marker before the producer's open transaction is not older than `start`. Both are of a coordinator's clock.

@@ -297,7 +297,3 @@ fn answers(case: &Case<'_>, coordinators: &mut Coordinators<'_>) -> Result<Vec<A
     answers.extend(reading::answer(case, coordinators)?);
     Ok(answers)
 }
-
-#[cfg(test)]
-#[path = "why_tests.rs"]
-mod tests;

@@ -89,8 +89,8 @@ pub(crate) struct Producers {
 
 Stop the broker first. The coordinator's record in __transaction_state decides, as it is among PATH: what it has decided to commit is
 committed, what it has decided to abort is aborted, and only what is ongoing there may be aborted (--abort). Without such a record nobody
-can know from here whether the transaction was committed elsewhere: --without-state ends it all the same. A replica of __transaction_state
-that lags behind its leader may not have the decision yet: take the newest one.
+can know from here whether the transaction was committed elsewhere: --without-state ends it all the same. A replica that
+lagged behind its leader may lack a decision, or a marker: take the newest ones, of __transaction_state and of the partition.
 
 Exit codes: 0 done; 2 usage or input error, or refused; 130 interrupted.")]
 pub(crate) struct EndTransaction {
