@@ -7,11 +7,11 @@ use crate::console::Console;
 use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
-use crate::table::{Align, Table, age, or_dash};
+use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{Group, LogDir, OpenOptions};
-use offsetlog_ops::{When, groups_prometheus};
+use offsetlog_ops::{When, groups_prometheus, span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -151,7 +151,7 @@ fn offsets(groups: &[Group], now: i64) -> Table {
                 each.offset.to_string(),
                 or_dash(each.log_end_offset),
                 or_dash(each.lag()),
-                or_dash(each.first_unread.age_ms(now).map(age)),
+                or_dash(each.first_unread.age_ms(now).map(span)),
                 When(each.commit_timestamp).to_string(),
                 or_dash(shown(&each.metadata)),
             ]);
@@ -181,7 +181,7 @@ fn share_offsets(groups: &[Group], now: i64) -> Table {
                 or_dash(each.start_offset),
                 or_dash(each.log_end_offset),
                 or_dash(each.lag()),
-                or_dash(each.first_unread.age_ms(now).map(age)),
+                or_dash(each.first_unread.age_ms(now).map(span)),
             ]);
         }
     }

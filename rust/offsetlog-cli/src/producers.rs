@@ -5,11 +5,11 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
-use crate::table::{Align, Table, age, or_dash};
+use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{LogDir, OpenOptions};
-use offsetlog_ops::{PartitionProducer, When, producers};
+use offsetlog_ops::{PartitionProducer, When, producers, span};
 use serde::Serialize;
 use std::io::Write;
 
@@ -84,7 +84,7 @@ fn table(producers: &[PartitionProducer], now: i64) -> Table {
         let known = &each.producer;
         let since = each
             .transaction_start_timestamp
-            .map(|start| age(now.saturating_sub(start).max(0)));
+            .map(|start| span(now.saturating_sub(start).max(0)));
         table.push([
             escaped(&each.partition.to_string()),
             known.producer_id.to_string(),

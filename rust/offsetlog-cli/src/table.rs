@@ -85,23 +85,6 @@ pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A time span for people, its two largest units, rounded down: `850ms`, `12s`, `3m20s`, `5h12m`, `4d3h`.
-pub(crate) fn age(milliseconds: i64) -> String {
-    let seconds = milliseconds / 1000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    if seconds == 0 {
-        format!("{milliseconds}ms")
-    } else if minutes == 0 {
-        format!("{seconds}s")
-    } else if hours == 0 {
-        format!("{minutes}m{}s", seconds % 60)
-    } else if days == 0 {
-        format!("{hours}h{}m", minutes % 60)
-    } else {
-        format!("{days}d{}h", hours % 24)
-    }
-}
-
 /// A number of bytes for people, 1024-based: `512`, `1.2K`, `34M`, `5.6G`.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
@@ -165,21 +148,6 @@ mod tests {
         ];
         for (bytes, expected) in cases {
             assert_eq!(human(bytes), expected, "{bytes}");
-        }
-    }
-
-    #[test]
-    fn ages_have_two_units() {
-        for (milliseconds, expected) in [
-            (0, "0ms"),
-            (999, "999ms"),
-            (59_999, "59s"),
-            (200_000, "3m20s"),
-            (18_779_999, "5h12m"),
-            (356_400_000, "4d3h"),
-            (i64::MAX, "106751991167d7h"),
-        ] {
-            assert_eq!(age(milliseconds), expected);
         }
     }
 }

@@ -34,3 +34,4 @@ pub use salvage::{
 };
 pub use when::When;
 pub use why::{Answer, DecisiveSetting, Question, Reason, WhyOptions, WhyReport, why};
+pub use words::span;

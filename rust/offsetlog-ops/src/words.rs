@@ -1,8 +1,8 @@
-//! Times, spans and sizes as sentences have them.
+//! Times, spans and counts as sentences have them.
 
 use crate::When;
 
-/// A moment, and how far it is from now: `2023-11-14T22:13:20.000Z, 3 d 4 h ago`.
+/// A moment, and how far it is from now: `2023-11-14T22:13:20.000Z, 3d4h ago`.
 pub(crate) fn moment(timestamp: i64, now: i64) -> String {
     let passed = now.saturating_sub(timestamp);
     let span = span(passed.saturating_abs());
@@ -13,28 +13,22 @@ pub(crate) fn moment(timestamp: i64, now: i64) -> String {
     }
 }
 
-/// A span of milliseconds in its two largest units.
-pub(crate) fn span(milliseconds: i64) -> String {
-    const UNITS: [(i64, &str); 4] = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "min"),
-        (1_000, "s"),
-    ];
-    let largest = UNITS.iter().position(|(unit, _)| milliseconds >= *unit);
-    let Some(largest) = largest else {
-        return format!("{milliseconds} ms");
-    };
-    let mut rest = milliseconds;
-    let mut words = Vec::new();
-    for (unit, name) in UNITS.iter().skip(largest).take(2) {
-        let count = rest / unit;
-        rest %= unit;
-        if count > 0 {
-            words.push(format!("{count} {name}"));
-        }
+/// A time span for people, its two largest units, rounded down: `850ms`, `12s`, `3m20s`, `5h12m`, `4d3h`.
+#[must_use]
+pub fn span(milliseconds: i64) -> String {
+    let seconds = milliseconds / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    if seconds == 0 {
+        format!("{milliseconds}ms")
+    } else if minutes == 0 {
+        format!("{seconds}s")
+    } else if hours == 0 {
+        format!("{minutes}m{}s", seconds % 60)
+    } else if days == 0 {
+        format!("{hours}h{}m", minutes % 60)
+    } else {
+        format!("{days}d{}h", hours % 24)
     }
-    words.join(" ")
 }
 
 /// `1 segment`, `3 segments`.
@@ -52,20 +46,25 @@ mod tests {
 
     #[test]
     fn spans_have_two_units() {
-        assert_eq!(span(0), "0 ms");
-        assert_eq!(span(999), "999 ms");
-        assert_eq!(span(61_500), "1 min 1 s");
-        assert_eq!(span(7_200_000), "2 h");
-        assert_eq!(span(90_061_000), "1 d 1 h");
-        assert_eq!(span(i64::MAX), "106751991167 d 7 h");
+        for (milliseconds, expected) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (59_999, "59s"),
+            (200_000, "3m20s"),
+            (18_779_999, "5h12m"),
+            (356_400_000, "4d3h"),
+            (i64::MAX, "106751991167d7h"),
+        ] {
+            assert_eq!(span(milliseconds), expected);
+        }
     }
 
     #[test]
     fn moments_have_a_direction() {
-        assert_eq!(moment(0, 1_000), "1970-01-01T00:00:00.000Z, 1 s ago");
+        assert_eq!(moment(0, 1_000), "1970-01-01T00:00:00.000Z, 1s ago");
         assert_eq!(
             moment(1_000, 0),
-            "1970-01-01T00:00:01.000Z, 1 s in the future"
+            "1970-01-01T00:00:01.000Z, 1s in the future"
         );
     }
 }
