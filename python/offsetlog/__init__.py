@@ -35,6 +35,7 @@ from offsetlog._metadata import (
 from offsetlog._offsetlog import Record, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
+from offsetlog._restore import NewReplica, NotRestored, OtherReplica, Remaining, RestoredPartition, RestoreReport, restore
 from offsetlog._salvage import LeftOut, Loss, SalvageReport, TakenBack, salvage
 from offsetlog._scan import Scan
 from offsetlog._topics import BrokerSettings, partition_for, partitions_for
@@ -164,6 +165,8 @@ __all__ = [
     "MaintainReport",
     "MetadataFileError",
     "MetadataImage",
+    "NewReplica",
+    "NotRestored",
     "OffsetAndTimestamp",
     "OffsetLogError",
     "OffsetOrderError",
@@ -172,6 +175,7 @@ __all__ = [
     "OffsetsOutOfOrderError",
     "OldLog",
     "OldRecord",
+    "OtherReplica",
     "OutOfOrderSequenceError",
     "PartitionProducer",
     "PartitionRegistration",
@@ -183,7 +187,10 @@ __all__ = [
     "RecordRejectedError",
     "RecordTooLargeError",
     "RecoveryReport",
+    "Remaining",
     "RemovedSegment",
+    "RestoreReport",
+    "RestoredPartition",
     "SalvageReport",
     "Scan",
     "ScanReport",
@@ -221,6 +228,7 @@ __all__ = [
     "partition_for",
     "partitions_for",
     "recover",
+    "restore",
     "salvage",
     "verify",
 ]

@@ -17,8 +17,10 @@ from offsetlog._options import (
     MaintainOptions,
     MarkerOptions,
     OpenOptions,
+    RestoreOptions,
     WriteOptions,
 )
+from offsetlog._restore import RestoreReport
 from offsetlog._salvage import SalvageReport
 from offsetlog._transactions import Transaction
 from offsetlog._values import (
@@ -71,6 +73,7 @@ __all__ = [
     "partitions_for",
     "producers",
     "recover",
+    "restore",
     "run_cli",
     "salvage",
     "settings",
@@ -312,6 +315,14 @@ def end_transaction(
     single_replica: bool,
     metadata: str | None,
 ) -> EndedTransaction: ...
+def restore(
+    sources: Sequence[str],
+    into: Sequence[str],
+    options: OpenOptions,
+    values: RestoreOptions,
+    *,
+    progress: Callable[[int, int, str], object] | None,
+) -> RestoreReport: ...
 def salvage(
     source: str,
     into: str,

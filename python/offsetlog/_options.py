@@ -122,6 +122,21 @@ class Option(NamedTuple):
     """Takes name and value, returns what the compiled module takes. The default is not checked."""
 
 
+class RestoreOptions(TypedDict):
+    """What a restore takes beside its paths."""
+
+    topics: Sequence[str]
+    until: int | None
+    ends: Sequence[tuple[str, int, int]]
+    new_cluster: bool
+    metadata: Sequence[str]
+    broker: str | None
+    replication_factor: int | None
+    single_replica: bool
+    keep_retention: bool
+    dry_run: bool
+
+
 class ScanOptions(TypedDict, total=False):
     """Keyword arguments that every scan takes, each with its default and its check; :meth:`offsetlog.Log.scan` says what they mean."""
 

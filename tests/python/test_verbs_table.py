@@ -309,6 +309,8 @@ DRY: dict[str, Callable[[Place], object]] = {
     ),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
     "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
+    "restore": lambda place: offsetlog.restore(place.log, place.root / "restored", dry_run=True),
+    "offsetlog restore": lambda place: place.command("restore", "--dry-run", place.log, "--into", place.root / "restored"),
 }
 
 
@@ -365,6 +367,8 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "convert": lambda place: offsetlog.convert(place.log, place.dirs[0] / "new-0"),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0"),
     "offsetlog salvage": lambda place: place.command("salvage", place.log, "--into", place.dirs[1]),
+    "restore": lambda place: offsetlog.restore(place.log, place.dirs[1]),
+    "offsetlog restore": lambda place: place.command("restore", place.log, "--into", place.dirs[1]),
     "offsetlog create": lambda place: place.command("create", "new", place.dirs[0]),
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
@@ -403,6 +407,8 @@ WITHOUT_HANDLE = {verb for verb in CHANGES if not verb.startswith("LogDir.open")
     "offsetlog convert",
     "salvage",
     "offsetlog salvage",
+    "restore",
+    "offsetlog restore",
     "offsetlog create",
     "LogDir.create_topic",
 }

@@ -4,6 +4,7 @@ mod commits;
 mod converting;
 mod holding;
 mod looking;
+mod restoring;
 mod topics;
 mod writing;
 
@@ -11,6 +12,7 @@ pub(crate) use commits::Commits;
 pub(crate) use converting::{Convert, Salvage};
 pub(crate) use holding::{EndTransaction, Producers, Why};
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
+pub(crate) use restoring::Restore;
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
@@ -44,8 +46,9 @@ use std::path::PathBuf;
   printf 'order-7:paid\\n' | offsetlog append data/orders-0 -K :
   offsetlog recover --dry-run /var/lib/kafka/data
   offsetlog salvage /mnt/dead/orders-0 --into salvaged
+  offsetlog restore /mnt/dead --into /var/lib/kafka/data --new-cluster
 
-Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump, salvage or recover --dry-run found damage; \
+Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump, salvage, restore or recover --dry-run found damage; \
 4 append refused a line; 130 interrupted."
 )]
 pub(crate) struct Cli {
@@ -103,6 +106,8 @@ pub(crate) enum Verb {
     Recover(Recover),
     /// Make a sound log of everything that can be read of a damaged one, and say what is lost
     Salvage(Salvage),
+    /// Restore topics from a dead broker's disks: into a new cluster, a stopped broker or a folder
+    Restore(Box<Restore>),
     /// End a transaction offline as its coordinator decided, or abort one that it did not decide
     EndTransaction(EndTransaction),
     /// Check batches, records, indexes, snapshots, checkpoints and names, without changing anything
@@ -471,6 +476,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "recover",
             "salvage",
+            "restore",
             "maintain",
             "end-transaction",
             "commits",

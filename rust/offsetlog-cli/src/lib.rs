@@ -39,6 +39,7 @@ mod print;
 mod producers;
 mod progress;
 mod recover;
+mod restore;
 mod salvage;
 mod select;
 mod settings;
@@ -68,7 +69,7 @@ pub const EXIT_NOTHING: i32 = 1;
 /// Exit code: the command failed, or a part of it: wrong arguments, a file that cannot be read or written, damage that hides what was
 /// asked for.
 pub const EXIT_ERROR: i32 = 2;
-/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`, `salvage`): they found some.
+/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`, `salvage`, `restore`): they found some.
 pub const EXIT_DAMAGED: i32 = 3;
 /// Exit code of `append`: a line of the input was refused; those before it are appended.
 pub const EXIT_REFUSED: i32 = 4;
@@ -201,6 +202,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
         Verb::Salvage(args) => salvage::run(args, &mut console),
+        Verb::Restore(args) => restore::run(args, &mut console),
         Verb::EndTransaction(args) => end_transaction::run(args, &mut console),
         Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),

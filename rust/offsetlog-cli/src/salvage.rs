@@ -41,7 +41,7 @@ struct ReportLine<'a> {
 }
 
 #[derive(Serialize)]
-struct LossLine<'a> {
+pub(crate) struct LossLine<'a> {
     path: Shown<'a>,
     position: u64,
     bytes: u64,
@@ -158,7 +158,7 @@ fn line_of(report: &SalvageReport) -> ReportLine<'_> {
     }
 }
 
-fn loss_line(loss: &Loss) -> LossLine<'_> {
+pub(crate) fn loss_line(loss: &Loss) -> LossLine<'_> {
     LossLine {
         path: Shown::path(&loss.hole.path),
         position: loss.hole.position,
@@ -215,7 +215,16 @@ fn write_text(
     let into = into.join(&name);
     let into = into.display();
     let mut lines = vec![format!("{name}: {records} {done} {into}, {offsets}")];
-    lines.extend(report.losses.iter().map(words_of_loss));
+    lines.extend(words_of(report));
+    for line in lines {
+        writeln!(console.out, "{}", escaped(&line))?;
+    }
+    Ok(())
+}
+
+/// What is lost, came back, was left, or is odd: a line each.
+pub(crate) fn words_of(report: &SalvageReport) -> Vec<String> {
+    let mut lines: Vec<String> = report.losses.iter().map(words_of_loss).collect();
     let unlisted = report.loss_count.saturating_sub(report.losses.len() as u64);
     if unlisted > 0 {
         lines.push(format!("  lost: {unlisted} more places, not listed"));
@@ -256,10 +265,7 @@ fn write_text(
     }
     let warnings = report.warnings.iter();
     lines.extend(warnings.map(|warning| format!("  warning: {warning}")));
-    for line in lines {
-        writeln!(console.out, "{}", escaped(&line))?;
-    }
-    Ok(())
+    lines
 }
 
 /// The most records that are missing; `None` where nobody knows.

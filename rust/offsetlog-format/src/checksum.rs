@@ -26,6 +26,35 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
+/// CRC-64/NVME of bytes that come part by part: tells whether a file is what was written. No format of Kafka's has it.
+#[derive(Clone)]
+pub struct Crc64(crc_fast::Digest);
+
+impl core::fmt::Debug for Crc64 {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Crc64({:016x})", self.value())
+    }
+}
+
+impl Default for Crc64 {
+    fn default() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme))
+    }
+}
+
+impl Crc64 {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all that was added.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.finalize()
+    }
+}
+
 /// Adler-32 as in zlib: ZooKeeper's files.
 #[derive(Debug, Clone)]
 pub struct Adler32 {

@@ -27,6 +27,7 @@ pub mod leader_epoch;
 pub mod legacy;
 pub mod message;
 pub mod meta_properties;
+pub mod metadata_record;
 pub mod name;
 pub mod old_message;
 pub mod partition_metadata;

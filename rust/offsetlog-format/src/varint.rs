@@ -133,6 +133,11 @@ pub fn write_varlong(out: &mut Vec<u8>, value: i64) {
     write_raw(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
+/// Appends the shortest encoding of `value`, which is not zig-zag: lengths and numbers of messages.
+pub(crate) fn write_unsigned(out: &mut Vec<u8>, value: u32) {
+    write_raw(out, u64::from(value));
+}
+
 /// Most numbers of a record take one byte or two.
 #[inline]
 fn write_raw(out: &mut Vec<u8>, value: u64) {

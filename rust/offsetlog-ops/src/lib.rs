@@ -17,6 +17,7 @@ mod producers;
 mod prometheus;
 mod recreation;
 mod reset;
+mod restore;
 mod salvage;
 mod shell;
 mod when;
@@ -29,6 +30,10 @@ pub use producers::{PartitionProducer, ProducerList, Standing, producers};
 pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
 pub use reset::{Refused, ResetPlan, reset_plan};
+pub use restore::{
+    PartitionState, PartitionToRestore, Remaining, RestoreOptions, RestorePlan, RestoreProgress,
+    Target,
+};
 pub use salvage::{
     LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
 };

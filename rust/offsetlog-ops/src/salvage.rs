@@ -129,13 +129,30 @@ pub fn salvage(
     how: &SalvageOptions,
 ) -> Result<SalvageReport> {
     let log = Log::open(source, options)?;
-    let into = into.as_ref();
+    Ok(salvage_log(&log, into.as_ref(), options, how, None)?.report)
+}
+
+/// What was made of a log.
+pub(crate) struct Salvaged {
+    pub(crate) report: SalvageReport,
+    /// The greatest producer id of its batches; -1 without one.
+    pub(crate) producer_id_max: i64,
+}
+
+/// Does the work of [`salvage`]. `begin` says what the new log begins with, and where it stops; its base offset is the old log's.
+pub(crate) fn salvage_log(
+    log: &Log,
+    into: &Path,
+    options: &OpenOptions,
+    how: &SalvageOptions,
+    begin: Option<&NewPartition>,
+) -> Result<Salvaged> {
     let is_inside = std::path::absolute(into).is_ok_and(|into| into.starts_with(log.path()));
     if is_inside {
         let reason = "it lies in the directory to be salvaged; choose another place";
         return Err(Error::log_dir(into, reason));
     }
-    let aside = SetAsideBatches::list(&log, options, how.include_truncated)?;
+    let aside = SetAsideBatches::list(log, options, how.include_truncated)?;
     if log.segments()?.is_empty() && aside.is_empty() {
         let reason = "no .log file found: not a partition directory with records";
         return Err(Error::log_dir(log.path(), reason));
@@ -150,15 +167,18 @@ pub fn salvage(
     };
     let mut salvage = Salvage {
         log_start: log.log_start_offset()?,
-        progress: Progress::new(&log, &aside, how)?,
-        log: &log,
+        progress: Progress::new(log, &aside, how)?,
+        log,
         into,
+        begin,
+        stop: begin.and_then(|begin| begin.stop).unwrap_or(i64::MAX),
         target: &target,
         aside,
         builder: None,
         holes: Holes::default(),
         live_end: 0,
         epoch: i32::MIN,
+        producer_id_max: -1,
         warnings: Vec::new(),
     };
     salvage.run()?;
@@ -170,6 +190,9 @@ struct Salvage<'s> {
     into: &'s Path,
     /// How the new log is opened.
     target: &'s OpenOptions,
+    begin: Option<&'s NewPartition>,
+    /// Offset, exclusive, up to which the log is taken.
+    stop: i64,
     log_start: i64,
     aside: SetAsideBatches,
     /// Made at the first batch, whose offset the log begins with.
@@ -179,6 +202,7 @@ struct Salvage<'s> {
     live_end: i64,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
+    producer_id_max: i64,
     progress: Progress,
     warnings: Vec<String>,
 }
@@ -191,7 +215,10 @@ impl Salvage<'_> {
             Err(error) if error.is_corruption() => 0,
             end => end?,
         };
-        let mut live = self.log.scan(&everything())?;
+        let mut live = self.log.scan(&ScanOptions {
+            stop: self.begin.and_then(|begin| begin.stop),
+            ..everything()
+        })?;
         self.holes.report = live.report();
         while let Some(mut batch) = live.next_batch()? {
             let header = *batch.header();
@@ -202,16 +229,17 @@ impl Salvage<'_> {
             }
             let base = header.base_offset.filter(|_| header.magic == 2);
             self.builder(base)?.add(&mut batch)?;
-            self.live_end = header.last_offset.saturating_add(1);
+            self.live_end = header.last_offset.saturating_add(1).min(self.stop);
+            self.producer_id_max = self.producer_id_max.max(header.producer_id);
             self.epoch = self.epoch.max(header.leader_epoch);
             self.holes.passed(header.max_timestamp);
             self.progress.add(header.size_bytes as u64);
         }
         self.holes.look(None);
-        self.fill_holes(i64::MAX, i32::MAX)?;
-        self.live_end = self.live_end.max(end);
+        self.fill_holes(self.stop, i32::MAX)?;
+        self.live_end = self.live_end.max(end).min(self.stop);
         let next = self.live_end.max(self.log_start);
-        self.take_back((next, i64::MAX), i32::MAX)
+        self.take_back((next, self.stop), i32::MAX)
     }
 
     /// Takes back what lies in the holes found so far, below `end`, where a batch of this leader epoch stands.
@@ -252,18 +280,29 @@ impl Salvage<'_> {
             builder
         } else {
             let base = base_offset.map_or(self.log_start, |base| base.min(self.log_start));
-            let is_same_topic = DirectoryName::parse(name_of(self.into))
-                .is_ok_and(|name| name.topic == self.log.topic());
-            let topic_id = self.known(self.log.topic_id())?;
+            let begin = match self.begin {
+                Some(begin) => begin.clone(),
+                None => self.as_it_was()?,
+            };
             let begin = NewPartition {
-                config: self.known(self.log.stored_config())?,
-                topic_id: topic_id.filter(|_| is_same_topic),
-                codec: None,
                 base_offset: Some(base),
+                ..begin
             };
             PartitionBuilder::create(self.into, self.target, &begin)?
         };
         Ok(self.builder.insert(builder))
+    }
+
+    /// The settings that are stored with the log, and its topic's id if that stays the same topic.
+    fn as_it_was(&mut self) -> Result<NewPartition> {
+        let is_same_topic = DirectoryName::parse(name_of(self.into))
+            .is_ok_and(|name| name.topic == self.log.topic());
+        let topic_id = self.known(self.log.topic_id())?;
+        Ok(NewPartition {
+            config: self.known(self.log.stored_config())?,
+            topic_id: topic_id.filter(|_| is_same_topic),
+            ..NewPartition::default()
+        })
     }
 
     /// What a file beside the segments says; a warning where it is damaged.
@@ -277,7 +316,7 @@ impl Salvage<'_> {
         }
     }
 
-    fn finish(mut self, dry_run: bool) -> Result<SalvageReport> {
+    fn finish(mut self, dry_run: bool) -> Result<Salvaged> {
         self.builder(None)?;
         let (log, live_end, log_start) = (self.log, self.live_end, self.log_start);
         let Some(builder) = self.builder.take() else {
@@ -291,7 +330,7 @@ impl Salvage<'_> {
         let stable = built.last_stable_offset;
         let (taken_back, left_out) = self.aside.report();
         let torn_tail = self.holes.report.torn_tails().pop();
-        Ok(SalvageReport {
+        let report = SalvageReport {
             topic: log.topic().to_owned(),
             partition: log.partition(),
             source: log.path().to_path_buf(),
@@ -304,6 +343,10 @@ impl Salvage<'_> {
             taken_back,
             left_out,
             warnings: self.warnings,
+        };
+        Ok(Salvaged {
+            report,
+            producer_id_max: self.producer_id_max,
         })
     }
 }

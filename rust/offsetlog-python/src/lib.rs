@@ -27,6 +27,7 @@ mod raise;
 mod record;
 mod records;
 mod requested;
+mod restore;
 mod row_class;
 mod rows;
 mod salvage;
@@ -63,6 +64,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(restore::restore, module)?)?;
     module.add_function(wrap_pyfunction!(salvage::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(folder::folder_kind, module)?)?;
     module.add_function(wrap_pyfunction!(held_records::producers, module)?)?;

@@ -139,6 +139,20 @@ options! {
         config: Option<Pairs>,
     }
 
+    /// What is restored, and how.
+    RestoreValues {
+        topics: Vec<String>,
+        until: Option<i64>,
+        ends: Vec<(String, i32, i64)>,
+        new_cluster: bool,
+        metadata: Vec<PathBuf>,
+        broker: Option<PathBuf>,
+        replication_factor: Option<usize>,
+        single_replica: bool,
+        keep_retention: bool,
+        dry_run: bool,
+    }
+
     /// What a scan reads, and how.
     ScanValues {
         start_timestamp: Option<i64>,

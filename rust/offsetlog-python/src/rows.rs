@@ -226,6 +226,58 @@ named_rows! {
             warnings: Tuple<String>,
         }
     }
+    "offsetlog._restore" {
+        OtherReplica {
+            path: OsString,
+            less: String,
+        }
+        NewReplica {
+            node_id: Option<i32>,
+            path: OsString,
+        }
+        RestoredPartition {
+            topic: String,
+            partition: i32,
+            state: &'static str,
+            reason: Option<String>,
+            source: OsString,
+            other_replicas: Tuple<OtherReplica>,
+            into: Tuple<NewReplica>,
+            topic_id: Option<String>,
+            log_start_offset: i64,
+            log_end_offset: Option<i64>,
+            is_cut: bool,
+            bytes: u64,
+            newest_timestamp: Option<i64>,
+            leader_epoch: Option<i32>,
+            leader_epoch_max: Option<i32>,
+            records: Option<u64>,
+            losses: Tuple<Loss>,
+            loss_count: u64,
+            first_unstable_offset: Option<i64>,
+        }
+        NotRestored {
+            name: String,
+            reason: String,
+        }
+        Remaining {
+            about: String,
+            reason: String,
+            commands: Tuple<String>,
+        }
+        RestoreReport {
+            target: &'static str,
+            dry_run: bool,
+            bytes: u64,
+            has_losses: bool,
+            partitions: Tuple<RestoredPartition>,
+            missing: Tuple<TopicPartition>,
+            left_out: Tuple<NotRestored>,
+            bootstrap_checkpoints: Tuple<OsString>,
+            remaining: Tuple<Remaining>,
+            warnings: Tuple<String>,
+        }
+    }
     "offsetlog._damage" {
         Hole {
             topic: String,

@@ -63,7 +63,7 @@ fn report_row(report: SalvageReport) -> rows::SalvageReport {
     }
 }
 
-fn loss_row(loss: Loss) -> rows::Loss {
+pub(crate) fn loss_row(loss: Loss) -> rows::Loss {
     let records_max = loss.records_max();
     rows::Loss {
         path: loss.hole.path.into_os_string(),

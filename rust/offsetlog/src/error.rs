@@ -379,7 +379,8 @@ impl Error {
     }
 
     /// Returns the error of a call that failed while a file was replaced.
-    pub(crate) fn failed_call(path: &Path, (call, source): (IoCall, io::Error)) -> Self {
+    #[must_use]
+    pub fn failed_call(path: &Path, (call, source): (IoCall, io::Error)) -> Self {
         Self::io(call, path, source)
     }
 
@@ -427,13 +428,15 @@ impl Error {
     }
 
     /// Adds the path, unless the error has one.
-    pub(crate) fn at_path(mut self, path: &Path) -> Self {
+    #[must_use]
+    pub fn at_path(mut self, path: &Path) -> Self {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
     /// Adds the position of the batch or entry in the file, unless the error has one.
-    pub(crate) fn at_position(mut self, position: u64) -> Self {
+    #[must_use]
+    pub fn at_position(mut self, position: u64) -> Self {
         self.0.position.get_or_insert(position);
         self
     }

@@ -7,14 +7,15 @@
 mod target;
 
 use crate::config::LogConfig;
-use crate::disk::{Disk, IoCall, Lock};
+use crate::disk::{Access, Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
-    Batch, Log, LogWriter, OpenOptions, WriteOptions, forget_partition, lock_log_dir,
-    lock_partition, make_directory,
+    Batch, Log, LogWriter, OpenOptions, SegmentInfo, WriteOptions, forget_partition, lock_log_dir,
+    lock_partition, make_directory, partition_name,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
+use offsetlog_format::checksum::Crc64;
 use offsetlog_format::name::{DirectoryName, DirectoryState, check_topic, directory_name_in_state};
 use offsetlog_format::{
     BatchHeader, Codec, Fault, FormatError, Part, RecordView, TimestampType, Uuid,
@@ -25,6 +26,9 @@ use std::sync::Arc;
 use target::Target;
 
 pub(crate) use target::{Kind, Message};
+
+/// Bytes that are read back at once.
+const READ_BACK_BYTES: usize = 1 << 20;
 
 /// What a new partition directory begins with.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,17 @@ pub struct NewPartition {
     pub codec: Option<Codec>,
     /// Base offset of the first segment; 0 unless given.
     pub base_offset: Option<i64>,
+    /// Settings by which segments are made, where `config` gives none. They are not stored.
+    pub defaults: LogConfig,
+    /// Offset, exclusive, up to which batches are added: the batch around it gets only its records below.
+    pub stop: Option<i64>,
+    /// The greatest leader epoch that the log may have. If it is given, the epochs of the batches are counted anew, from 0 on;
+    /// further ones share the last.
+    pub leader_epoch_max: Option<i32>,
+    /// Whether it takes the place of a partition that never had a record.
+    pub replaces_empty: bool,
+    /// Whether all bytes are read again, and compared with what was written, before the directory gets its name.
+    pub reads_back: bool,
 }
 
 /// What was built.
@@ -66,6 +81,8 @@ pub struct PartitionBuilder {
     site: Site,
     log: LogWriter,
     target: Target,
+    stop: i64,
+    reads_back: bool,
     lock: Option<Lock>,
     /// Whether the directory is in place.
     is_done: bool,
@@ -85,16 +102,17 @@ impl PartitionBuilder {
         let new = new.as_ref();
         let new =
             std::path::absolute(new).map_err(|error| Error::io(IoCall::Resolve, new, error))?;
-        let site = Site::prepare(&new, options)?;
+        let site = Site::prepare(&new, options, begin.replaces_empty)?;
         let made = site.make().and_then(|lock| {
             let write = WriteOptions {
                 config: begin.config.clone(),
                 topic_id: begin.topic_id,
                 log_start_offset: begin.base_offset,
+                defaults: begin.defaults.clone(),
                 ..made_here(&site.topic)
             };
             let log = LogWriter::open(&site.building, options, &write)?;
-            let target = Target::new(&log, begin.codec, options);
+            let target = Target::new(&log, begin, options);
             let target = target.inspect_err(|_| log.abandon())?;
             Ok((log, target, lock))
         });
@@ -103,6 +121,8 @@ impl PartitionBuilder {
             site,
             log,
             target,
+            stop: begin.stop.unwrap_or(i64::MAX),
+            reads_back: begin.reads_back,
             lock: Some(lock),
             is_done: false,
         })
@@ -133,10 +153,35 @@ impl PartitionBuilder {
             let offset = header.base_offset.unwrap_or(header.last_offset);
             error.at_path(path).at_position(position).at_offset(offset)
         };
-        let target = &mut self.target;
+        let (target, stop) = (&mut self.target, self.stop);
         let Some(codec) = batch.check()? else {
             return Ok(());
         };
+        if header.magic == 2 && header.last_offset >= stop {
+            let first = header.base_offset.unwrap_or(header.last_offset);
+            if first >= stop {
+                return Ok(());
+            }
+            in_order(first, target.next_offset()).map_err(place)?;
+            // The scan may go on behind the stop.
+            while batch.next_offset() < stop
+                && batch
+                    .next_record()?
+                    .is_some_and(|record| record.offset < stop)
+            {
+                target.records += u64::from(!header.attributes.is_control());
+            }
+            let end = if batch.ended_early() {
+                batch.next_offset()
+            } else {
+                stop
+            };
+            let header = BatchHeader {
+                last_offset: stop - 1,
+                ..header
+            };
+            return target.add_first(&header, batch.bytes(), end, place);
+        }
         if header.magic == 2 {
             let first = header.base_offset.unwrap_or(header.last_offset);
             in_order(first, target.next_offset()).map_err(place)?;
@@ -159,11 +204,14 @@ impl PartitionBuilder {
             target.end_batch()?;
         }
         while let Some(record) = batch.next_record()? {
+            if record.offset >= stop {
+                break;
+            }
             in_order(record.offset, target.next_offset()).map_err(place)?;
             target.push(&message_of(&record), kind_of(codec, &header), is_set)?;
         }
         if is_set {
-            target.end_set(header.last_offset)?;
+            target.end_set(header.last_offset.min(stop - 1))?;
         }
         Ok(())
     }
@@ -186,6 +234,9 @@ impl PartitionBuilder {
     pub fn finish(mut self, log_start_offset: i64, log_end_offset: i64) -> Result<BuiltPartition> {
         let built = self.end(log_start_offset, log_end_offset)?;
         self.log.close()?;
+        if self.reads_back {
+            read_back(&self.site, &self.target)?;
+        }
         self.site.publish(log_start_offset)?;
         self.is_done = true;
         Ok(built)
@@ -247,12 +298,14 @@ struct Site {
     /// The new directory while it is built. It already has its final name, but is not directly in a log dir.
     building: PathBuf,
     is_log_dir: bool,
+    /// Whether a partition that never had a record may be in its place.
+    replaces_empty: bool,
     /// Keeps a broker from starting, because it would delete the unfinished directory.
     _lock: Option<Lock>,
 }
 
 impl Site {
-    fn prepare(new: &Path, options: &OpenOptions) -> Result<Self> {
+    fn prepare(new: &Path, options: &OpenOptions, replaces_empty: bool) -> Result<Self> {
         let name = new.file_name().and_then(|name| name.to_str()).unwrap_or("");
         let refused = |reason: String| Error::log_dir(new, reason);
         let parsed = DirectoryName::parse(name)
@@ -269,7 +322,9 @@ impl Site {
             )));
         }
         let disk = Arc::clone(&options.disk);
-        refuse_used(disk.as_ref(), new)?;
+        if !replaces_empty || !never_had_a_record(new, options)? {
+            refuse_used(disk.as_ref(), new)?;
+        }
         refuse_inside_partition(disk.as_ref(), new)?;
         let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
         let unique = fastrand::u128(..).to_be_bytes();
@@ -291,6 +346,7 @@ impl Site {
             parent,
             aside,
             is_log_dir,
+            replaces_empty,
             disk,
             _lock: lock,
         })
@@ -304,6 +360,7 @@ impl Site {
 
     /// Moves the finished directory into place.
     fn publish(&self, log_start_offset: i64) -> Result<()> {
+        let replaced = self.take_away_empty()?;
         // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
         refuse_used(self.disk.as_ref(), &self.new)?;
         if self.is_log_dir {
@@ -326,14 +383,44 @@ impl Site {
         }
         // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
         self.discard();
+        if let Some(replaced) = replaced {
+            let _ = remove_all(self.disk.as_ref(), &replaced, DEPTH_MAX);
+        }
         if self.is_log_dir {
-            // In a log dir only the log dir's checkpoint holds the log start offset.
+            // In a log dir only the log dir's checkpoints hold the log start offset, and what a broker need not recover.
             let write = made_here(&self.topic);
             let log = LogWriter::open(&self.new, &self.options, &write)?;
             let deleted = log.delete_records_before(log_start_offset);
-            return deleted.and_then(|_| log.close());
+            return deleted.and_then(|_| log.close_with_lines());
         }
         Ok(())
+    }
+
+    /// Renames the partition in the new one's place, which never had a record, as one that is being deleted. After a crash
+    /// neither is there.
+    fn take_away_empty(&self) -> Result<Option<PathBuf>> {
+        if !self.replaces_empty || !never_had_a_record(&self.new, &self.options)? {
+            return Ok(None);
+        }
+        let lock = lock_partition(self.disk.as_ref(), &self.new)?;
+        // Nobody appends from now on.
+        let is_empty = never_had_a_record(&self.new, &self.options);
+        let unique = fastrand::u128(..).to_be_bytes();
+        let taken = is_empty.and_then(|is_empty| {
+            let name = partition_name(&self.new)?;
+            let state = DirectoryState::Delete;
+            let name = directory_name_in_state(name.topic, name.partition, state, unique)
+                .map_err(|error| Error::log_dir(&self.new, error.fault.to_string()))?;
+            let replaced = self.parent.join(name);
+            if is_empty {
+                self.disk
+                    .rename(&self.new, &replaced)
+                    .map_err(|error| Error::io(IoCall::Rename, &self.new, error))?;
+            }
+            Ok(is_empty.then_some(replaced))
+        });
+        lock.release();
+        taken
     }
 
     /// Removes the unfinished directory. Anything that remains is the same as after a crash.
@@ -350,6 +437,49 @@ fn made_here(topic: &str) -> WriteOptions {
         is_copy: true,
         ..WriteOptions::default()
     }
+}
+
+/// Whether the directory is a partition without a single batch, whose offsets begin at 0.
+fn never_had_a_record(path: &Path, options: &OpenOptions) -> Result<bool> {
+    if options.disk.list(path).is_err() {
+        return Ok(false);
+    }
+    let log = Log::open(path, options)?;
+    let segments = log.segments()?;
+    let is_empty = segments.iter().all(|segment| segment.base_offset == 0);
+    Ok(!segments.is_empty() && is_empty && log.size_bytes()? == 0 && log.log_end_offset()? == 0)
+}
+
+/// Reads the segments of the finished directory, and compares them with what was written.
+fn read_back(site: &Site, target: &Target) -> Result<()> {
+    let log = Log::open(&site.building, &site.options)?;
+    let mut digest = Crc64::default();
+    let mut buffer = vec![0; READ_BACK_BYTES];
+    let mut bytes = 0;
+    for SegmentInfo { path, .. } in log.segments()? {
+        let file = site
+            .disk
+            .open(&path, Access::Read)
+            .map_err(|error| Error::io(IoCall::Open, &path, error))?;
+        let mut position = 0;
+        loop {
+            log.check()?;
+            let read = file
+                .read_at(&mut buffer, position)
+                .map_err(|error| Error::io(IoCall::Read, &path, error))?;
+            let Some(found) = buffer.get(..read).filter(|found| !found.is_empty()) else {
+                break;
+            };
+            digest.update(found);
+            position += read as u64;
+        }
+        bytes += position;
+    }
+    if (bytes, digest.value()) == (target.bytes, target.digest()) {
+        return Ok(());
+    }
+    let reason = "what was read back is not what was written: the disk failed, or another program changed it";
+    Err(Error::log_dir(&site.building, reason))
 }
 
 /// Fails if the directory is not empty.

@@ -415,6 +415,12 @@ impl LogWriter {
         self.writer().close()
     }
 
+    /// Closes the log, and writes the log dir's lines of it even if nothing was changed: they are not there, or of another log.
+    pub(crate) fn close_with_lines(&self) -> Result<()> {
+        self.writer().lack_lines();
+        self.close()
+    }
+
     /// Closes the log as a killed process would: writes nothing more and releases the locks. For tests of recovery.
     #[doc(hidden)]
     pub fn abandon(&self) {

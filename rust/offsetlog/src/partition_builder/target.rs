@@ -1,5 +1,6 @@
 //! Writes the batches of a new log: copied unchanged, recompressed, or built from old messages.
 
+use super::NewPartition;
 use crate::batch_decoder::BatchDecoder;
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
@@ -7,6 +8,7 @@ use crate::log::{LogWriter, OpenOptions, Rewriter};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
+use offsetlog_format::checksum::Crc64;
 use offsetlog_format::v2::{record_size_upper_bound, write_record};
 use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
 
@@ -48,6 +50,49 @@ struct Batch {
     count: i32,
 }
 
+/// The leader epochs of the new log.
+#[derive(Debug)]
+struct Epochs {
+    /// The greatest one that the log may have; from then on they are counted anew.
+    maximum: Option<i32>,
+    /// Greatest epoch of the old log so far; -1 before the first.
+    seen: i32,
+    /// Number of epochs in it so far, less one.
+    counted: i32,
+}
+
+impl Epochs {
+    const fn new(maximum: Option<i32>) -> Self {
+        Self {
+            maximum,
+            seen: -1,
+            counted: -1,
+        }
+    }
+
+    /// The epoch of a batch in the new log. Old messages have none, and get the one before.
+    fn of(&mut self, epoch: i32) -> i32 {
+        if epoch > self.seen {
+            self.seen = epoch;
+            self.counted += 1;
+        }
+        self.now()
+    }
+
+    /// The epoch of a batch that is written now.
+    fn now(&self) -> i32 {
+        let epoch = self
+            .maximum
+            .map_or(self.seen, |maximum| self.counted.min(maximum));
+        epoch.max(0)
+    }
+
+    /// Whether a batch of this epoch keeps it.
+    fn keeps(&self, epoch: i32) -> bool {
+        epoch >= 0 && self.maximum.is_none()
+    }
+}
+
 /// The new log while it is filled.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -65,8 +110,9 @@ pub(super) struct Target {
     chunk: Vec<u8>,
     chunk_first: i64,
     chunk_bytes: usize,
-    /// Greatest leader epoch so far. Old messages have none and get this one.
-    epoch: i32,
+    epochs: Epochs,
+    /// Over all bytes that were appended, in their order.
+    digest: Crc64,
     next_offset: i64,
     pub(super) records: u64,
     pub(super) batches: u64,
@@ -77,9 +123,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(
         log: &LogWriter,
-        codec: Option<Codec>,
+        begin: &NewPartition,
         options: &OpenOptions,
     ) -> Result<Self> {
+        let codec = begin.codec;
         let config = log.config();
         let mut compressor = Compressor::new();
         for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
@@ -98,7 +145,8 @@ impl Target {
             chunk_first: 0,
             // An append larger than a segment is refused even if each of its batches would fit.
             chunk_bytes: CHUNK_BYTES.min(usize::try_from(config.segment_bytes()).unwrap_or(0)),
-            epoch: 0,
+            epochs: Epochs::new(begin.leader_epoch_max),
+            digest: Crc64::default(),
             next_offset: 0,
             records: 0,
             batches: 0,
@@ -128,28 +176,27 @@ impl Target {
             // after a recovery.
             self.append_chunk()?;
         }
-        let epoch = header.leader_epoch;
-        self.epoch = self.epoch.max(epoch);
+        let epoch = self.epochs.of(header.leader_epoch);
         let wanted = self.codec.unwrap_or(codec);
         let first = header.base_offset.unwrap_or(header.last_offset);
         let is_kept = wanted == codec || header.attributes.is_control() || header.record_count <= 0;
         if is_kept {
             let start = self.hand_over(bytes, first, header.last_offset)?;
             self.batches_kept += 1;
-            if epoch < 0 {
+            if !self.epochs.keeps(header.leader_epoch) {
                 // The checksum does not cover the epoch, and the log refuses a batch without one.
                 let field = self.chunk.get_mut(start + 12..start + 16);
                 if let Some(field) = field {
-                    field.copy_from_slice(&self.epoch.to_be_bytes());
+                    field.copy_from_slice(&epoch.to_be_bytes());
                 }
             }
             return Ok(());
         }
         let payload = BatchView::parse(bytes).map_err(|error| place(error.into()))?;
-        let mut header = *header;
-        if epoch < 0 {
-            header.leader_epoch = self.epoch;
-        }
+        let header = BatchHeader {
+            leader_epoch: self.written(epoch, header),
+            ..*header
+        };
         let plain = self
             .decompressor
             .decompress(codec, 2, payload.payload(), self.max_decompressed_bytes)
@@ -174,12 +221,10 @@ impl Target {
         place: impl Fn(Error) -> Error,
     ) -> Result<()> {
         self.end_batch()?;
-        let mut header = *header;
-        self.epoch = self.epoch.max(header.leader_epoch);
-        header.leader_epoch = if header.leader_epoch < 0 {
-            self.epoch
-        } else {
-            header.leader_epoch
+        let epoch = self.epochs.of(header.leader_epoch);
+        let header = BatchHeader {
+            leader_epoch: self.written(epoch, header),
+            ..*header
         };
         let first = header.base_offset.unwrap_or(header.last_offset);
         let mut decoder = BatchDecoder::default();
@@ -192,7 +237,7 @@ impl Target {
             if at >= end {
                 return Ok(None);
             }
-            let record = found.next_record()?;
+            let record = found.next_record()?.filter(|record| record.offset < end);
             at = record.as_ref().map_or(end, |record| record.offset + 1);
             Ok(record)
         };
@@ -293,14 +338,28 @@ impl Target {
         Ok(self.next_offset)
     }
 
+    /// The epoch that a batch gets which would have `epoch`, counted.
+    fn written(&self, epoch: i32, header: &BatchHeader) -> i32 {
+        if self.epochs.keeps(header.leader_epoch) {
+            header.leader_epoch
+        } else {
+            epoch
+        }
+    }
+
+    /// The checksum of all bytes of the new log.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+
     /// The header of an empty batch.
-    const fn header(&self, first: i64, last: i64) -> BatchHeader {
+    fn header(&self, first: i64, last: i64) -> BatchHeader {
         BatchHeader {
             base_offset: Some(first),
             last_offset: last,
             size_bytes: 0,
             magic: 2,
-            leader_epoch: self.epoch,
+            leader_epoch: self.epochs.now(),
             crc: 0,
             attributes: Attributes(0),
             base_timestamp: -1,
@@ -339,6 +398,7 @@ impl Target {
     fn append_chunk(&mut self) -> Result<()> {
         if !self.chunk.is_empty() {
             self.log.append_as_follower(&self.chunk, i32::MAX, false)?;
+            self.digest.update(&self.chunk);
             self.chunk.clear();
         }
         Ok(())

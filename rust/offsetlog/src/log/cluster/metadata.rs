@@ -1,8 +1,8 @@
 //! What the controllers of a cluster know, out of `__cluster_metadata` (FORMAT.md «Internal topics»): the newest snapshot first, then
 //! the records behind it, in order.
 //!
-//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Not kept are what credentials consist of, tokens, controllers and
-//! producer ids.
+//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Not kept are what credentials consist of, tokens and
+//! controllers.
 
 use super::access::{AccessControlEntry, Accesses, ClientQuota, ScramCredential};
 use super::metadata_snapshot::{Snapshot, newest_snapshot};
@@ -40,6 +40,8 @@ pub struct MetadataImage {
     pub client_quotas: Vec<ClientQuota>,
     /// Who has a password, not which.
     pub scram_credentials: Vec<ScramCredential>,
+    /// Producer ids below it were given out, as far as is known.
+    pub next_producer_id: Option<i64>,
     /// Topics whose removal stands behind the snapshot, in that order; it forgets those before.
     pub removed_topics: Vec<(String, Uuid)>,
     /// Whether it is of ZooKeeper's data: then features are not in it, nor passwords.
@@ -299,6 +301,10 @@ impl Replay {
                 broker.map(|broker| broker.fenced = false)
             }
             "BrokerRegistrationChangeRecord" => self.change_broker(fields),
+            "ProducerIdsRecord" => {
+                self.image.next_producer_id = long(fields, "nextProducerId");
+                Some(())
+            }
             _ => self.accesses.apply(name, fields),
         };
         if applied.is_none() {

@@ -388,6 +388,11 @@ impl PartitionWriter {
         closed
     }
 
+    /// Has [`close`](Self::close) write all that a log which was changed gets.
+    pub(crate) fn lack_lines(&mut self) {
+        self.started_clean = false;
+    }
+
     /// Checks that the active segment's file still has its name. Called before files are created by path: in a replaced
     /// directory they would be created among those of another log.
     pub(super) fn check_in_place(&self) -> Result<()> {

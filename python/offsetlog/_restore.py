@@ -1,0 +1,248 @@
+"""``restore``: topics from a dead broker's disks into a new cluster, a stopped broker's log dirs, or a folder."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetlog import _offsetlog
+from offsetlog._held_records import names_of
+from offsetlog._options import RestoreOptions, bounded, check_progress, integer, open_options, path_text
+from offsetlog._times import optional_millis
+from offsetlog._topics import topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from typing import Unpack
+
+    from offsetlog._options import Limits, PathLike
+    from offsetlog._salvage import Loss
+    from offsetlog._values import TopicPartition
+
+__all__ = ["NewReplica", "NotRestored", "OtherReplica", "Remaining", "RestoreReport", "RestoredPartition", "restore"]
+
+
+class OtherReplica(NamedTuple):
+    """A replica that was not taken."""
+
+    path: str
+    """Its directory."""
+    less: str
+    """What it has less than the one that was."""
+
+
+class NewReplica(NamedTuple):
+    """Where a partition is restored to."""
+
+    node_id: int | None
+    """The broker; ``None`` in a folder of no broker."""
+    path: str
+    """The new directory."""
+
+
+class RestoredPartition(NamedTuple):
+    """What became of one partition, or is to become."""
+
+    topic: str
+    """The topic."""
+    partition: int
+    """The partition."""
+    state: str
+    """``"planned"`` (a dry run), ``"restored"`` (and read back), ``"there"`` (it was there already, record for record),
+    ``"refused"`` (it cannot be restored there) or ``"failed"``."""
+    reason: str | None
+    """Why it was refused, or failed."""
+    source: str
+    """The directory of the replica that was taken: of those with the greatest leader epoch the longest."""
+    other_replicas: tuple[OtherReplica, ...]
+    """The others."""
+    into: tuple[NewReplica, ...]
+    """Where it is restored to."""
+    topic_id: str | None
+    """The topic's id there."""
+    log_start_offset: int
+    """First offset."""
+    log_end_offset: int | None
+    """Offset, exclusive, up to which it is restored; ``None`` where damage hides where the log ends."""
+    is_cut: bool
+    """Whether the log goes on behind that, because of `until` or `ends`."""
+    bytes: int
+    """Bytes of the segments that are read, at most."""
+    newest_timestamp: int | None
+    """The greatest timestamp of the last segment that is read, in milliseconds since 1970; ``None`` if no record has one."""
+    leader_epoch: int | None
+    """The greatest leader epoch of the source."""
+    leader_epoch_max: int | None
+    """The greatest leader epoch of the new log, where the target's cluster would not take those of the source: they are then counted
+    anew, from 0 on. ``None``: they are kept."""
+    records: int | None
+    """Records that were restored, control records aside; ``None`` if none were to be now."""
+    losses: tuple[Loss, ...]
+    """What could not be read; at most 10,000 places."""
+    loss_count: int
+    """Number of such places."""
+    first_unstable_offset: int | None
+    """Where the oldest transaction without a marker begins, which ``read_committed`` readers wait for; ``None`` without one."""
+
+
+class NotRestored(NamedTuple):
+    """A topic or partition that is among the sources and is not restored."""
+
+    name: str
+    """Its name."""
+    reason: str
+    """Why."""
+
+
+class Remaining(NamedTuple):
+    """Something that is left to be done by hand."""
+
+    about: str
+    """What it is about: topics, a partition, ``groups``, ``access``."""
+    reason: str
+    """Why, in a sentence."""
+    commands: tuple[str, ...]
+    """The commands for it."""
+
+
+class RestoreReport(NamedTuple):
+    """What :func:`offsetlog.restore` did, or would do."""
+
+    target: str
+    """``"new-cluster"``, ``"stopped-broker"`` or ``"folder"``."""
+    dry_run: bool
+    """Whether nothing was written."""
+    bytes: int
+    """Bytes to be read, at most."""
+    has_losses: bool
+    """Whether a partition is missing, refused or failed, or records were lost."""
+    partitions: tuple[RestoredPartition, ...]
+    """By topic and number."""
+    missing: tuple[TopicPartition, ...]
+    """Partitions that the topics had, and that no source has. In a new cluster they begin empty."""
+    left_out: tuple[NotRestored, ...]
+    """What is not restored, and why."""
+    bootstrap_checkpoints: tuple[str, ...]
+    """The files that the topics of a new cluster are written into."""
+    remaining: tuple[Remaining, ...]
+    """What is left to be done by hand."""
+    warnings: tuple[str, ...]
+    """What is odd about the sources, or was not done."""
+
+
+def restore(  # noqa: PLR0913  # one parameter a choice
+    sources: PathLike | Sequence[PathLike],
+    into: PathLike | Sequence[PathLike],
+    *,
+    topics: str | Sequence[str] = (),
+    until: int | datetime | None = None,
+    ends: Mapping[tuple[str, int], int] | None = None,
+    new_cluster: bool = False,
+    metadata: PathLike | Sequence[PathLike] = (),
+    broker: PathLike | None = None,
+    replication_factor: int | None = None,
+    single_replica: bool = False,
+    keep_retention: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[int, int, str], object] | None = None,
+    **limits: Unpack[Limits],
+) -> RestoreReport:
+    """Restore topics from a dead broker's disks, records with their offsets, times, headers, producers and transactions.
+
+    Of several replicas of a partition the one is taken whose leader epoch is greatest, and of those the longest. What cannot be read
+    is left out, as :func:`salvage` does it, and reported. Each partition appears whole or not at all, and every byte is read back
+    before that. What is there already, record for record, is left: a restore that was killed goes on when it is called again.
+
+    With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
+    never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist
+    when the cluster starts. Producer ids of the old cluster are not given out again. Without it, `into` are the log dirs of stopped
+    brokers whose cluster has the topics, without records; or a folder of no broker.
+
+    Parameters
+    ----------
+    sources
+        Log dirs of dead, stopped or running brokers, several replicas too; their ``metadata.log.dir``, or ZooKeeper's data, which
+        tell the topics' ids and settings; or partition directories. They are not changed.
+    into
+        The log dirs to restore into, of one broker or several.
+    topics
+        Names, or patterns in which ``*`` stands for any characters and ``?`` for one. Empty: all, but for what only means something
+        in its own cluster.
+    until
+        Restore each partition up to its first record at this time or later.
+    ends
+        Offsets, exclusive, up to which partitions are restored, by topic and partition.
+    new_cluster
+        Write the topics into the ``bootstrap.checkpoint`` of a cluster that never started.
+    metadata
+        The ``metadata.log.dir`` of controllers of the target that is none of `into`; or its ZooKeeper's data.
+    broker
+        A ``server.properties`` of the target's brokers: what holds for a topic that has nothing of its own. Default: Kafka's defaults.
+    replication_factor
+        Replicas of each partition in a new cluster. Default: as many as it had, at most one a broker.
+    single_replica
+        Restore partitions although other brokers have replicas, for a cluster that comes back without those.
+    keep_retention
+        In a new cluster: keep retention that deletes what is restored at once, instead of setting it to -1.
+    dry_run
+        Write nothing; return the plan. Reads no record but for a time's, so damage inside the logs is not told.
+    progress
+        Called now and then with the bytes that are done, all of them, and the partition at work. What it raises ends the work.
+    **limits
+        As for :meth:`Log.open`; they hold for `sources`.
+
+    Raises
+    ------
+    ValueError
+        No topic is meant by one of `topics`; a path is given twice.
+    LogDirError
+        `into` is not what is needed, as the text says: for a new cluster, formatted and never started. It is, holds or lies in a
+        source. A partition that cannot be restored is no error: see :attr:`RestoredPartition.state`.
+    LogLockedError
+        A broker runs on one of `into`.
+    OSError
+        The disk is full, a folder cannot be written, or the like.
+
+    Notes
+    -----
+    Every byte is read once and written once, and read back; memory holds the metadata and a few batches. What is restored is on the
+    disk when this returns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from offsetlog import restore
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> report = restore("tests/data/kafka-4.3.0/clean/log-dir-1", folder.name, topics=["g-plain", "g-codec-*"])
+    >>> sorted((each.topic, each.partition, each.records) for each in report.partitions)[-2:]
+    [('g-plain', 0, 200), ('g-plain', 2, 200)]
+    >>> report.missing
+    (TopicPartition(topic='g-plain', partition=1),)
+    >>> folder.cleanup()
+    """
+    check_progress(progress)
+    if replication_factor is not None:
+        integer("replication_factor", replication_factor, minimum=1)
+    values = RestoreOptions(
+        topics=names_of(topics),
+        until=optional_millis(until, "until"),
+        ends=[
+            (topic_name(topic), bounded("partition", partition, minimum=0, bits=32), integer("ends", end, minimum=0))
+            for (topic, partition), end in (ends or {}).items()
+        ],
+        new_cluster=bool(new_cluster),
+        metadata=_paths(metadata),
+        broker=None if broker is None else path_text(broker),
+        replication_factor=replication_factor,
+        single_replica=bool(single_replica),
+        keep_retention=bool(keep_retention),
+        dry_run=bool(dry_run),
+    )
+    return _offsetlog.restore(_paths(sources), _paths(into), open_options(**limits), values, progress=progress)
+
+
+def _paths(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    """Return one path, or several, as texts."""
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    return [path_text(path) for path in several]

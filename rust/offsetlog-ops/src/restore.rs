@@ -1,0 +1,548 @@
+//! Restores topics from a dead broker's disks into a cluster that has not started yet, a stopped broker's log dirs, or a folder.
+//!
+//! A plan first, which changes nothing; then partition after partition, each of which appears whole or not at all. What is there
+//! already, and is what would be restored, is left: so a restore that was killed goes on where it ended. The topics of a new cluster
+//! are written last.
+
+mod bootstrap;
+mod compare;
+mod new_topic;
+mod remains;
+mod sources;
+mod targets;
+
+use crate::salvage::{SalvageOptions, SalvageReport, Salvaged, salvage_log};
+use bootstrap::Bootstrap;
+use new_topic::{NewTopic, NewTopicPartition};
+use offsetlog::disk::{IoCall, write_whole};
+use offsetlog::format::Uuid;
+use offsetlog::format::clean_shutdown::write_clean_shutdown;
+use offsetlog::format::metadata_record::producer_ids_record;
+use offsetlog::format::name::CLEAN_SHUTDOWN;
+use offsetlog::{
+    BrokerSettings, Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewPartition,
+    OpenOptions, Result, TopicPartition, settings,
+};
+use remains::Retention;
+use sources::{SourcePartition, Sources};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use targets::{Placed, Targets};
+
+pub use remains::Remaining;
+pub use targets::Target;
+
+/// Called as the work proceeds with the bytes that are done, all of them, and the partition at work.
+pub type RestoreProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
+
+/// What is restored, and how.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// Topics, by name or pattern (`*` and `?`). None: all, but for what only means something in its own cluster.
+    pub topics: Vec<String>,
+    /// Restores each partition up to its first record with this timestamp or a later one, in ms.
+    pub until: Option<i64>,
+    /// Restores partitions up to these offsets, exclusive.
+    pub ends: BTreeMap<TopicPartition, i64>,
+    /// Writes the topics into the `bootstrap.checkpoint` of a cluster that was formatted and never started.
+    pub new_cluster: bool,
+    /// Folders of the target's metadata: the `metadata.log.dir` of each controller that has none of the log dirs.
+    pub metadata: Vec<PathBuf>,
+    /// Replicas of each partition in a new cluster. Default: as many as it had, at most one a broker.
+    pub replication_factor: Option<usize>,
+    /// Restores partitions although other brokers have replicas.
+    pub single_replica: bool,
+    /// The `server.properties` of the target's brokers: what holds for a topic that has nothing of its own. Default: Kafka's defaults.
+    pub broker: Option<PathBuf>,
+    /// Keeps the topics' own retention even if it deletes what is restored.
+    pub keep_retention: bool,
+}
+
+impl RestoreOptions {
+    fn takes(&self, topic: &str) -> bool {
+        self.topics.is_empty()
+            || self
+                .topics
+                .iter()
+                .any(|pattern| sources::matches(pattern, topic))
+    }
+}
+
+/// What became of a partition, or is to become.
+#[derive(Debug)]
+pub enum PartitionState {
+    /// It is to be restored.
+    Planned,
+    /// It was restored, and every byte was read back.
+    Restored(Box<SalvageReport>),
+    /// It was there already, record for record.
+    There,
+    /// It cannot be restored; the others can.
+    Refused(String),
+    /// It could not be restored.
+    Failed(Error),
+}
+
+/// One partition of a plan.
+#[derive(Debug)]
+pub struct PartitionToRestore {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The replica that is taken: that of the greatest leader epoch, and of those the longest.
+    pub source: PathBuf,
+    /// The other replicas, and what each has less.
+    pub other_replicas: Vec<(PathBuf, String)>,
+    /// The new directories, one a replica, with their brokers.
+    pub into: Vec<(Option<i32>, PathBuf)>,
+    /// The topic's id in the target.
+    pub topic_id: Option<Uuid>,
+    /// First offset.
+    pub log_start_offset: i64,
+    /// Offset, exclusive, up to which it is restored; `None` where damage hides the end of the log.
+    pub log_end_offset: Option<i64>,
+    /// Whether the log goes on behind that.
+    pub is_cut: bool,
+    /// Bytes of the segments that are read, at most.
+    pub bytes: u64,
+    /// The greatest timestamp of the last segment that is read, in ms; `None` if no record has one.
+    pub newest_timestamp: Option<i64>,
+    /// The greatest leader epoch of the source.
+    pub leader_epoch: Option<i32>,
+    /// The greatest leader epoch of the new log, where the target's cluster does not take those of the source.
+    pub leader_epoch_max: Option<i32>,
+    /// Other brokers that have the partition by the cluster's metadata.
+    pub absent_brokers: Vec<i32>,
+    /// What became of it.
+    pub state: PartitionState,
+    placed: Option<Placed>,
+    log: Option<Log>,
+    stop: Option<i64>,
+}
+
+/// What is to be restored; [`run`](Self::run) does it.
+#[derive(Debug)]
+pub struct RestorePlan {
+    /// What the log dirs are that are restored into.
+    pub target: Target,
+    /// By topic and number.
+    pub partitions: Vec<PartitionToRestore>,
+    /// Partitions that the topics had, and that no source has.
+    pub missing: Vec<TopicPartition>,
+    /// Topics and partitions that are not restored, and why.
+    pub left_out: Vec<(String, String)>,
+    /// Files into which the topics of a new cluster are written.
+    pub bootstrap_checkpoints: Vec<PathBuf>,
+    /// What is left to be done by hand.
+    pub remaining: Vec<Remaining>,
+    /// What is odd about the sources.
+    pub warnings: Vec<String>,
+    log_dirs: Vec<PathBuf>,
+    /// Log dirs of a new cluster that have no other partitions.
+    fresh: Vec<PathBuf>,
+    bootstraps: Vec<Bootstrap>,
+    new_topics: Vec<NewTopic>,
+    configs: BTreeMap<String, BTreeMap<String, String>>,
+    next_producer_id: i64,
+    /// What the target's cluster gives out next.
+    target_producer_id: Option<i64>,
+    options: OpenOptions,
+}
+
+impl RestorePlan {
+    /// Reads the sources and the target, and decides what goes where. Changes nothing. Reads the ends of each replica, no record but
+    /// for a time's; memory holds the metadata.
+    ///
+    /// # Errors
+    /// `Argument`: no such topic; no log dir. `LogDir`: the target is not what `how` says; the text says what to do. `Io`;
+    /// `Interrupted`. A partition that cannot be restored is no error, but [`PartitionState::Refused`].
+    ///
+    /// ```no_run
+    /// use offsetlog::OpenOptions;
+    /// use offsetlog_ops::{RestoreOptions, RestorePlan};
+    ///
+    /// # fn main() -> Result<(), offsetlog::Error> {
+    /// let how = RestoreOptions { new_cluster: true, ..RestoreOptions::default() };
+    /// let mut plan = RestorePlan::make(&["/mnt/kafka-1"], &["/var/lib/kafka"], &how, &OpenOptions::default())?;
+    /// plan.run(None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn make<P: AsRef<Path>, Q: AsRef<Path>>(
+        sources: &[P],
+        into: &[Q],
+        how: &RestoreOptions,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        refuse_overlap(sources, into, options)?;
+        let mut targets = Targets::read(into, how, options)?;
+        let found = sources::find(sources, how, targets.kind, options)?;
+        let mut plan = Self {
+            target: targets.kind,
+            partitions: Vec::new(),
+            missing: Vec::new(),
+            left_out: Vec::new(),
+            bootstrap_checkpoints: targets
+                .bootstraps
+                .iter()
+                .map(|file| file.path.clone())
+                .collect(),
+            remaining: Vec::new(),
+            warnings: Vec::new(),
+            log_dirs: targets.paths(),
+            fresh: Vec::new(),
+            bootstraps: Vec::new(),
+            new_topics: Vec::new(),
+            configs: BTreeMap::new(),
+            next_producer_id: 0,
+            target_producer_id: targets
+                .metadata
+                .as_ref()
+                .and_then(|known| known.next_producer_id),
+            options: options.clone(),
+        };
+        let broker = how.broker.as_ref();
+        let broker = broker.map(|path| BrokerSettings::read(options.disk.as_ref(), path));
+        let broker = broker.transpose()?;
+        let now = (options.clock)();
+        let mut retention = Retention::new(&targets, broker.as_ref(), now, how.keep_retention);
+        plan.place(&found, &mut targets, &mut retention, how);
+        if targets.kind == Target::NewCluster {
+            plan.fresh = targets.without_others(&plan.partitions);
+        }
+        let known = found.recreation.metadata.as_ref();
+        plan.next_producer_id = known.and_then(|known| known.next_producer_id).unwrap_or(0);
+        plan.remaining = remains::list(&plan, &found, &targets, &retention);
+        plan.bootstraps = targets.bootstraps;
+        plan.left_out = found.left_out;
+        plan.warnings.extend(found.warnings);
+        Ok(plan)
+    }
+
+    fn place(
+        &mut self,
+        found: &Sources,
+        targets: &mut Targets,
+        retention: &mut Retention,
+        how: &RestoreOptions,
+    ) {
+        for topic in &found.topics {
+            let name = &topic.to_make.name;
+            let mut configs = topic.to_make.configs.clone();
+            retention.judge(topic, &mut configs);
+            self.missing
+                .extend(topic.missing.iter().map(|number| TopicPartition {
+                    topic: name.clone(),
+                    partition: *number,
+                }));
+            let mut new_topic: Option<NewTopic> = None;
+            for (number, source) in &topic.partitions {
+                let placed = targets.place(topic, *number, source, how, &self.options);
+                let planned = self.planned(name, *number, source, placed);
+                if let (Target::NewCluster, Some(placed)) = (targets.kind, &planned.placed)
+                    && let Some(topic_id) = placed.topic_id
+                {
+                    let made = new_topic.get_or_insert_with(|| NewTopic {
+                        name: name.clone(),
+                        topic_id,
+                        partitions: BTreeMap::new(),
+                        configs: configs.clone(),
+                    });
+                    let nodes = placed
+                        .replicas
+                        .iter()
+                        .filter_map(|(node, _)| *node)
+                        .collect();
+                    let directories = placed.directories.clone();
+                    let made_of = NewTopicPartition {
+                        nodes,
+                        directories,
+                        leader_epoch: source.leader_epoch.saturating_add(1),
+                    };
+                    made.partitions.insert(*number, made_of);
+                }
+                self.partitions.push(planned);
+            }
+            if let Some(mut made) = new_topic {
+                for number in &topic.missing {
+                    let nodes = targets.assigned(topic, *number, how);
+                    let directories = nodes
+                        .iter()
+                        .map(|node| targets.directory_for_empty(*node))
+                        .collect();
+                    let made_of = NewTopicPartition {
+                        nodes,
+                        directories,
+                        leader_epoch: 0,
+                    };
+                    made.partitions.insert(*number, made_of);
+                }
+                self.new_topics.push(made);
+            }
+            self.configs.insert(name.clone(), configs);
+        }
+    }
+
+    fn planned(
+        &self,
+        topic: &str,
+        partition: i32,
+        source: &SourcePartition,
+        placed: std::result::Result<Placed, String>,
+    ) -> PartitionToRestore {
+        let (placed, mut state) = match placed {
+            Ok(placed) => (Some(placed), PartitionState::Planned),
+            Err(reason) => (None, PartitionState::Refused(reason)),
+        };
+        let known = placed.as_ref();
+        let into = known
+            .map(|placed| placed.replicas.clone())
+            .unwrap_or_default();
+        for (_, path) in &into {
+            if let Err(reason) = compare::may_be_replaced(path, source, &self.options) {
+                state = PartitionState::Refused(reason);
+            }
+        }
+        PartitionToRestore {
+            topic: topic.to_owned(),
+            partition,
+            source: source.path.clone(),
+            other_replicas: source.others.clone(),
+            into,
+            topic_id: known.and_then(|placed| placed.topic_id),
+            log_start_offset: source.log_start_offset,
+            log_end_offset: Some(source.stop).filter(|stop| *stop < i64::MAX),
+            is_cut: source.is_cut,
+            bytes: source.bytes,
+            newest_timestamp: source.newest_timestamp,
+            leader_epoch: Some(source.leader_epoch).filter(|epoch| *epoch >= 0),
+            leader_epoch_max: known.and_then(|placed| placed.leader_epoch_max),
+            absent_brokers: known
+                .map(|placed| placed.absent.clone())
+                .unwrap_or_default(),
+            state,
+            log: Some(source.log.clone()),
+            stop: Some(source.stop).filter(|_| source.is_cut),
+            placed,
+        }
+    }
+
+    /// Whether something is not restored: a partition that is missing, refused or failed, or records that were lost.
+    #[must_use]
+    pub fn has_losses(&self) -> bool {
+        let is_lost = |each: &PartitionToRestore| match &each.state {
+            PartitionState::Restored(report) => report.has_losses(),
+            PartitionState::Refused(_) | PartitionState::Failed(_) => true,
+            PartitionState::Planned | PartitionState::There => false,
+        };
+        !self.missing.is_empty() || self.partitions.iter().any(is_lost)
+    }
+
+    /// Bytes that are read, at most.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let each = self
+            .partitions
+            .iter()
+            .filter(|each| !matches!(each.state, PartitionState::Refused(_)));
+        each.map(|each| each.bytes).sum()
+    }
+
+    /// Restores. `progress` is called as the work proceeds. A partition that fails does not keep the others from it, but the topics of a new cluster are then not written: run it
+    /// again when the cause is gone.
+    ///
+    /// # Errors
+    /// `Locked`: a broker runs on one of the log dirs. `Io` where the target's own files cannot be written; `Interrupted`.
+    pub fn run(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
+        // Held to the end: no broker starts meanwhile.
+        let held =
+            LogDir::open_for_append(&self.log_dirs, &self.options, &LogDirOptions::default())?;
+        let done = self.run_locked(progress);
+        let closed = held.close();
+        done?;
+        closed
+    }
+
+    fn run_locked(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
+        let total = self.bytes();
+        let mut done = 0;
+        let mut producer_id_max = self.next_producer_id - 1;
+        let mut partitions = std::mem::take(&mut self.partitions);
+        for each in &mut partitions {
+            if matches!(each.state, PartitionState::Refused(_)) {
+                continue;
+            }
+            match self.restore(each, (done, total), progress, &mut producer_id_max) {
+                Ok(state) => each.state = state,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                    self.partitions = partitions;
+                    return Err(error);
+                }
+                Err(error) => each.state = PartitionState::Failed(error),
+            }
+            done += each.bytes;
+        }
+        self.partitions = partitions;
+        remains::add_open_transactions(self);
+        if self.target == Target::StoppedBroker
+            && let Some(next) = self
+                .target_producer_id
+                .filter(|next| *next <= producer_id_max)
+        {
+            self.warnings.push(format!(
+                "the restored records have producer ids up to {producer_id_max}, and the cluster gives out ids from {next} on: a broker may take the first records of a new producer for those of an old one of the same id, until producer.id.expiration.ms (a day) has passed"
+            ));
+        }
+        let has_failed = |each: &PartitionToRestore| {
+            matches!(
+                each.state,
+                PartitionState::Failed(_) | PartitionState::Refused(_)
+            )
+        };
+        if self.target == Target::NewCluster && self.partitions.iter().any(has_failed) {
+            let reason = "not written, because a partition could not be restored: run it again when the cause is gone, or leave the topic out";
+            for path in &self.bootstrap_checkpoints {
+                self.warnings.push(format!("{}: {reason}", path.display()));
+            }
+            return Ok(());
+        }
+        for log_dir in &self.fresh {
+            mark_clean(log_dir, &self.options)?;
+        }
+        self.write_topics(producer_id_max)
+    }
+
+    /// Restores one partition into each of its directories.
+    fn restore(
+        &self,
+        each: &PartitionToRestore,
+        (done, total): (u64, u64),
+        progress: Option<&RestoreProgress>,
+        producer_id_max: &mut i64,
+    ) -> Result<PartitionState> {
+        let Some(log) = &each.log else {
+            return Err(Error::argument("sources", "the partition is not open"));
+        };
+        let name = format!("{}-{}", each.topic, each.partition);
+        let progress = progress.cloned().map(|progress| {
+            let name = name.clone();
+            let bytes = each.bytes;
+            Arc::new(move |part: u64, _| progress(done + part.min(bytes), total, &name)) as _
+        });
+        let how = SalvageOptions {
+            progress,
+            ..SalvageOptions::default()
+        };
+        let mut state = PartitionState::There;
+        for (_, path) in &each.into {
+            if let Some(max) =
+                compare::is_there(log, path, each.stop, each.topic_id, &self.options)?
+            {
+                *producer_id_max = (*producer_id_max).max(max);
+                continue;
+            }
+            let begin = self.begin(each);
+            let made = salvage_log(log, path, &self.options, &how, Some(&begin))?;
+            let Salvaged {
+                report,
+                producer_id_max: max,
+            } = made;
+            *producer_id_max = (*producer_id_max).max(max);
+            state = PartitionState::Restored(Box::new(report));
+        }
+        Ok(state)
+    }
+
+    fn begin(&self, each: &PartitionToRestore) -> NewPartition {
+        let known = self.configs.get(&each.topic);
+        let config = known.map(of_topic).unwrap_or_default();
+        let is_folder = self.target == Target::Folder;
+        NewPartition {
+            config: is_folder.then(|| config.clone()),
+            defaults: config,
+            topic_id: each.topic_id,
+            stop: each.stop,
+            leader_epoch_max: each.leader_epoch_max,
+            replaces_empty: true,
+            reads_back: true,
+            ..NewPartition::default()
+        }
+    }
+
+    /// Writes the topics that are not there yet into each `bootstrap.checkpoint`.
+    fn write_topics(&self, producer_id_max: i64) -> Result<()> {
+        let now = (self.options.clock)();
+        for file in &self.bootstraps {
+            let mut records = Vec::new();
+            for topic in &self.new_topics {
+                topic.records(file, &mut records);
+            }
+            let next = producer_id_max.saturating_add(1);
+            if file.next_producer_id.unwrap_or(0) < next {
+                records.push(producer_ids_record(-1, -1, next));
+            }
+            if !records.is_empty() {
+                file.add(&records, now, &self.options)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The settings by which segments are made; those that offsetlog does not know decide nothing here.
+fn of_topic(configs: &BTreeMap<String, String>) -> LogConfig {
+    let known: BTreeSet<&str> = settings().iter().map(|setting| setting.name).collect();
+    let pairs = configs
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let pairs = pairs.filter(|(name, _)| known.contains(name));
+    LogConfig::parse(pairs).unwrap_or_default()
+}
+
+/// A target that is one of the sources, or lies in one, would be read while it is written.
+fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
+    sources: &[P],
+    into: &[Q],
+    options: &OpenOptions,
+) -> Result<()> {
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
+    };
+    // Folders are the same by what they are, not by their names.
+    let is_in = |inner: &Path, outer: &Path| {
+        let Ok(outer) = options.disk.stat(outer) else {
+            return false;
+        };
+        let mut around = inner
+            .ancestors()
+            .filter_map(|path| options.disk.stat(path).ok());
+        around.any(|found| found.id == outer.id)
+    };
+    for target in into {
+        let target = absolute(target.as_ref())?;
+        for source in sources {
+            let source = absolute(source.as_ref())?;
+            if is_in(&target, &source) || is_in(&source, &target) {
+                let reason = format!(
+                    "it is, lies in or holds the source {}; choose another place",
+                    source.display()
+                );
+                return Err(Error::log_dir(&target, reason));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Marks a log dir as stopped cleanly that no broker has used yet, so that the first one need not look through what was restored.
+fn mark_clean(log_dir: &Path, options: &OpenOptions) -> Result<()> {
+    let mark = log_dir.join(CLEAN_SHUTDOWN);
+    if options.disk.stat(&mark).is_ok() {
+        return Ok(());
+    }
+    // No broker had an epoch yet.
+    write_whole(options.disk.as_ref(), &mark, &write_clean_shutdown(-1))
+        .map_err(|failed| Error::failed_call(&mark, failed))
+}

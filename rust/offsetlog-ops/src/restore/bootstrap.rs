@@ -1,0 +1,211 @@
+//! `bootstrap.checkpoint`: the records that the first controller of a new cluster appends to its empty metadata log. What stands in
+//! it exists before the first start.
+//!
+//! Source: Kafka's `BootstrapDirectory` and `ActivationRecordsGenerator`; FORMAT.md «Internal topics».
+
+use offsetlog::disk::{Access, IoCall, read_whole, write_whole};
+use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
+use offsetlog::format::control::ControlType;
+use offsetlog::format::internal_topic::MetadataRecord;
+use offsetlog::format::message::Value;
+use offsetlog::format::{BatchHeader, Fault, FormatError, Part, Uuid};
+use offsetlog::{BatchDecoder, Error, OpenOptions, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The file's name.
+pub(crate) const BOOTSTRAP_CHECKPOINT: &str = "bootstrap.checkpoint";
+
+/// More than any formatting writes, and room for a hundred thousand partitions.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Records of a batch. Kafka reads batches of up to 8 MiB from the file; a setting's value is at most 32 KiB.
+const BATCH_RECORDS: usize = 200;
+
+/// The `metadata.version` since which partitions know the log dirs of their replicas: 3.7-IV2.
+const WITH_DIRECTORIES: i32 = 17;
+
+/// A file, read.
+#[derive(Debug)]
+pub(crate) struct Bootstrap {
+    pub(crate) path: PathBuf,
+    bytes: Vec<u8>,
+    /// Where the footer's batch begins.
+    footer: usize,
+    /// The footer's offset: so many records there are before it.
+    end_offset: i64,
+    pub(crate) metadata_version: i32,
+    /// Topics in it, with their ids.
+    pub(crate) topics: BTreeMap<String, Uuid>,
+    /// Partitions in it, by their topic's id.
+    pub(crate) partitions: BTreeSet<([u8; 16], i32)>,
+    pub(crate) next_producer_id: Option<i64>,
+}
+
+impl Bootstrap {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// `Io`; corruption with the position; a `metadata.version` that is not there.
+    pub(crate) fn read(path: PathBuf, options: &OpenOptions) -> Result<Self> {
+        let bytes = read_whole(options.disk.as_ref(), &path, BYTES_MAX)
+            .map_err(|error| Error::io(IoCall::Read, &path, error))?;
+        let mut found = Self {
+            footer: 0,
+            end_offset: 0,
+            metadata_version: 0,
+            topics: BTreeMap::new(),
+            partitions: BTreeSet::new(),
+            next_producer_id: None,
+            path,
+            bytes,
+        };
+        let bytes = std::mem::take(&mut found.bytes);
+        let (mut at, mut is_whole) = (0, false);
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            is_whole = found
+                .take_batch(rest, at, options.limits.max_decompressed_bytes)
+                .map_err(|error| error.at_path(&found.path).at_position(at as u64))?;
+            at += BatchHeader::parse(rest)?.size_bytes;
+        }
+        if !is_whole {
+            let rule = Fault::Rule("the file ends without a footer: a part of it is missing");
+            return Err(Error::new(FormatError::new(Part::ControlRecord, 0, rule))
+                .at_path(&found.path)
+                .at_position(at as u64));
+        }
+        if found.metadata_version == 0 {
+            let reason = "it says no metadata.version; format the log dir with kafka-storage.sh";
+            return Err(Error::log_dir(&found.path, reason));
+        }
+        found.bytes = bytes;
+        Ok(found)
+    }
+
+    /// Whether a partition's record names the log dirs of its replicas.
+    pub(crate) const fn knows_directories(&self) -> bool {
+        self.metadata_version >= WITH_DIRECTORIES
+    }
+
+    /// Takes what a batch says. Returns whether it is the footer.
+    fn take_batch(&mut self, bytes: &[u8], position: usize, limit: u64) -> Result<bool> {
+        let header = BatchHeader::parse(bytes)?;
+        let Some(batch) = bytes.get(..header.size_bytes) else {
+            let rule = Fault::Rule("the file ends inside of the batch");
+            return Err(Error::new(FormatError::new(Part::BatchHeader, 0, rule)));
+        };
+        header.check_crc(batch)?;
+        let mut decoder = BatchDecoder::default();
+        let mut records = decoder.records(batch, limit)?;
+        let mut is_footer = false;
+        while let Some(record) = records.next_record()? {
+            if header.attributes.is_control() {
+                is_footer = ControlType::parse_key(record.key)? == ControlType::SnapshotFooter;
+            } else {
+                self.take_record(record.value.unwrap_or_default())?;
+            }
+        }
+        if is_footer {
+            self.footer = position;
+            self.end_offset = header.base_offset.unwrap_or(header.last_offset);
+        }
+        Ok(is_footer)
+    }
+
+    fn take_record(&mut self, value: &[u8]) -> Result<()> {
+        if MetadataRecord::unknown_type(value).is_some() {
+            return Ok(());
+        }
+        let record = MetadataRecord::decode(value)?;
+        let text = |name| match record.fields.get(name) {
+            Some(value) => {
+                String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
+            }
+            None => String::new(),
+        };
+        let number = |name| record.fields.get(name).and_then(Value::as_int);
+        let uuid = |name| {
+            let id = record.fields.get(name).and_then(Value::as_uuid);
+            id.unwrap_or_default()
+        };
+        match record.message.name {
+            "FeatureLevelRecord" if text("name") == "metadata.version" => {
+                let level = number("featureLevel").unwrap_or_default();
+                self.metadata_version = i32::try_from(level).unwrap_or_default();
+            }
+            "TopicRecord" => {
+                self.topics.insert(text("name"), uuid("topicId"));
+            }
+            "PartitionRecord" => {
+                let partition = number("partitionId").unwrap_or_default();
+                let key = (uuid("topicId").to_bytes(), partition as i32);
+                self.partitions.insert(key);
+            }
+            "ProducerIdsRecord" => self.next_producer_id = number("nextProducerId"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds records before the footer, and replaces the file: it has all of them or none. The file and its folder are synced.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn add(&self, records: &[Vec<u8>], now: i64, options: &OpenOptions) -> Result<()> {
+        let (before, footer) = self.bytes.split_at(self.footer);
+        let mut out = before.to_vec();
+        let (mut offset, mut scratch) = (self.end_offset, Vec::new());
+        for values in records.chunks(BATCH_RECORDS) {
+            let new: Vec<NewRecord<'_>> = (offset..)
+                .zip(values)
+                .map(|(offset, value)| NewRecord {
+                    offset,
+                    timestamp: now,
+                    key: None,
+                    value: Some(value),
+                    headers: &[],
+                })
+                .collect();
+            let fields = BatchFields {
+                base_offset: offset,
+                leader_epoch: 0,
+                ..BatchFields::default()
+            };
+            match write_batch(&mut out, &fields, &new, &mut Uncompressed, &mut scratch) {
+                Ok(()) => {}
+                Err(never) => match never {},
+            }
+            offset += values.len() as i64;
+        }
+        // The checksum does not cover the offset.
+        out.extend_from_slice(&offset.to_be_bytes());
+        out.extend_from_slice(footer.get(8..).unwrap_or_default());
+        write_whole(options.disk.as_ref(), &self.path, &out)
+            .map_err(|failed| Error::failed_call(&self.path, failed))
+    }
+}
+
+/// Whether the metadata log in a log dir has records: then its controllers do not read `bootstrap.checkpoint` any more.
+pub(crate) fn has_started(log_dir: &Path, options: &OpenOptions) -> Result<bool> {
+    let log = log_dir.join("__cluster_metadata-0");
+    let disk = options.disk.as_ref();
+    let Ok(entries) = disk.list(&log) else {
+        return Ok(false);
+    };
+    for entry in entries {
+        let path = log.join(&entry.name);
+        if Path::new(&entry.name)
+            .extension()
+            .is_some_and(|end| end == "log")
+        {
+            let file = disk
+                .open(&path, Access::Read)
+                .and_then(|file| file.stat())
+                .map_err(|error| Error::io(IoCall::Stat, &path, error))?;
+            if file.size > 0 {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,315 @@
+//! What a restore leaves to be done by hand, with the commands for it; and retention, which would delete what was just restored.
+
+use super::sources::{SourceTopic, Sources};
+use super::targets::{Target, Targets, brokers};
+use super::{PartitionState, PartitionToRestore, RestorePlan};
+use crate::shell::quoted;
+use offsetlog::format::counted;
+use offsetlog::{BrokerSettings, LogConfig};
+use std::collections::{BTreeMap, BTreeSet};
+
+const TRANSACTION_STATE: &str = "__transaction_state";
+const POLICY: &str = "cleanup.policy";
+const RETENTION_MS: &str = "retention.ms";
+const RETENTION_BYTES: &str = "retention.bytes";
+
+/// Settings of topics whose old segments are in an object store.
+const TIERED: [&str; 3] = [
+    "remote.storage.enable",
+    "local.retention.ms",
+    "local.retention.bytes",
+];
+
+/// Something to be done by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remaining {
+    /// What it is about: topics, a partition, `groups`, `access`.
+    pub about: String,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// The commands for it, where there are any.
+    pub commands: Vec<String>,
+}
+
+/// Decides about the retention of what is restored.
+pub(super) struct Retention {
+    target: Target,
+    now: i64,
+    keeps: bool,
+    /// The topics' own settings in the target's cluster.
+    in_cluster: BTreeMap<String, BTreeMap<String, String>>,
+    /// What holds where a topic has nothing of its own.
+    defaults: LogConfig,
+    remaining: Vec<Remaining>,
+}
+
+impl Retention {
+    pub(super) fn new(
+        targets: &Targets,
+        broker: Option<&BrokerSettings>,
+        now: i64,
+        keeps: bool,
+    ) -> Self {
+        let metadata = targets.metadata.as_ref();
+        let all = metadata.map(|metadata| metadata.configs.iter());
+        let own = all.into_iter().flatten();
+        let in_cluster = own
+            .filter(|((kind, _), _)| kind == "topic")
+            .map(|((_, name), configs)| (name.clone(), configs.clone()))
+            .collect();
+        let dynamic = metadata.and_then(|metadata| {
+            let key = ("broker".to_owned(), String::new());
+            metadata.configs.get(&key)?.get("log.retention.ms")
+        });
+        let of_broker =
+            broker.map_or_else(LogConfig::default, |broker| broker.topic_defaults.clone());
+        let dynamic = dynamic.and_then(|value| of_broker.with(RETENTION_MS, value).ok());
+        Self {
+            target: targets.kind,
+            now,
+            keeps,
+            in_cluster,
+            defaults: dynamic.unwrap_or(of_broker),
+            remaining: Vec::new(),
+        }
+    }
+
+    /// Changes the settings that a topic gets in a new cluster, where they would delete what is restored, and notes what to do about
+    /// it later.
+    pub(super) fn judge(&mut self, topic: &SourceTopic, configs: &mut BTreeMap<String, String>) {
+        let name = &topic.to_make.name;
+        match self.target {
+            Target::Folder => {}
+            Target::NewCluster => {
+                self.untier(name, configs);
+                for setting in self.deleting(topic, configs) {
+                    let had = configs.get(setting).cloned();
+                    if self.keeps {
+                        self.announce(name, setting, had.as_deref());
+                    } else {
+                        configs.insert(setting.to_owned(), "-1".to_owned());
+                        self.prevented(name, setting, had.as_deref());
+                    }
+                }
+            }
+            Target::StoppedBroker => {
+                let own = self.in_cluster.get(name).cloned().unwrap_or_default();
+                for setting in self.deleting(topic, &own) {
+                    self.announce(name, setting, own.get(setting).map(String::as_str));
+                }
+            }
+        }
+    }
+
+    /// What was copied away is not restored, and the topic cannot go on copying.
+    fn untier(&mut self, name: &str, configs: &mut BTreeMap<String, String>) {
+        if configs.get("remote.storage.enable").map(String::as_str) != Some("true") {
+            return;
+        }
+        for setting in TIERED {
+            configs.remove(setting);
+        }
+        self.remaining.push(Remaining {
+            about: name.to_owned(),
+            reason: "it had remote.storage.enable=true, which the restored topic has not: segments that were only in the remote storage are not restored".to_owned(),
+            commands: Vec::new(),
+        });
+    }
+
+    /// The settings that would delete something of the topic now.
+    fn deleting(
+        &self,
+        topic: &SourceTopic,
+        configs: &BTreeMap<String, String>,
+    ) -> Vec<&'static str> {
+        let deletes = configs.get(POLICY).map_or_else(
+            || self.defaults.is_deleting(),
+            |policy| policy.split(',').any(|each| each.trim() == "delete"),
+        );
+        if !deletes {
+            return Vec::new();
+        }
+        let number = |name: &str| {
+            configs
+                .get(name)
+                .and_then(|value| value.trim().parse::<i64>().ok())
+        };
+        let limit_ms = number(RETENTION_MS).unwrap_or(self.defaults.retention_ms());
+        let limit_bytes = number(RETENTION_BYTES).unwrap_or(self.defaults.retention_bytes());
+        let all = || topic.partitions.values();
+        let is_old = all().any(|each| {
+            each.oldest_timestamp
+                .is_some_and(|oldest| limit_ms >= 0 && self.now.saturating_sub(oldest) > limit_ms)
+        });
+        let is_large =
+            all().any(|each| u64::try_from(limit_bytes).is_ok_and(|limit| each.bytes > limit));
+        let mut found = Vec::new();
+        found.extend(is_old.then_some(RETENTION_MS));
+        found.extend(is_large.then_some(RETENTION_BYTES));
+        found
+    }
+
+    fn prevented(&mut self, topic: &str, setting: &str, had: Option<&str>) {
+        let (what, change) = match had {
+            Some(had) => (
+                format!("{setting}={had}"),
+                format!("--add-config {}", quoted(&format!("{setting}={had}"))),
+            ),
+            None => (
+                format!("the brokers' default of {setting}"),
+                format!("--delete-config {setting}"),
+            ),
+        };
+        let reason = format!(
+            "{what} would delete restored records at once, so they have {setting}=-1 now; when the records are no longer needed, set it back"
+        );
+        self.note(topic, reason, alter(topic, &change));
+    }
+
+    fn announce(&mut self, topic: &str, setting: &str, had: Option<&str>) {
+        let reason = match had {
+            Some(had) => format!(
+                "{setting}={had} deletes restored records 30 s after the broker's start: run this as soon as it is up (log.initial.task.delay.ms in server.properties gives more time, from 3.5 on)"
+            ),
+            None => format!(
+                "the brokers' {setting} may delete restored records 30 s after the start: put log.{setting}=-1 into server.properties before it, or run this as soon as it is up"
+            ),
+        };
+        let command = alter(topic, &format!("--add-config {setting}=-1"));
+        self.note(topic, reason, command);
+    }
+
+    /// Topics of which the same is to be said are told together.
+    fn note(&mut self, topic: &str, reason: String, command: String) {
+        if let Some(known) = self
+            .remaining
+            .iter_mut()
+            .find(|known| known.reason == reason)
+        {
+            known.about.push_str(", ");
+            known.about.push_str(topic);
+            known.commands.push(command);
+            return;
+        }
+        self.remaining.push(Remaining {
+            about: topic.to_owned(),
+            reason,
+            commands: vec![command],
+        });
+    }
+}
+
+fn alter(topic: &str, change: &str) -> String {
+    format!(
+        "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name {} {change}",
+        quoted(topic)
+    )
+}
+
+/// All that remains.
+pub(super) fn list(
+    plan: &RestorePlan,
+    found: &Sources,
+    targets: &Targets,
+    retention: &Retention,
+) -> Vec<Remaining> {
+    let mut all = retention.remaining.clone();
+    let restored: BTreeSet<&str> = plan
+        .partitions
+        .iter()
+        .map(|each| each.topic.as_str())
+        .collect();
+    if found.has_groups
+        && !restored.contains("__consumer_offsets")
+        && targets.kind != Target::Folder
+    {
+        all.push(Remaining {
+            about: "groups".to_owned(),
+            reason: "the groups' committed offsets are not restored: make a file of them for kafka-consumer-groups.sh, which sets them in the new cluster".to_owned(),
+            commands: vec!["offsetlog groups SOURCE --reset-csv > offsets.csv".to_owned()],
+        });
+    }
+    if let Some(metadata) = &found.recreation.metadata
+        && targets.kind == Target::NewCluster
+    {
+        let counts = [
+            (metadata.acls.len(), "ACL", ""),
+            (metadata.client_quotas.len(), "quota", ""),
+            (
+                metadata.scram_credentials.len(),
+                "SCRAM user",
+                " with a password that nobody can read",
+            ),
+            (
+                metadata
+                    .configs
+                    .keys()
+                    .filter(|(kind, _)| kind != "topic")
+                    .count(),
+                "setting",
+                " of brokers, clients or groups",
+            ),
+        ];
+        let seen: Vec<String> = counts
+            .iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, what, of)| format!("{}{of}", counted(*count, what)))
+            .collect();
+        if !seen.is_empty() {
+            all.push(Remaining {
+                about: "access".to_owned(),
+                reason: format!("the old cluster had {}", seen.join(", ")),
+                commands: vec!["offsetlog metadata SOURCE --as-commands".to_owned()],
+            });
+        }
+    }
+    for each in &plan.partitions {
+        if !each.absent_brokers.is_empty() && matches!(each.state, PartitionState::Planned) {
+            all.push(Remaining {
+                about: format!("{}-{}", each.topic, each.partition),
+                reason: format!(
+                    "{} have replicas by the cluster's metadata: if one of them leads, this one is cut to what it has. Take them off the partition before they start",
+                    brokers(&each.absent_brokers)
+                ),
+                commands: vec!["kafka-reassign-partitions.sh --execute --reassignment-json-file FILE".to_owned()],
+            });
+        }
+    }
+    all
+}
+
+/// Tells what ends the transactions that are open in what was restored.
+pub(super) fn add_open_transactions(plan: &mut RestorePlan) {
+    let is_whole = |each: &&PartitionToRestore| each.topic == TRANSACTION_STATE && !each.is_cut;
+    let has_state = plan.partitions.iter().any(|each| is_whole(&each));
+    let mut names = Vec::new();
+    for each in &plan.partitions {
+        if let PartitionState::Restored(report) = &each.state
+            && let Some(offset) = report.first_unstable_offset
+        {
+            names.push(format!(
+                "{}-{} from offset {offset} on",
+                each.topic, each.partition
+            ));
+        }
+    }
+    if names.is_empty() {
+        return;
+    }
+    let (reason, commands) = if has_state && plan.target == Target::NewCluster {
+        let reason = "a transaction is open; its coordinator, which is restored too, ends it when the cluster runs";
+        (reason, Vec::new())
+    } else {
+        let reason = "a transaction is open, and read_committed consumers wait there: see what its coordinator decided, and end it before the broker starts";
+        let commands = vec![
+            "offsetlog producers LOGDIR SOURCE --open".to_owned(),
+            "offsetlog end-transaction TOPIC-PARTITION PRODUCER-ID LOGDIR --dry-run".to_owned(),
+        ];
+        (reason, commands)
+    };
+    plan.remaining.push(Remaining {
+        about: names.join(", "),
+        reason: reason.to_owned(),
+        commands,
+    });
+}

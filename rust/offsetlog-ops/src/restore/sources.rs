@@ -1,0 +1,441 @@
+//! What is restored: which topics, which replica of each partition, and up to where.
+
+use super::{RestoreOptions, Target};
+use crate::places::{PartitionPlace, Places};
+use crate::recreation::{Recreation, TopicToMake, recreation};
+use offsetlog::format::Uuid;
+use offsetlog::format::internal_topic::METADATA_TOPIC;
+use offsetlog::format::name::DirectoryState;
+use offsetlog::{
+    Error, ErrorKind, Isolation, Log, OpenOptions, Result, TopicPartition, is_internal_topic,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Topics whose records mean nothing in another cluster.
+const NEVER: [&str; 3] = [METADATA_TOPIC, "__remote_log_metadata", "@metadata"];
+
+/// What was found in the sources, and chosen.
+pub(crate) struct Sources {
+    /// By name.
+    pub(crate) topics: Vec<SourceTopic>,
+    /// What is not restored, and why.
+    pub(crate) left_out: Vec<(String, String)>,
+    pub(crate) recreation: Recreation,
+    /// Whether committed offsets are among the sources.
+    pub(crate) has_groups: bool,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A topic that is restored.
+pub(crate) struct SourceTopic {
+    pub(crate) to_make: TopicToMake,
+    /// By number.
+    pub(crate) partitions: BTreeMap<i32, SourcePartition>,
+    /// Partitions that the topic has, and the sources have not.
+    pub(crate) missing: Vec<i32>,
+}
+
+/// The replica of a partition that is restored.
+pub(crate) struct SourcePartition {
+    pub(crate) log: Log,
+    /// Its directory.
+    pub(crate) path: PathBuf,
+    /// The other replicas, with what they have less.
+    pub(crate) others: Vec<(PathBuf, String)>,
+    pub(crate) log_start_offset: i64,
+    /// Offset, exclusive, up to which it is restored.
+    pub(crate) stop: i64,
+    /// Whether that is before the end of the log.
+    pub(crate) is_cut: bool,
+    /// Bytes of its segments up to there, at most.
+    pub(crate) bytes: u64,
+    /// The greatest leader epoch of the log.
+    pub(crate) leader_epoch: i32,
+    /// The greatest timestamp of the oldest segment with one.
+    pub(crate) oldest_timestamp: Option<i64>,
+    /// The greatest timestamp of the newest segments.
+    pub(crate) newest_timestamp: Option<i64>,
+}
+
+/// A replica and how much of the partition it has: the leader epoch of its last batch decides, then its end.
+struct Replica<'a> {
+    place: &'a PartitionPlace,
+    log: Log,
+    leader_epoch: i32,
+    end: i64,
+}
+
+/// Finds what is to be restored.
+///
+/// # Errors
+/// Those of listing the sources; `Argument` for a topic that nobody has. A partition that cannot be opened is left out.
+pub(crate) fn find<P: AsRef<Path>>(
+    paths: &[P],
+    how: &RestoreOptions,
+    target: Target,
+    options: &OpenOptions,
+) -> Result<Sources> {
+    let mut places = Places::read(paths, options)?;
+    let mut found = Sources {
+        topics: Vec::new(),
+        left_out: Vec::new(),
+        recreation: recreation(paths, &[], options)?,
+        has_groups: false,
+        warnings: std::mem::take(&mut places.warnings),
+    };
+    let mut by_topic = by_topic(&places);
+    found.has_groups = by_topic.contains_key("__consumer_offsets");
+    let names = chosen_names(&mut found, &by_topic, how, target)?;
+    for name in names {
+        let replicas = by_topic.remove(name.as_str()).unwrap_or_default();
+        let to_make = to_make(&found.recreation, &name, &replicas);
+        match topic(to_make, replicas, how, options, &mut found) {
+            Ok(Some(topic)) => found.topics.push(topic),
+            Ok(None) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) => found.left_out.push((name, error.to_string())),
+        }
+    }
+    Ok(found)
+}
+
+/// The directories of each topic's partitions: live ones, and those on their way to another log dir.
+fn by_topic(places: &Places) -> BTreeMap<&str, BTreeMap<i32, Vec<&PartitionPlace>>> {
+    let mut found: BTreeMap<&str, BTreeMap<i32, Vec<&PartitionPlace>>> = BTreeMap::new();
+    let all = places
+        .log_dirs
+        .iter()
+        .flat_map(|log_dir| &log_dir.partitions);
+    for place in all {
+        let is_readable = matches!(place.state, DirectoryState::Live | DirectoryState::Future);
+        if is_readable && place.partition >= 0 && !NEVER.contains(&place.topic.as_str()) {
+            let topic = found.entry(place.topic.as_str()).or_default();
+            topic.entry(place.partition).or_default().push(place);
+        }
+    }
+    found
+}
+
+/// Topics that are asked for: those that the metadata has, and where it is not here, those that have directories.
+fn chosen_names(
+    found: &mut Sources,
+    by_topic: &BTreeMap<&str, BTreeMap<i32, Vec<&PartitionPlace>>>,
+    how: &RestoreOptions,
+    target: Target,
+) -> Result<Vec<String>> {
+    let metadata = found.recreation.metadata.as_ref();
+    let is_told = metadata.is_some_and(|metadata| metadata.is_complete);
+    let known: BTreeSet<&str> = metadata
+        .map(|metadata| metadata.topics.iter().map(|topic| topic.name.as_str()))
+        .into_iter()
+        .flatten()
+        .filter(|name| !NEVER.contains(name))
+        .collect();
+    let mut names: BTreeSet<&str> = known.clone();
+    for name in by_topic.keys() {
+        if is_told && !known.contains(name) {
+            let why = "the metadata does not have it: it was deleted, or is of another cluster; give its directories alone to restore it";
+            found.left_out.push(((*name).to_owned(), why.to_owned()));
+        } else {
+            names.insert(name);
+        }
+    }
+    let mut chosen = Vec::new();
+    for name in names.iter().filter(|name| how.takes(name)) {
+        if target == Target::StoppedBroker && how.topics.is_empty() && is_internal_topic(name) {
+            let why = "the cluster has its own; -t names it";
+            found.left_out.push(((*name).to_owned(), why.to_owned()));
+        } else {
+            chosen.push((*name).to_owned());
+        }
+    }
+    found.left_out.retain(|(name, _)| how.takes(name));
+    for pattern in &how.topics {
+        let matches_any = names
+            .iter()
+            .copied()
+            .chain(found.left_out.iter().map(|(name, _)| name.as_str()))
+            .any(|name| matches(pattern, name));
+        if !matches_any {
+            let reason = format!("no topic {pattern:?} is among the sources");
+            return Err(Error::argument("topics", reason));
+        }
+    }
+    Ok(chosen)
+}
+
+fn to_make(
+    recreation: &Recreation,
+    name: &str,
+    replicas: &BTreeMap<i32, Vec<&PartitionPlace>>,
+) -> TopicToMake {
+    let known = recreation.topics.iter().find(|topic| topic.name == name);
+    if let Some(known) = known {
+        return known.clone();
+    }
+    // Topics of brokers' own are not among those that are made again by hand.
+    let metadata = recreation.metadata.as_ref();
+    let image =
+        metadata.and_then(|metadata| metadata.topics.iter().find(|topic| topic.name == name));
+    let configs = metadata.and_then(|metadata| {
+        let key = ("topic".to_owned(), name.to_owned());
+        metadata.configs.get(&key).cloned()
+    });
+    let last = image.map_or_else(
+        || replicas.keys().next_back().copied(),
+        |image| image.partitions.keys().next_back().copied(),
+    );
+    let mut ids = replicas
+        .values()
+        .flatten()
+        .filter_map(|place| place.topic_id.clone().ok().flatten());
+    TopicToMake {
+        name: name.to_owned(),
+        topic_id: image.map_or_else(|| ids.next(), |image| Some(image.topic_id)),
+        partitions: i64::from(last.unwrap_or(-1)) + 1,
+        replication_factor: image.and_then(|image| {
+            image
+                .partitions
+                .values()
+                .map(|each| each.replicas.len())
+                .max()
+        }),
+        assignment: None,
+        configs: configs.unwrap_or_default(),
+        notes: Vec::new(),
+    }
+}
+
+fn topic(
+    to_make: TopicToMake,
+    replicas: BTreeMap<i32, Vec<&PartitionPlace>>,
+    how: &RestoreOptions,
+    options: &OpenOptions,
+    found: &mut Sources,
+) -> Result<Option<SourceTopic>> {
+    let name = to_make.name.clone();
+    let mut ids: BTreeSet<[u8; 16]> = BTreeSet::new();
+    for place in replicas.values().flatten() {
+        if let Ok(Some(id)) = place.topic_id {
+            ids.insert(id.to_bytes());
+        }
+    }
+    let wanted = to_make
+        .topic_id
+        .map(Uuid::to_bytes)
+        .filter(|id| ids.contains(id));
+    if ids.len() > 1 && wanted.is_none() {
+        let why = "its directories are of several topics of this name, by the ids in partition.metadata: give those of one";
+        found.left_out.push((name, why.to_owned()));
+        return Ok(None);
+    }
+    let mut topic = SourceTopic {
+        partitions: BTreeMap::new(),
+        missing: Vec::new(),
+        to_make,
+    };
+    for (partition, places) in replicas {
+        let is_of_it = |place: &&&PartitionPlace| match (wanted, &place.topic_id) {
+            (Some(wanted), Ok(Some(id))) => id.to_bytes() == wanted,
+            _ => true,
+        };
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|place| is_of_it(&place));
+        for place in foreign {
+            found.warnings.push(format!(
+                "left out: {} is of an earlier topic of this name",
+                place.path.display()
+            ));
+        }
+        match best(&own, options, &mut found.warnings) {
+            Ok(Some((best, others))) => {
+                let partition_found = part(best, others, how)?;
+                topic.partitions.insert(partition, partition_found);
+            }
+            Ok(None) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) => found
+                .left_out
+                .push((format!("{name}-{partition}"), error.to_string())),
+        }
+    }
+    let numbers = 0..i32::try_from(topic.to_make.partitions).unwrap_or(0);
+    topic.missing = numbers
+        .filter(|number| !topic.partitions.contains_key(number))
+        .collect();
+    Ok(Some(topic))
+}
+
+/// The replica that has most, and the others. One on its way to another log dir counts only if it is the only one.
+fn best<'a>(
+    places: &[&'a PartitionPlace],
+    options: &OpenOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Option<(Replica<'a>, Vec<Replica<'a>>)>> {
+    let has_live = places
+        .iter()
+        .any(|place| place.state == DirectoryState::Live);
+    let mut all = Vec::new();
+    let mut failure = None;
+    for place in places {
+        if has_live && place.state != DirectoryState::Live {
+            continue;
+        }
+        match replica(place, options) {
+            Ok(replica) => all.push(replica),
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) => {
+                warnings.push(format!("left out: {error}"));
+                failure = Some(error);
+            }
+        }
+    }
+    // Of equals the first.
+    all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
+    let mut all = all.into_iter();
+    match (all.next(), failure) {
+        (Some(best), _) => Ok(Some((best, all.collect()))),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(None),
+    }
+}
+
+fn replica<'a>(place: &'a PartitionPlace, options: &OpenOptions) -> Result<Replica<'a>> {
+    let log = Log::open(&place.path, options)?;
+    let leader_epoch = readable(log.leader_epoch())?.flatten();
+    let end = readable(log.log_end_offset())?;
+    Ok(Replica {
+        place,
+        leader_epoch: leader_epoch.unwrap_or(-1),
+        end: end.unwrap_or(-1),
+        log,
+    })
+}
+
+/// What damage hides is `None`.
+fn readable<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_corruption() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn part(
+    best: Replica<'_>,
+    others: Vec<Replica<'_>>,
+    how: &RestoreOptions,
+) -> Result<SourcePartition> {
+    let log = best.log;
+    let log_start_offset = log.log_start_offset()?;
+    let key = TopicPartition {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+    };
+    // Damage at the end of the log hides where it ends: then all is read.
+    let end = if best.end < 0 { i64::MAX } else { best.end };
+    let mut stop = end;
+    if let Some(until) = how.until {
+        let first = log.offset_for_timestamp(until, Isolation::ReadUncommitted)?;
+        stop = first.map_or(stop, |first| first.offset);
+    }
+    if let Some(wanted) = how.ends.get(&key) {
+        stop = stop.min(*wanted);
+    }
+    let stop = stop.max(log_start_offset);
+    let is_cut = stop < end;
+    let segments = log.segments()?;
+    let mut bytes = 0;
+    for (segment, next) in segments.iter().zip(
+        segments
+            .iter()
+            .skip(1)
+            .map(|next| next.base_offset)
+            .chain([i64::MAX]),
+    ) {
+        if segment.base_offset < stop && next > log_start_offset {
+            bytes += segment.size_bytes;
+        }
+    }
+    let times = |base| -> Result<Option<i64>> {
+        let age = log.segment_age(base)?;
+        Ok(age
+            .filter(|age| age.is_of_a_record)
+            .map(|age| age.newest_timestamp))
+    };
+    let used: Vec<i64> = segments
+        .iter()
+        .map(|segment| segment.base_offset)
+        .filter(|base| *base < stop)
+        .collect();
+    // Compaction leaves segments without a record.
+    let mut oldest = None;
+    for base in &used {
+        oldest = readable(times(*base))?.flatten();
+        if oldest.is_some() {
+            break;
+        }
+    }
+    let newest = used.last().map(|base| readable(times(*base)));
+    let others = others
+        .into_iter()
+        .map(|other| {
+            let less = if other.leader_epoch < best.leader_epoch {
+                format!(
+                    "ends at offset {} in leader epoch {}, before {}",
+                    other.end, other.leader_epoch, best.leader_epoch
+                )
+            } else if other.end < best.end {
+                format!("ends at offset {}", other.end)
+            } else {
+                "has as much".to_owned()
+            };
+            (other.place.path.clone(), less)
+        })
+        .collect();
+    Ok(SourcePartition {
+        path: best.place.path.clone(),
+        others,
+        log_start_offset,
+        stop,
+        is_cut,
+        bytes,
+        leader_epoch: best.leader_epoch,
+        oldest_timestamp: oldest,
+        newest_timestamp: newest.transpose()?.flatten().flatten(),
+        log,
+    })
+}
+
+/// Whether a name is meant by a pattern, in which `*` stands for any characters and `?` for one.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    // Where the last `*` stands, and what of the name it has taken so far.
+    let mut star: Option<(usize, usize)> = None;
+    let (mut at, mut taken) = (0, 0);
+    while taken < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, taken));
+                at += 1;
+            }
+            Some(byte) if *byte == b'?' || name.get(taken) == Some(byte) => {
+                at += 1;
+                taken += 1;
+            }
+            _ => {
+                let Some((place, before)) = star else {
+                    return false;
+                };
+                star = Some((place, before + 1));
+                at = place + 1;
+                taken = before + 1;
+            }
+        }
+    }
+    pattern
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .all(|byte| *byte == b'*')
+}

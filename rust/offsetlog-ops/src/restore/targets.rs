@@ -1,0 +1,544 @@
+//! Where partitions are restored to: a cluster that has not started yet, a stopped broker's log dirs, or a folder of no broker.
+
+use super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, has_started};
+use super::sources::{SourcePartition, SourceTopic};
+use super::{PartitionToRestore, RestoreOptions};
+use crate::places::{LogDirPlace, Places};
+use offsetlog::disk::IoCall;
+use offsetlog::format::name::DirectoryState;
+use offsetlog::format::{MetaProperties, Uuid};
+use offsetlog::{Error, Log, MetadataImage, OpenOptions, PartitionRegistration, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What the log dirs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Formatted, and never started: the restored topics are written into `bootstrap.checkpoint`.
+    NewCluster,
+    /// Of a stopped broker, or several, whose cluster has the topics.
+    StoppedBroker,
+    /// Of no broker.
+    Folder,
+}
+
+impl Target {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewCluster => "new-cluster",
+            Self::StoppedBroker => "stopped-broker",
+            Self::Folder => "folder",
+        }
+    }
+}
+
+/// The log dirs to restore into.
+pub(crate) struct Targets {
+    pub(crate) kind: Target,
+    log_dirs: Vec<TargetDir>,
+    /// What the cluster's metadata says.
+    pub(crate) metadata: Option<MetadataImage>,
+    /// One for each log dir that has the file.
+    pub(crate) bootstraps: Vec<Bootstrap>,
+    /// The ids of the topics of which partitions are here already.
+    ids: BTreeMap<String, Uuid>,
+}
+
+struct TargetDir {
+    path: PathBuf,
+    node_id: Option<i32>,
+    directory_id: Option<Uuid>,
+    /// Whether it has ZooKeeper's kind of `meta.properties`.
+    is_of_zookeeper: bool,
+    live: BTreeMap<(String, i32), PathBuf>,
+    /// Bytes that are to be restored into it.
+    bytes: u64,
+}
+
+/// Where a partition is restored to, and as what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) topic_id: Option<Uuid>,
+    /// For each replica its broker and its new directory.
+    pub(crate) replicas: Vec<(Option<i32>, PathBuf)>,
+    /// For each replica the id of its log dir.
+    pub(crate) directories: Vec<Option<Uuid>>,
+    /// The greatest leader epoch that the cluster takes, if the log's is above.
+    pub(crate) leader_epoch_max: Option<i32>,
+    /// Brokers that have the partition too, and are not among the log dirs.
+    pub(crate) absent: Vec<i32>,
+}
+
+impl Targets {
+    /// Reads what the log dirs are.
+    ///
+    /// # Errors
+    /// `LogDir` where they are not what was asked for; the text says what to do.
+    pub(crate) fn read<P: AsRef<Path>>(
+        paths: &[P],
+        how: &RestoreOptions,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mut all = Vec::new();
+        for path in paths {
+            let path = std::path::absolute(path)
+                .map_err(|source| Error::io(IoCall::Resolve, path.as_ref(), source))?;
+            if all.contains(&path) {
+                return Err(Error::argument(
+                    "into",
+                    format!("{} is given twice", path.display()),
+                ));
+            }
+            all.push(path);
+        }
+        let Some(first) = all.first().cloned() else {
+            return Err(Error::argument("into", "no log dir to restore into"));
+        };
+        let mut with_metadata = all.clone();
+        with_metadata.extend(how.metadata.iter().cloned());
+        let mut places = match Places::read(&with_metadata, options) {
+            Ok(places) => places,
+            // A folder that is not there yet, or that is empty.
+            Err(error) if !how.new_cluster && is_empty(&all, options) => {
+                let _ = error;
+                return Ok(Self::folder(all));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(error) = places.metadata_error.take() {
+            return Err(error);
+        }
+        let mut found = Self::folder(Vec::new());
+        found.metadata = places.metadata.take();
+        for path in &all {
+            let place = places.log_dirs.iter().find(|place| place.path == *path);
+            let Some(place) = place.filter(|place| place.is_whole) else {
+                let reason = "a log dir expected, the folder around partition directories";
+                return Err(Error::log_dir(path, reason));
+            };
+            found.add(place)?;
+        }
+        found.check_cluster(&first)?;
+        let is_brokers = found.log_dirs.iter().any(|each| each.node_id.is_some());
+        found.kind = match (how.new_cluster, is_brokers) {
+            (true, _) => Target::NewCluster,
+            (false, true) => Target::StoppedBroker,
+            (false, false) => Target::Folder,
+        };
+        if how.new_cluster {
+            found.read_bootstraps(&with_metadata, options)?;
+        }
+        Ok(found)
+    }
+
+    fn folder(paths: Vec<PathBuf>) -> Self {
+        let log_dirs = paths.into_iter().map(|path| TargetDir {
+            path,
+            node_id: None,
+            directory_id: None,
+            is_of_zookeeper: false,
+            live: BTreeMap::new(),
+            bytes: 0,
+        });
+        Self {
+            kind: Target::Folder,
+            log_dirs: log_dirs.collect(),
+            metadata: None,
+            bootstraps: Vec::new(),
+            ids: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, place: &LogDirPlace) -> Result<()> {
+        if let Err(reason) = &place.properties {
+            return Err(Error::log_dir(
+                &place.path,
+                format!("meta.properties: {reason}"),
+            ));
+        }
+        let mut live = BTreeMap::new();
+        for each in &place.partitions {
+            if each.state != DirectoryState::Live || each.is_metadata_log() {
+                continue;
+            }
+            live.insert((each.topic.clone(), each.partition), each.path.clone());
+            match &each.topic_id {
+                Ok(Some(id)) => {
+                    let known = self.ids.entry(each.topic.clone()).or_insert(*id);
+                    if *known != *id {
+                        let reason = format!(
+                            "partition.metadata has the topic id {id}, and another directory of the topic has {known}"
+                        );
+                        return Err(Error::log_dir(&each.path, reason));
+                    }
+                }
+                Ok(None) => {}
+                Err(reason) => {
+                    return Err(Error::log_dir(
+                        &each.path,
+                        format!("partition.metadata: {reason}"),
+                    ));
+                }
+            }
+        }
+        let properties = place.properties.as_ref().ok().and_then(Option::as_ref);
+        self.log_dirs.push(TargetDir {
+            path: place.path.clone(),
+            node_id: place.node_id(),
+            directory_id: place.directory_id(),
+            is_of_zookeeper: matches!(properties, Some(MetaProperties::V0 { .. })),
+            live,
+            bytes: 0,
+        });
+        Ok(())
+    }
+
+    /// All log dirs are brokers' or none is.
+    fn check_cluster(&self, first: &Path) -> Result<()> {
+        let mixed = self.log_dirs.iter().find(|each| {
+            let of_first = self.log_dirs.first().and_then(|first| first.node_id);
+            each.node_id.is_some() != of_first.is_some()
+        });
+        match mixed {
+            Some(mixed) => {
+                let reason = format!(
+                    "of {} and this log dir only one has a meta.properties with a node id: format the other, or give those of brokers alone",
+                    first.display()
+                );
+                Err(Error::log_dir(&mixed.path, reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn read_bootstraps(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<()> {
+        for log_dir in &self.log_dirs {
+            if log_dir.node_id.is_none() || log_dir.is_of_zookeeper {
+                let reason = "no meta.properties of a KRaft node: format it first with kafka-storage.sh format (3.3 or later); without KRaft, make the topics with the broker (offsetlog metadata --as-commands), stop it, and restore without --new-cluster";
+                return Err(Error::log_dir(&log_dir.path, reason));
+            }
+        }
+        for path in paths {
+            if has_started(path, options)? {
+                let reason = "the cluster has started already, so its controllers do not read bootstrap.checkpoint any more: make the topics with kafka-topics.sh (offsetlog metadata --as-commands prints how), stop the brokers, and restore without --new-cluster";
+                return Err(Error::log_dir(path, reason));
+            }
+            let file = path.join(BOOTSTRAP_CHECKPOINT);
+            if options.disk.stat(&file).is_ok() {
+                self.bootstraps.push(Bootstrap::read(file, options)?);
+            }
+        }
+        if self.bootstraps.is_empty() {
+            let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+            let reason = "no bootstrap.checkpoint here: name the metadata.log.dir of each controller with --metadata";
+            return Err(Error::log_dir(first, reason));
+        }
+        Ok(())
+    }
+
+    /// The brokers, ascending.
+    fn nodes(&self) -> Vec<i32> {
+        let nodes: BTreeSet<i32> = self
+            .log_dirs
+            .iter()
+            .filter_map(|each| each.node_id)
+            .collect();
+        nodes.into_iter().collect()
+    }
+
+    /// Says where a partition goes.
+    ///
+    /// # Errors
+    /// In words: why it cannot be restored here, and what to do.
+    pub(crate) fn place(
+        &mut self,
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        how: &RestoreOptions,
+        options: &OpenOptions,
+    ) -> std::result::Result<Placed, String> {
+        match self.kind {
+            Target::NewCluster => Ok(self.in_new_cluster(topic, number, source, how)),
+            Target::StoppedBroker => self.in_stopped_broker(topic, number, source, how, options),
+            Target::Folder => {
+                let slot = self.slot(None, &topic.to_make.name, number, None);
+                let topic_id = self
+                    .known_id(&topic.to_make.name)
+                    .or(topic.to_make.topic_id);
+                Ok(self.placed(&[(None, slot)], topic, number, source, topic_id))
+            }
+        }
+    }
+
+    /// The id that the topic has here already.
+    fn known_id(&self, topic: &str) -> Option<Uuid> {
+        let in_bootstrap = self
+            .bootstraps
+            .iter()
+            .find_map(|file| file.topics.get(topic));
+        in_bootstrap.or_else(|| self.ids.get(topic)).copied()
+    }
+
+    fn in_new_cluster(
+        &mut self,
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        how: &RestoreOptions,
+    ) -> Placed {
+        let name = &topic.to_make.name;
+        let replicas = self.assigned(topic, number, how);
+        let slots: Vec<(Option<i32>, usize)> = replicas
+            .iter()
+            .map(|node| (Some(*node), self.slot(Some(*node), name, number, None)))
+            .collect();
+        let topic_id = self
+            .known_id(name)
+            .or(topic.to_make.topic_id)
+            .unwrap_or_else(|| {
+                let drawn = new_id();
+                self.ids.insert(name.clone(), drawn);
+                drawn
+            });
+        self.placed(&slots, topic, number, source, Some(topic_id))
+    }
+
+    /// The brokers of a partition in a new cluster: those that it had, if all are here, else one after the other.
+    pub(crate) fn assigned(
+        &self,
+        topic: &SourceTopic,
+        number: i32,
+        how: &RestoreOptions,
+    ) -> Vec<i32> {
+        let nodes = self.nodes();
+        let had = topic.to_make.replication_factor.unwrap_or(1);
+        let factor = how
+            .replication_factor
+            .unwrap_or(had)
+            .clamp(1, nodes.len().max(1));
+        let assignment = topic.to_make.assignment.as_ref();
+        let had = assignment.and_then(|all| all.get(usize::try_from(number).ok()?));
+        if let Some(had) = had
+            && had.len() == factor
+            && had.iter().all(|node| nodes.contains(node))
+        {
+            return had.clone();
+        }
+        // As in Kafka each broker leads as many partitions as the next; topics begin at different ones.
+        let shift: usize = topic.to_make.name.bytes().map(usize::from).sum();
+        let first = usize::try_from(number).unwrap_or(0).wrapping_add(shift);
+        let all = nodes.iter().cycle().skip(first % nodes.len().max(1));
+        all.take(factor).copied().collect()
+    }
+
+    fn in_stopped_broker(
+        &mut self,
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        how: &RestoreOptions,
+        options: &OpenOptions,
+    ) -> std::result::Result<Placed, String> {
+        let name = &topic.to_make.name;
+        let here = (name.clone(), number);
+        let nodes = self.nodes();
+        let metadata = self.metadata.as_ref();
+        let Some(metadata) = metadata else {
+            return self.without_metadata(topic, number, source, options);
+        };
+        let found = metadata.topics.iter().find(|each| each.name == *name);
+        let registered =
+            found.and_then(|found| Some((found.topic_id, found.partitions.get(&number)?)));
+        let Some((topic_id, registered)) = registered else {
+            let what = if found.is_some() {
+                "has no such partition of the topic"
+            } else {
+                "does not have the topic"
+            };
+            return Err(format!(
+                "the cluster {what}: make it with kafka-topics.sh (offsetlog metadata SOURCE --as-commands prints how), stop the broker and run this again"
+            ));
+        };
+        let registered = registered.clone();
+        let (own, absent): (Vec<i32>, Vec<i32>) = registered
+            .replicas
+            .iter()
+            .partition(|node| nodes.contains(node));
+        if own.is_empty() {
+            return Err(format!(
+                "by the cluster's metadata it belongs to {}, and none of their log dirs is given",
+                brokers(&absent)
+            ));
+        }
+        if !absent.is_empty() && !how.single_replica {
+            return Err(format!(
+                "{} have replicas too, and would cut this one to what they have: give their log dirs too (stopped), or take them off the partition with kafka-reassign-partitions.sh; --single-replica restores it all the same, for a cluster that comes back without them",
+                brokers(&absent)
+            ));
+        }
+        let slots: Vec<(Option<i32>, usize)> = own
+            .iter()
+            .map(|node| {
+                let directory = directory_of(&registered, *node);
+                (
+                    Some(*node),
+                    self.slot(Some(*node), &here.0, here.1, directory),
+                )
+            })
+            .collect();
+        let mut placed = self.placed(
+            &slots,
+            topic,
+            number,
+            source,
+            Some(topic_id).filter(|id| !id.is_zero()),
+        );
+        placed.absent = absent;
+        let known = registered.leader_epoch;
+        placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
+        Ok(placed)
+    }
+
+    /// Without metadata the empty directories tell which partitions are this broker's.
+    fn without_metadata(
+        &mut self,
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        options: &OpenOptions,
+    ) -> std::result::Result<Placed, String> {
+        let name = topic.to_make.name.clone();
+        let mut slots = Vec::new();
+        let mut known = -1;
+        for (slot, log_dir) in self.log_dirs.iter().enumerate() {
+            if let Some(path) = log_dir.live.get(&(name.clone(), number)) {
+                let epoch = Log::open(path, options).and_then(|log| log.leader_epoch());
+                let epoch = epoch.map_err(|error| error.to_string())?;
+                known = known.max(epoch.unwrap_or(-1));
+                slots.push((log_dir.node_id, slot));
+            }
+        }
+        if slots.is_empty() {
+            return Err(
+                "the log dirs have no directory of it, and no metadata says whose it is: make the topic with kafka-topics.sh, or name the metadata.log.dir with --metadata"
+                    .to_owned(),
+            );
+        }
+        let topic_id = self.known_id(&name);
+        let mut placed = self.placed(&slots, topic, number, source, topic_id);
+        placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
+        Ok(placed)
+    }
+
+    fn placed(
+        &mut self,
+        slots: &[(Option<i32>, usize)],
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        topic_id: Option<Uuid>,
+    ) -> Placed {
+        let name = format!("{}-{number}", topic.to_make.name);
+        let mut placed = Placed {
+            topic_id,
+            replicas: Vec::new(),
+            directories: Vec::new(),
+            leader_epoch_max: None,
+            absent: Vec::new(),
+        };
+        for (node, slot) in slots {
+            if let Some(log_dir) = self.log_dirs.get_mut(*slot) {
+                log_dir.bytes += source.bytes;
+                placed.replicas.push((*node, log_dir.path.join(&name)));
+                placed.directories.push(log_dir.directory_id);
+            }
+        }
+        placed
+    }
+
+    /// The log dir of a broker for a partition: where it is already, or where the metadata has it, else the one with the fewest bytes.
+    fn slot(&self, node: Option<i32>, topic: &str, number: i32, directory: Option<Uuid>) -> usize {
+        let key = (topic.to_owned(), number);
+        let of_node = || {
+            let all = self.log_dirs.iter().enumerate();
+            all.filter(move |(_, each)| each.node_id == node)
+        };
+        let there = of_node().find(|(_, each)| each.live.contains_key(&key));
+        let known =
+            || of_node().find(|(_, each)| directory.is_some() && each.directory_id == directory);
+        let least = || of_node().min_by_key(|(_, each)| each.bytes);
+        there
+            .or_else(known)
+            .or_else(least)
+            .map_or(0, |(slot, _)| slot)
+    }
+
+    /// The log dirs.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.log_dirs.iter().map(|each| each.path.clone()).collect()
+    }
+
+    /// The log dirs that have no partitions but those that are restored.
+    pub(crate) fn without_others(&self, restored: &[PartitionToRestore]) -> Vec<PathBuf> {
+        let ours: BTreeSet<&Path> = restored
+            .iter()
+            .flat_map(|each| each.into.iter().map(|(_, path)| path.as_path()))
+            .collect();
+        let is_alone =
+            |each: &&TargetDir| each.live.values().all(|path| ours.contains(path.as_path()));
+        let alone = self.log_dirs.iter().filter(is_alone);
+        alone.map(|each| each.path.clone()).collect()
+    }
+
+    /// The ids of a broker's log dirs, of the one with the fewest bytes first: for a partition that is not restored.
+    pub(crate) fn directory_for_empty(&self, node: i32) -> Option<Uuid> {
+        let all = self
+            .log_dirs
+            .iter()
+            .filter(|each| each.node_id == Some(node));
+        all.min_by_key(|each| each.bytes)
+            .and_then(|each| each.directory_id)
+    }
+}
+
+/// The log dir of a broker's replica.
+fn directory_of(partition: &PartitionRegistration, node: i32) -> Option<Uuid> {
+    let slot = partition
+        .replicas
+        .iter()
+        .position(|replica| *replica == node)?;
+    partition
+        .directories
+        .get(slot)
+        .copied()
+        .filter(|id| !id.is_zero())
+}
+
+/// `broker 2` or `brokers 2 and 3`.
+pub(crate) fn brokers(ids: &[i32]) -> String {
+    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    match names.as_slice() {
+        [one] => format!("broker {one}"),
+        several => format!("brokers {}", several.join(" and ")),
+    }
+}
+
+fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
+    let listed = paths.iter().map(|path| options.disk.list(path));
+    listed
+        .into_iter()
+        .all(|listed| listed.map_or(true, |entries| entries.is_empty()))
+}
+
+/// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.
+fn new_id() -> Uuid {
+    loop {
+        let id = Uuid::from_bytes(fastrand::u128(..).to_be_bytes());
+        if !id.is_zero() && !id.to_string().starts_with('-') {
+            return id;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `restore`: topics from a dead broker's disks. Converts, detaches, calls, converts back.
+
+use crate::callback;
+use crate::convert_log::{Raised, stopped};
+use crate::interrupt::detached;
+use crate::log::open_options;
+use crate::log_dir::partition_key;
+use crate::options::{OpenValues, RestoreValues};
+use crate::raise::OrRaise;
+use crate::rows;
+use crate::salvage::loss_row;
+use offsetlog::TopicPartition;
+use offsetlog_ops::{
+    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, RestoreProgress,
+};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+#[pyfunction]
+#[pyo3(signature = (sources, into, options, values, *, progress))]
+pub(crate) fn restore(
+    py: Python<'_>,
+    sources: Vec<PathBuf>,
+    into: Vec<PathBuf>,
+    options: OpenValues,
+    values: RestoreValues,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<rows::RestoreReport> {
+    let mut options = open_options(&options);
+    let raised = Raised::default();
+    options.interrupt = Some(stopped(options.interrupt.take(), &raised));
+    let dry_run = values.dry_run;
+    let how = options_of(values);
+    let progress = progress.map(|progress| told_of(progress, &raised));
+    let plan = detached(py, || {
+        let mut plan = RestorePlan::make(&sources, &into, &how, &options)?;
+        if !dry_run {
+            plan.run(progress.as_ref())?;
+        }
+        Ok(plan)
+    });
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match raised {
+        Some(error) => Err(error),
+        None => plan.or_raise(py).map(|plan| report_row(plan, dry_run)),
+    }
+}
+
+fn options_of(values: RestoreValues) -> RestoreOptions {
+    let ends = values.ends.into_iter();
+    RestoreOptions {
+        topics: values.topics,
+        until: values.until,
+        ends: ends
+            .map(|(topic, partition, end)| (TopicPartition { topic, partition }, end))
+            .collect(),
+        new_cluster: values.new_cluster,
+        metadata: values.metadata,
+        broker: values.broker,
+        replication_factor: values.replication_factor,
+        single_replica: values.single_replica,
+        keep_retention: values.keep_retention,
+    }
+}
+
+/// Calls Python's progress; what it raises ends the work.
+fn told_of(progress: Py<PyAny>, raised: &Raised) -> RestoreProgress {
+    let raised = Arc::clone(raised);
+    Arc::new(move |done, total, name: &str| {
+        let outcome = Python::try_attach(|py| {
+            let arguments = (done, total, name).into_pyobject(py)?;
+            callback::call(progress.bind(py), &arguments).map(drop)
+        });
+        if let Some(Err(error)) = outcome {
+            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    })
+}
+
+fn report_row(plan: RestorePlan, dry_run: bool) -> rows::RestoreReport {
+    rows::RestoreReport {
+        target: plan.target.name(),
+        dry_run,
+        bytes: plan.bytes(),
+        has_losses: plan.has_losses(),
+        missing: plan.missing.into_iter().map(partition_key).collect(),
+        left_out: plan
+            .left_out
+            .into_iter()
+            .map(|(name, reason)| rows::NotRestored { name, reason })
+            .collect(),
+        bootstrap_checkpoints: plan
+            .bootstrap_checkpoints
+            .into_iter()
+            .map(PathBuf::into_os_string)
+            .collect(),
+        remaining: plan
+            .remaining
+            .into_iter()
+            .map(|each| rows::Remaining {
+                about: each.about,
+                reason: each.reason,
+                commands: each.commands.into(),
+            })
+            .collect(),
+        warnings: plan.warnings.into(),
+        partitions: plan.partitions.into_iter().map(partition_row).collect(),
+    }
+}
+
+fn partition_row(each: PartitionToRestore) -> rows::RestoredPartition {
+    let (state, reason, report) = match each.state {
+        PartitionState::Planned => ("planned", None, None),
+        PartitionState::Restored(report) => ("restored", None, Some(report)),
+        PartitionState::There => ("there", None, None),
+        PartitionState::Refused(reason) => ("refused", Some(reason), None),
+        PartitionState::Failed(error) => ("failed", Some(error.to_string()), None),
+    };
+    rows::RestoredPartition {
+        topic: each.topic,
+        partition: each.partition,
+        state,
+        reason,
+        source: each.source.into_os_string(),
+        other_replicas: each
+            .other_replicas
+            .into_iter()
+            .map(|(path, less)| rows::OtherReplica {
+                path: path.into_os_string(),
+                less,
+            })
+            .collect(),
+        into: each
+            .into
+            .into_iter()
+            .map(|(node_id, path)| rows::NewReplica {
+                node_id,
+                path: path.into_os_string(),
+            })
+            .collect(),
+        topic_id: each.topic_id.map(|id| id.to_string()),
+        log_start_offset: each.log_start_offset,
+        log_end_offset: each.log_end_offset,
+        is_cut: each.is_cut,
+        bytes: each.bytes,
+        newest_timestamp: each.newest_timestamp,
+        leader_epoch: each.leader_epoch,
+        leader_epoch_max: each.leader_epoch_max,
+        records: report.as_ref().map(|report| report.built.records),
+        loss_count: report.as_ref().map_or(0, |report| report.loss_count),
+        first_unstable_offset: report
+            .as_ref()
+            .and_then(|report| report.first_unstable_offset),
+        losses: report
+            .into_iter()
+            .flat_map(|report| report.losses)
+            .map(loss_row)
+            .collect(),
+    }
+}

@@ -1,0 +1,224 @@
+"""Real brokers serve what ``restore`` made of other brokers' disks, as if they had written it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from clients import Admin, ReaderOfAll, Writer
+from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, Golden, Row, partitions_of
+from peers import Appended
+
+from broker import Broker, broker_of, dump_files
+from conftest import KRAFT
+from kafka import KafkaAdminClient, TopicPartition
+from offsetlog import LogDir, restore
+
+SOURCES = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
+READABLE = [golden for golden in CLEAN_PARTITIONS if not golden.topic.startswith("__")]
+BUSY = {
+    # Retention and the cleaner look all the time: the records are years old, as after years of waiting.
+    "log.retention.ms": 3_600_000,
+    "log.initial.task.delay.ms": 500,
+    "log.retention.check.interval.ms": 500,
+    "log.cleaner.backoff.ms": 100,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+}
+ALWAYS = (
+    "Performing controller activation",
+    "Attempting to close NetworkClient that has already been closed",
+    "could not be established. Node may not be available",
+    "was unsuccessful",
+)
+"""What each broker warns of that begins and ends; a controller looks for the broker in its own process before that listens."""
+
+
+def with_two_log_dirs(version: str, directory: Path, settings: Mapping[str, object]) -> tuple[Broker, list[Path]]:
+    """A broker that was formatted, or runs with ZooKeeper, and never started."""
+    broker = broker_of(version, directory)
+    log_dirs = [broker.log_dir, directory / "logs-2"]
+    broker.settings = {"log.dirs": ",".join(map(str, log_dirs)), **settings}
+    broker.format()
+    return broker, log_dirs
+
+
+def places(partitions: Iterable[Golden]) -> dict[TopicPartition, Golden]:
+    return {TopicPartition(golden.topic, golden.partition): golden for golden in partitions}
+
+
+def check_rows(broker: Broker, partitions: Iterable[Golden], *, epochs: bool = True) -> None:
+    """Every record with offset, time, headers and leader epoch, for both isolation levels, and where the logs begin."""
+    wanted = places(partitions)
+    with ReaderOfAll(broker.address, list(wanted), "read_uncommitted") as reader:
+        found, ranges = reader.everything(), reader.ranges()
+    with ReaderOfAll(broker.address, list(wanted), "read_committed") as reader:
+        committed = reader.everything()
+    for at, golden in wanted.items():
+        for seen, expected in ((found[at], golden.rows), (committed[at], golden.committed)):
+            had = [row for row in _told(seen, epochs) if row.offset < golden.end]
+            if "compact" in golden.topic:
+                check_compacted(golden, had, _told(expected, epochs))
+            else:
+                # Behind an open transaction, which is over now, more is committed.
+                assert had[: len(expected)] == _told(expected, epochs), golden.name
+        begin, end = ranges[at]
+        assert begin == golden.start
+        assert end >= golden.end
+
+
+def _told(rows: Iterable[Row], epochs: bool) -> list[Row]:
+    """Old messages have no epoch, and some no type of their timestamp."""
+    return list(rows) if epochs else [row._replace(leader_epoch=-1, timestamp_type=max(0, row.timestamp_type)) for row in rows]
+
+
+def check_compacted(golden: Golden, seen: list[Row], expected: list[Row]) -> None:
+    """The broker's cleaner goes on: nothing is new, and the last record of each key stays, unless it deletes the key."""
+    assert set(seen) <= set(expected), golden.name
+    last = {row.key: row for row in expected}
+    assert {key: row for key, row in last.items() if row.value is not None}.items() <= {row.key: row for row in seen}.items()
+
+
+def check_words(broker: Broker, directories: Iterable[str]) -> None:
+    """Nothing that a clean start does not say; nothing is recovered, truncated, deleted or set aside."""
+    said = broker.output().read_text(encoding="utf-8", errors="replace").splitlines()
+    alarming = [line for line in said if re.search(r"\b(WARN|ERROR|FATAL)\b", line) and not any(each in line for each in ALWAYS)]
+    assert not alarming, alarming[:5]
+    names = set(directories)
+    touched = [
+        line
+        for line in said
+        if re.search(r"Recovering|Truncat|Deleting|-stray|Rebuilding|incremented log start", line)
+        and any(name in line for name in names)
+    ]
+    assert not touched, touched[:5]
+
+
+def committed_offsets(broker: Broker, groups: set[str]) -> dict[tuple[str, str, int], int]:
+    """What the broker says that groups have committed."""
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    try:
+        found = client.list_group_offsets(sorted(groups))
+    finally:
+        client.close()
+    return {(group, at.topic, at.partition): offset.offset for group, offsets in found.items() for at, offset in offsets.items()}
+
+
+def expected_commits() -> dict[tuple[str, str, int], int]:
+    """What Kafka's own decoder read from the old cluster's `__consumer_offsets`; the last record of a key holds."""
+    last: dict[tuple[str, str, int], int | None] = {}
+    for line in (DATA / "expected" / "kafka-4.3.0-clean" / "committed-offsets.jsonl").read_text(encoding="utf-8").splitlines():
+        commit = json.loads(line)
+        key, payload = commit["key"], commit["payload"]
+        last[key["group"], key["topic"], key["partition"]] = None if payload is None else payload["offset"]
+    return {key: offset for key, offset in last.items() if offset is not None}
+
+
+GAPS = re.compile(r"Non-consecutive offsets in |  -?[0-9]+ is followed by [0-9]+$")
+"""What the dump tool complains of in any segment that is not the first, and in compacted ones."""
+
+
+def check_files(log_dirs: Iterable[Path]) -> None:
+    """Kafka's dump tool finds nothing in segments and indexes."""
+    files = [file for log_dir in log_dirs for kind in ("log", "index", "timeindex") for file in sorted(log_dir.glob(f"g-*/*.{kind}"))]
+    dumped = dump_files("4.3.0", [file for file in files if file.stat().st_size])
+    assert dumped
+    assert not [line for _, complaints in dumped.values() for line in complaints if not GAPS.match(line)]
+
+
+@pytest.mark.parametrize("version", KRAFT)
+def test_a_cluster_that_starts_with_restored_topics(version: str, tmp_path: Path) -> None:
+    """Two log dirs: every topic is there at the first start, groups go on, and three starts and years of retention change nothing."""
+    broker, log_dirs = with_two_log_dirs(version, tmp_path / "broker", BUSY)
+    assert broker.metadata_dir is not None
+    report = restore(SOURCES, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
+    assert not report.has_losses
+    assert {Path(each.into[0].path).parent for each in report.partitions} == set(log_dirs)
+    names = [golden.name for golden in READABLE]
+    check_files(log_dirs)
+    ends = {golden.name: golden.end for golden in READABLE}
+    for _ in range(3):
+        with broker.running():
+            check_rows(broker, READABLE)
+            if broker.runs == 1:
+                expected = expected_commits()
+                found = committed_offsets(broker, {group for group, _, _ in expected})
+                assert expected
+                assert {key: found.get(key) for key in expected} == expected
+            with Writer(broker.address, "g-plain") as writer:
+                assert writer.send(0, [Appended(b"key", b"value", 1_800_000_000_000)]) == [ends["g-plain-0"]]
+                ends["g-plain-0"] += 1
+        check_words(broker, names)
+
+
+UNCLEAN = [DATA / "kafka-4.3.0" / "unclean" / name for name in ("log-dir-1", "log-dir-2")]
+
+
+@pytest.mark.parametrize("kind", ["unclean", "2.8.2"])
+def test_a_cluster_made_without_metadata(kind: str, tmp_path: Path) -> None:
+    """Of a broker that was killed, and of three old ones with messages of magic 0 and 1: names, ids and partitions out of the folders."""
+    sources = UNCLEAN if kind == "unclean" else OLD_LOG_DIRS
+    broker, log_dirs = with_two_log_dirs("4.3.0", tmp_path / "broker", BUSY)
+    assert broker.metadata_dir is not None
+    report = restore(sources, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
+    assert not report.has_losses
+    taken = {each.source for each in report.partitions}
+    known = partitions_of(UNCLEAN, "kafka-4.3.0-unclean") if kind == "unclean" else OLD_PARTITIONS
+    partitions = [golden for golden in known if str(golden.directory) in taken and not golden.topic.startswith("__")]
+    assert len(partitions) == len([each for each in report.partitions if not each.topic.startswith("__")])
+    with broker.running():
+        check_rows(broker, partitions, epochs=False)
+    check_words(broker, [golden.name for golden in partitions])
+
+
+TOPICS = {"g-plain": 3, "g-epochs": 2, "g-codec-zstd": 1, "g-compact": 1, "g-deleted-prefix": 2, "g-idem": 2}
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "3.9.2-zookeeper", "2.8.2"])
+def test_a_stopped_broker_takes_restored_topics(version: str, tmp_path: Path) -> None:
+    """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
+    quiet = {**BUSY, "log.retention.ms": -1}
+    broker, log_dirs = with_two_log_dirs(version, tmp_path / "broker", quiet)
+    with broker.running(), Admin(broker.address) as admin:
+        for topic, count in TOPICS.items():
+            admin.create(topic, count, {"cleanup.policy": "compact" if topic == "g-compact" else "delete"})
+            admin.leader_epochs(topic)
+    metadata = broker.metadata_dir or broker.zookeeper_dir
+    report = restore(SOURCES, log_dirs, topics=list(TOPICS), metadata=() if metadata is None else metadata)
+    assert {each.state for each in report.partitions} == {"restored"}
+    partitions = [golden for golden in READABLE if golden.topic in TOPICS]
+    assert len(partitions) == len(report.partitions) == sum(TOPICS.values())
+    ends = {golden.name: golden.end for golden in partitions}
+    for _ in range(2):
+        with broker.running():
+            # The cluster's epochs are below those of the old one, which are counted anew.
+            check_rows(broker, partitions, epochs=False)
+            for golden in partitions:
+                with Writer(broker.address, golden.topic) as writer:
+                    assert writer.send(golden.partition, [Appended(b"key", b"value", 1_800_000_000_000)]) == [ends[golden.name]]
+                ends[golden.name] += 1
+        check_words(broker, [golden.name for golden in partitions])
+
+
+def test_hundreds_of_topics(tmp_path: Path) -> None:
+    """All of them are there at the first start, each with its record."""
+    count = 400
+    with LogDir.open(tmp_path / "old", "a") as log_dir:
+        for number in range(count):
+            log_dir.create_topic(f"topic-{number}", 1)
+            log_dir.append(f"topic-{number}", b"%d" % number, timestamp=1_700_000_000_000)
+    broker, log_dirs = with_two_log_dirs("4.3.0", tmp_path / "broker", BUSY)
+    assert broker.metadata_dir is not None
+    report = restore(tmp_path / "old", log_dirs, metadata=broker.metadata_dir, new_cluster=True)
+    assert len(report.partitions) == count
+    with (
+        broker.running(),
+        ReaderOfAll(broker.address, [TopicPartition(f"topic-{number}", 0) for number in range(count)], "read_committed") as all_,
+    ):
+        assert {at.topic: [row.value for row in rows] for at, rows in all_.everything().items()} == {
+            f"topic-{number}": [b"%d" % number] for number in range(count)
+        }
+    check_words(broker, [f"topic-{number}-0" for number in range(count)])
