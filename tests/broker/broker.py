@@ -147,6 +147,11 @@ class Broker:
         return self.directory / "server.properties"
 
     @property
+    def controller_port(self) -> int:
+        """Where its controller listens, from one start to the next."""
+        return self._second_port
+
+    @property
     def metadata_dir(self) -> Path | None:
         """Where the cluster's metadata log is, of a broker that has one."""
         return self.directory / "metadata"
