@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from pages import MODULE, ROOT, Command, Shell, blocks, commands, read
 
-ROOT = Path(__file__).resolve().parents[2]
 CLEAN = "tests/data/kafka-4.3.0/clean/log-dir-1"
 BIG = "tests/data/kafka-4.3.0/clean/log-dir-2/g-big-0"
 SCRIPT = [str(Path(sys.executable).with_name("offsetlog"))]
-MODULE = [sys.executable, "-m", "offsetlog"]
 
 
 def offsetlog(*args: str, command: list[str] = MODULE) -> subprocess.CompletedProcess[str]:
@@ -236,32 +235,20 @@ def test_starting_it_loads_neither_pyarrow_nor_pyspark() -> None:
     assert run.stdout == "set()\n"
 
 
-def _sessions() -> list[list[tuple[str, str]]]:
-    """Blocks of the documentation: commands one behind the other, each with the output that is shown."""
-    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/cli.md"))
-    sessions = []
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        parts = [example.partition("\n") for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-        sessions.append([(command, output) for command, _, output in parts])
-    return sessions
+def _sessions() -> list[list[Command]]:
+    """The blocks of commands of README.md and docs/cli.md."""
+    found = [block for page in ("README.md", "docs/cli.md") for block in blocks(read(page))]
+    return [commands(block) for block in found if block.language == "console"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session", _sessions(), ids=[session[0][0][:60] for session in _sessions()])
-def test_the_documentation_shows_what_is_printed(session: list[tuple[str, str]], tmp_path: Path) -> None:
-    """Every block of README.md and docs/cli.md, run by a shell in a place of its own; output and errors in the order in which they are shown."""
-    commands = tmp_path / "commands"
-    commands.mkdir()
-    (commands / "offsetlog").write_text(f'#!/bin/sh\nexec {shlex.join(MODULE)} "$@"\n')
-    (commands / "offsetlog").chmod(0o755)
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / "tests").symlink_to(ROOT / "tests")
-    environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+@pytest.mark.parametrize("session", _sessions(), ids=[session[0].command[:60] for session in _sessions()])
+def test_the_documentation_shows_what_is_printed(session: list[Command], tmp_path: Path) -> None:
+    """Every block, run by a shell in a place of its own; output and errors in the order in which they are shown."""
+    shell = Shell(tmp_path)
     assert any(command.startswith("offsetlog ") or "| offsetlog " in command for command, _ in session)
     for command, output in session:
-        run = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, text=True, check=False)
-        assert run.stdout + run.stderr == output, command
+        assert shell.printed(command) == output, command
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """README and docs show what happens: every block of code is run, every output compared, every command line exists.
 
-The commands of README.md and docs/cli.md are run by test_cli.py.
+The commands of README.md and docs/cli.md are run by test_cli.py, those of docs/symptoms by test_symptoms.py.
 """
 
 from __future__ import annotations
@@ -10,31 +10,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from _pytest.mark import ParameterSet
+from pages import ROOT, Block, blocks, read
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     "README.md",
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in {"cli.md", "FORMAT.md"}),
+    *(f"docs/symptoms/{path.name}" for path in sorted((ROOT / "docs/symptoms").glob("*.md"))),
 ]
 MARK = "-- end of block --"
-
-
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    language: str
-    text: str
-    line: int
-
-
-def blocks(text: str) -> list[Block]:
-    """All fenced blocks in order."""
-    found = re.finditer(r"^```([\w-]*)[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [Block(match[1], match[2], text[: match.start()].count("\n") + 1) for match in found]
 
 
 def examples(found: list[Block]) -> list[tuple[Block, str | None]]:
@@ -77,7 +63,7 @@ def placed(page: str) -> ParameterSet:
 
 def page_examples(page: str) -> list[tuple[Block, str | None]]:
     """The examples of a page of this tree."""
-    return examples(blocks((ROOT / page).read_text(encoding="utf-8")))
+    return examples(blocks(read(page)))
 
 
 @pytest.mark.parametrize("page", [placed(page) for page in PAGES])
@@ -95,7 +81,7 @@ def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
 def test_commands_on_the_page_exist(page: str) -> None:
     """Shell lines are not run here (they are the installation, or this very test run); what they name must be there."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = read(page)
     targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     extras = re.findall(
         r"^(\w+) = \[",
@@ -115,7 +101,7 @@ def test_commands_on_the_page_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "docs/cli.md", "docs/FORMAT.md"])
 def test_links_on_the_page_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(page)):
         assert ((ROOT / page).parent / target).exists(), target
 
 

@@ -1,0 +1,113 @@
+"""Pages by symptom: every command on them is run and prints what is shown, and what a page promises holds in the files that it leaves.
+
+A page is one story: its commands run one after the other in one folder, as a reader would run them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden import named
+from pages import ROOT, Shell, blocks, commands, read
+
+from offsetlog import Log, LogDir, verify
+
+FOLDER = "docs/symptoms"
+PAGES = sorted(path.stem for path in (ROOT / FOLDER).glob("*.md") if path.stem != "index")
+
+# What pages tell a reader to run against a cluster: options of the tools of Kafka 4.0, read from their sources.
+KAFKA_TOOLS = {
+    "kafka-configs.sh": {"--bootstrap-server", "--alter", "--describe", "--all", "--entity-type", "--entity-name", "--add-config", "--delete-config"},
+    "kafka-consumer-groups.sh": {"--bootstrap-server", "--describe", "--group", "--reset-offsets", "--from-file", "--to-datetime", "--topic", "--all-topics", "--dry-run", "--execute", "--export"},
+    "kafka-delete-records.sh": {"--bootstrap-server", "--offset-json-file"},
+    "kafka-reassign-partitions.sh": {"--bootstrap-server", "--reassignment-json-file", "--execute", "--verify"},
+    "kafka-storage.sh": {"format", "info", "--config", "--cluster-id", "--ignore-formatted"},
+    "kafka-topics.sh": {"--bootstrap-server", "--create", "--describe", "--topic", "--partitions", "--replication-factor", "--config"},
+    "kafka-transactions.sh": {"--bootstrap-server", "find-hanging", "--broker-id", "abort", "--topic", "--partition", "--start-offset", "describe", "--transactional-id"},
+}  # fmt: skip
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    return read(f"{FOLDER}/{name}.md")
+
+
+def as_pattern(message: str) -> re.Pattern[str]:
+    """What matches a message of Kafka's, whatever stands in its places."""
+    return re.compile(".+".join(re.escape(part) for part in message.split("{}")))
+
+
+CLAIMS: dict[str, Callable[[Path], None]] = {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_print_what_the_page_shows(name: str, tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for block in blocks(page(name)):
+        if block.language == "console":
+            for command, output in commands(block):
+                assert shell.printed(command) == output, f"{name}, line {block.line}: {command}"
+    CLAIMS[name](shell.here)
+
+
+def test_every_page_promises_something() -> None:
+    assert sorted(CLAIMS) == PAGES
+
+
+@pytest.mark.parametrize("name", [*PAGES, "index"])
+def test_no_block_goes_untried(name: str) -> None:
+    """Commands are run; what brokers print is Kafka's; what is to be run against a cluster exists there."""
+    found = blocks(page(name))
+    assert name == "index" or any(block.language == "console" for block in found)
+    messages = json.loads((ROOT / "tests/data/broker-messages.json").read_text(encoding="utf-8"))["messages"]
+    patterns = [as_pattern(message["text"]) for message in messages]
+    for block in found:
+        assert block.language in {"console", "text", "sh"}, f"line {block.line}: who runs a block of {block.language!r}?"
+        if block.language == "text":
+            for line in block.text.splitlines():
+                assert any(pattern.fullmatch(line) for pattern in patterns), f"no message of Kafka's: {line}"
+        elif block.language == "sh":
+            for line in block.text.splitlines():
+                tool, *words = shlex.split(line)
+                options = {word for word in words if word.startswith("--")}
+                assert options <= KAFKA_TOOLS[tool], line
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_golden_data_stays_as_it_is(name: str) -> None:
+    """A command that changes files works on a copy."""
+    for block in blocks(page(name)):
+        for command, _ in commands(block) if block.language == "console" else []:
+            for part in re.split(r"&&|\||;", command):
+                words = shlex.split(part)
+                is_changing = words[:1] and words[0] in {"rm", "mv", "truncate", "sed", "dd"}
+                is_changing = is_changing or words[:1] == ["offsetlog"] and words[1] in {"recover", "maintain", "delete", "end-transaction"}
+                is_trying = "-n" in words or "--dry-run" in words
+                assert not is_changing or is_trying or not any(word.startswith("tests/") for word in words), command
+
+
+def test_every_page_is_found() -> None:
+    index, contents = page("index"), read("mkdocs.yml")
+    for name in PAGES:
+        assert f"]({name}.md)" in index
+        assert f"symptoms/{name}.md" in contents
+    assert "symptoms/index.md" in contents
+    assert "](symptoms/index.md)" in read("docs/index.md")
+    assert "](docs/symptoms/index.md)" in read("README.md")
+
+
+def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
+    """The comparison above can fail."""
+    (block,) = blocks("```console\n$ echo one\none\n$ echo two >&2; echo three\nthree\ntwo\n$ true\n```\n")
+    found = commands(block)
+    assert [command for command, _ in found] == ["echo one", "echo two >&2; echo three", "true"]
+    shell = Shell(tmp_path)
+    assert [shell.printed(command) for command, _ in found] == [output for _, output in found]
+    assert shell.printed("echo one; false") != "two\n"
+    assert not as_pattern("WARN Stopping serving logs in dir {}").fullmatch("WARN Stopped serving logs in dir /x")
