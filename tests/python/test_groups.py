@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
+from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
 
 from offsetlog import CorruptionError, Group, GroupMember, GroupOffset, Log, LogDir, OffsetLogError, UnsupportedVersionError
 
 OFFSETS = "__consumer_offsets"
+METADATA = CLEAN / "metadata-dir"
 KEY = bytes.fromhex("000100036772700003746f7000000003")
 """Group grp, topic top, partition 3."""
 VALUES = {
@@ -65,6 +66,27 @@ def test_records_that_are_not_known_are_told(place: Path, caplog: pytest.LogCapt
     command = [sys.executable, "-m", "offsetlog", "groups", str(place)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "2 records left out" in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("places", "missing"),
+    [
+        (CLEAN_LOG_DIRS, None),
+        ((*CLEAN_LOG_DIRS, METADATA), None),
+        # Of log-dir-1, with partition 0, nobody knows without metadata that there is another one.
+        (CLEAN_LOG_DIRS[:1], None),
+        ((CLEAN_LOG_DIRS[0], METADATA), "1 partition of __consumer_offsets is not here (1), and the groups in it are not shown"),
+        (CLEAN_LOG_DIRS[1:], "1 partition of __consumer_offsets is not here (0), and the groups in it are not shown"),
+        ((METADATA,), "2 partitions of __consumer_offsets are not here (0, 1), and the groups in them are not shown"),
+    ],
+)
+def test_partitions_that_are_missing_are_told(
+    places: tuple[Path, ...], missing: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each holds a part of the groups; whoever rescues offsets wants to know that some are elsewhere."""
+    with caplog.at_level(logging.WARNING, "offsetlog"), LogDir.open(places) as logs:
+        logs.groups()
+    assert [record.getMessage() for record in caplog.records] == ([] if missing is None else [missing])
 
 
 def test_groups_of_a_real_broker() -> None:

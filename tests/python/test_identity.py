@@ -230,6 +230,16 @@ def test_a_broker_with_zookeeper(tmp_path: Path) -> None:
     assert told(place, KEEPER / "zookeeper")["log-dir"][0] == "serves"
 
 
+def test_beside_the_metadata_of_another_cluster_nobody_says_that_it_starts() -> None:
+    """A broker compares the id of its ZooKeeper's cluster with that of its log dirs, and does not start."""
+    other = DATA / "kafka-2.8.2-zookeeper" / "zookeeper"
+    assert told(KEEPER / "log-dir", KEEPER / "zookeeper")["log-dir"][0] == "serves"
+    outcome, reason = told(KEEPER / "log-dir", other)["log-dir"]
+    assert outcome == "unknown"
+    assert reason.startswith("node 1 of cluster E4g93QLNTA69uPESHy330Q; the metadata cannot be read: ")
+    assert "is the metadata of cluster XR0u_nGKTPCVXtdOxarG-w" in reason
+
+
 def test_without_metadata_and_with_damaged_metadata(log_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert told(log_dir)["g-plain-0"] == ("unknown", "no metadata of the cluster is here")
     replica(log_dir, "g-recreated-0", None)

@@ -122,6 +122,24 @@ def test_ls_says_it(tmp_path: Path) -> None:
     assert run(tmp_path).stderr == run(*CLEAN_LOG_DIRS, METADATA, "-t", "g-plain").stderr == ""
 
 
+def test_ls_says_what_a_broker_has_set_aside(tmp_path: Path) -> None:
+    """Their records are in no partition of the list, with metadata and without."""
+    uuid = "5f2a1c0e8b7d4f6a9c3e2d1b0a998877"
+    one = replica(tmp_path, f"g-gone-0.{uuid}-stray", DELETED)
+    replica(tmp_path, f"g-recreated-1.{uuid}-stray", DELETED)
+    replica(tmp_path, f"g-recreated-2.{uuid}-delete", DELETED)
+    replica(tmp_path, "g-recreated-0", MADE_AGAIN)
+    for listed in (run(tmp_path), run(tmp_path, METADATA)):
+        assert listed.stderr.splitlines()[0].startswith(
+            f"offsetlog: warning: 2 directories are not listed: a broker has set them aside as strays, {one} first; "
+        )
+    (other,) = tmp_path.glob("g-recreated-1.*")
+    assert run(tmp_path, "-t", "g-recreated").stderr.startswith(
+        f"offsetlog: warning: {other} is not listed: a broker has set it aside as a stray; "
+    )
+    assert run(tmp_path, "-q").stderr == run(one).stderr == ""
+
+
 def test_metadata_of_which_a_part_is_missing_does_not_tell(tmp_path: Path) -> None:
     replica(tmp_path, "g-recreated-0", DELETED)
     directory = tmp_path / "__cluster_metadata-0"

@@ -1,6 +1,6 @@
 //! `offsetlog ls`: partitions or topics, with sizes, offsets and times.
 
-use crate::args::Ls;
+use crate::args::{Ls, Selection};
 use crate::console::Console;
 use crate::failure::{Failure, with_advice};
 use crate::json::{Shown, write_json};
@@ -9,6 +9,7 @@ use crate::select::{Chosen, Source};
 use crate::table::{Align, Table, human, or_dash};
 use crate::unread::of_one;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::format::name::{DirectoryName, DirectoryState};
 use offsetlog::{ErrorKind, Log, ScanOptions};
 use offsetlog_ops::When;
 use serde::{Serialize, Serializer};
@@ -212,6 +213,7 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
         lines.push(line);
     }
     drop(progress);
+    tell_set_aside(&args.selection, console);
     let mut strays = source.strays(console);
     for line in &mut lines {
         line.stray = strays.remove(&line.path);
@@ -229,6 +231,41 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
     } else {
         EXIT_FINE
     })
+}
+
+/// Says that a broker has set directories aside in log dirs that are listed: their records are there, and in no partition of the list.
+fn tell_set_aside(selection: &Selection, console: &mut Console<'_>) {
+    let is_asked = |topic: &str| {
+        let asked = &selection.topics;
+        asked.is_empty() || asked.iter().any(|asked| asked == topic)
+    };
+    let is_set_aside = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        DirectoryName::parse(&name)
+            .is_ok_and(|parsed| parsed.state == DirectoryState::Stray && is_asked(parsed.topic))
+    };
+    let folders = selection
+        .paths
+        .iter()
+        .filter_map(|path| path.read_dir().ok());
+    let entries = folders.flatten().filter_map(Result::ok);
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(is_set_aside)
+        .collect();
+    found.sort();
+    let Some(first) = found.first().map(|first| first.display()) else {
+        return;
+    };
+    let which = match found.len() {
+        1 => format!("{first} is not listed: a broker has set it aside as a stray"),
+        count => format!(
+            "{count} directories are not listed: a broker has set them aside as strays, {first} first"
+        ),
+    };
+    console.warn(&format!(
+        "{which}; `offsetlog metadata --directories` says what else a broker would do, and every verb reads one by its path"
+    ));
 }
 
 fn by_topic(lines: &[PartitionLine]) -> Vec<TopicLine> {

@@ -14,6 +14,7 @@ use offsetlog::{
     BrokerSettings, Compaction, Error, ErrorKind, LogDir, LogDirMaintainReport, LogDirOptions,
     MaintainOptions, MaintainReport, OpenOptions, RemovedSegment, TopicPartition,
 };
+use offsetlog_ops::When;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -294,8 +295,9 @@ pub(crate) fn settings_as_of(timestamp: i64) -> String {
         _ => (age / 86_400, "day"),
     };
     format!(
-        "the cluster's settings are those of its newest metadata record here, {} old ({timestamp} ms since 1970)",
-        counted(number, unit)
+        "the cluster's settings are those of its newest metadata record here, {} old ({})",
+        counted(number, unit),
+        When(timestamp)
     )
 }
 
@@ -314,4 +316,15 @@ fn wait(every: Duration, console: &Console<'_>) -> Result<(), Failure> {
         std::thread::sleep(NAP.min(every));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_settings_is_one_that_people_read() {
+        let told = settings_as_of(1_795_233_931_492);
+        assert!(told.ends_with(" old (2026-11-21T04:05:31.492Z)"), "{told}");
+    }
 }

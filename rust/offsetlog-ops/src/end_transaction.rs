@@ -184,8 +184,8 @@ fn decide(
         )),
         (_, Some(commit)) if options.without_state => Ok(commit),
         _ => refused(format!(
-            "{}: whether the transaction was committed cannot be known from here; if you know it otherwise, without_state=True or --without-state with \
-             commit=, --commit or --abort ends it",
+            "{}, so nobody can tell from here whether the transaction was committed; if you know, say so: --without-state with --commit or \
+             --abort (without_state=True with commit=)",
             match found.standing {
                 _ if !state_is_here => format!("no partition of {STATE_TOPIC} is here"),
                 Standing::Hanging if found.state.is_some() => format!(

@@ -155,7 +155,11 @@ pub fn identity<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Id
             outcome,
             reason,
         };
-        let found = cluster.log_dir(place, metadata);
+        let found = unless_unreadable(
+            cluster.log_dir(place, metadata),
+            place,
+            places.metadata_error.as_ref(),
+        );
         directories.push(row(&place.path, DirectoryKind::LogDir, found));
         let judge = cluster.judge(place, places.metadata_error.as_ref());
         for each in &place.partitions {
@@ -180,6 +184,21 @@ pub fn identity<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Id
         metadata_error: places.metadata_error,
         warnings,
     })
+}
+
+/// A broker compares its log dirs with metadata that cannot be read here, as damaged or as another cluster's: then nobody can say that it starts.
+fn unless_unreadable(
+    found: (Outcome, String),
+    place: &LogDirPlace,
+    error: Option<&Error>,
+) -> (Outcome, String) {
+    match (found, error) {
+        ((Outcome::Serves, reason), Some(error)) if place.has_partitions() => (
+            Outcome::Unknown,
+            format!("{reason}; the metadata cannot be read: {error}"),
+        ),
+        (found, _) => found,
+    }
 }
 
 /// What the log dirs say together.

@@ -4,6 +4,7 @@
 //! transaction counts once the transaction is committed. Of two commits of one key, the one with the later record wins.
 
 mod behind;
+mod missing;
 mod replay;
 mod share;
 
@@ -217,7 +218,8 @@ impl LogDir {
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
     /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
     /// lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
-    /// key are skipped with a warning; coordinators skip the former too.
+    /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
+    /// `__consumer_offsets` that are not here, as far as other partitions or the cluster's metadata show it.
     ///
     /// A share group also has its start offsets, out of `__share_group_state`.
     ///
@@ -230,6 +232,7 @@ impl LogDir {
     pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
         let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
+        warnings.extend(missing::warnings(self, &partitions));
         let mut topics = TopicIds::default();
         let mut found =
             self.replayed_groups(&partitions, &mut topics, &mut warnings, &mut unread)?;
