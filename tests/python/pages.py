@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = [sys.executable, "-m", "offsetlog"]
+CLONE = "/clone"
+"""How pages write the folder in which they run: that of the reader's clone."""
 
 
 class Block(NamedTuple):
@@ -62,8 +64,17 @@ class Shell:
         self._environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
     def printed(self, command: str) -> str:
-        """Run a command; return what it printed, standard error behind standard output."""
+        """Run a command; return what it printed, standard error behind standard output, with `CLONE` for this folder."""
         run = subprocess.run(
             ["bash", "-c", command], cwd=self.here, env=self._environment, capture_output=True, text=True, encoding="utf-8", check=False
         )
-        return run.stdout + run.stderr
+        return (run.stdout + run.stderr).replace(str(self.here), CLONE)
+
+
+def alike(printed: str, shown: str) -> bool:
+    """Whether a page shows what was printed. Columns behind a path are as far away as the real path was long."""
+
+    def with_narrow_columns(text: str) -> str:
+        return re.sub(r" {2,}", "  ", text) if CLONE in text else text
+
+    return with_narrow_columns(printed) == with_narrow_columns(shown)

@@ -200,9 +200,14 @@ fn not_due(
     if is_stuck {
         let behind = log_segments.iter().skip(1).take(stuck);
         bytes += behind.map(|segment| segment.size_bytes).sum::<u64>();
+        let words = if stuck == 1 {
+            "its own records, but is"
+        } else {
+            "their own records, but are"
+        };
         let _ = write!(
             sentence,
-            "; {} behind it would be due by their own records, but are deleted in order",
+            "; {} behind it would be due by {words} deleted in order",
             segments(stuck)
         );
         remedies.push(format!(
