@@ -66,7 +66,13 @@ class Shell:
     def printed(self, command: str) -> str:
         """Run a command; return what it printed, standard error behind standard output, with `CLONE` for this folder."""
         run = subprocess.run(
-            ["bash", "-c", command], cwd=self.here, env=self._environment, capture_output=True, text=True, encoding="utf-8", check=False
+            ["bash", "-c", command],
+            cwd=self.here,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
         )
         return (run.stdout + run.stderr).replace(str(self.here), CLONE)
 

@@ -80,9 +80,7 @@ def test_records_that_are_not_known_are_told(place: Path, caplog: pytest.LogCapt
         ((METADATA,), "2 partitions of __consumer_offsets are not here (0, 1), and the groups in them are not shown"),
     ],
 )
-def test_partitions_that_are_missing_are_told(
-    places: tuple[Path, ...], missing: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partitions_that_are_missing_are_told(places: tuple[Path, ...], missing: str | None, caplog: pytest.LogCaptureFixture) -> None:
     """Each holds a part of the groups; whoever rescues offsets wants to know that some are elsewhere."""
     with caplog.at_level(logging.WARNING, "offsetlog"), LogDir.open(places) as logs:
         logs.groups()
