@@ -61,7 +61,9 @@ def test_every_page_promises_something() -> None:
 def test_pages_are_built_alike(name: str) -> None:
     """Whoever has read one finds the way in all."""
     assert re.findall(r"^## (.*)$", page(name), re.MULTILINE) == PARTS
-    assert "\n## Look\n\nThe folders below are a real broker's, in a clone of the repository. Put your own in their place: " in page(name)
+    assert "\n## Look\n\nThe folders below are a real broker's, in a clone of the repository. Put your own in their place: " in page(
+        name
+    )
 
 
 @pytest.mark.parametrize("name", [*PAGES, "index"])
