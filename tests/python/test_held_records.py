@@ -108,6 +108,19 @@ def test_open_transactions_of_a_stopped_broker() -> None:
     assert [(each["transactional_id"], each["standing"]) for each in alone] == [(None, "unknown")]
 
 
+def test_open_transactions_are_of_the_producers_that_are_listed(tmp_path: Path) -> None:
+    """Of a killed broker too, whose newest snapshot is older: the markers behind it tell the coordinator's epoch. And without any."""
+    unclean = CLEAN.parent / "unclean"
+    bare = tmp_path / "bare" / "g-txn-0"
+    shutil.copytree(unclean / "log-dir-2" / "g-txn-0", bare, ignore=shutil.ignore_patterns("*.snapshot"))
+    for paths, first in (((*CLEAN_LOG_DIRS, METADATA), 347), ((unclean / "log-dir-1", unclean / "log-dir-2"), 483), ((bare,), 483)):
+        everybody = lines("producers", *paths)
+        found = lines("producers", *paths, "--open")
+        assert found == [each for each in everybody if each["transaction_first_offset"] is not None]
+        assert [each["transaction_first_offset"] for each in found] == [first]
+    assert found[0]["coordinator_epoch"] == 0
+
+
 def test_a_transaction_that_no_coordinator_knows_hangs(tmp_path: Path) -> None:
     clean = tmp_path / "clean"
     shutil.copytree(CLEAN, clean)
@@ -280,6 +293,23 @@ def test_what_is_not_there_is_said(place: Path, tmp_path: Path) -> None:
         assert (done.returncode, said in done.stderr) == (2, True), (words, done.stderr)
     assert not (tmp_path / "nowhere").exists()
     assert offsetlog("producers", CLEAN_LOG_DIRS[0], "--open").returncode == 1
+
+
+def test_topics_and_partitions_are_chosen_as_of_other_verbs() -> None:
+    for verb in ("producers", "why"):
+        everything = lines(verb, *CLEAN_LOG_DIRS, METADATA)
+        for topics, numbers in (((), (0,)), (("g-txn",), (0,)), (("g-txn", "g-plain"), (0, 1)), (("g-txn",), ())):
+            words = [f"-t{topic}" for topic in topics] + [f"-p{number}" for number in numbers]
+            wanted = [
+                each
+                for each in everything
+                if (not topics or each["topic"] in topics) and (not numbers or each["partition"] in numbers)
+            ]
+            assert lines(verb, *CLEAN_LOG_DIRS, METADATA, *words) == wanted
+            assert wanted
+        for wrong in (("-t", "g-txm"), ("-p", "99"), ("-t", "g-txn", "-p", "2")):
+            done = offsetlog(verb, *CLEAN_LOG_DIRS, *wrong)
+            assert (done.returncode, done.stdout) == (2, ""), (verb, wrong)
 
 
 def answers(place: Path, *words: object) -> dict[str, dict[str, Any]]:

@@ -5,11 +5,11 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
+use crate::select::Source;
 use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{LogDir, OpenOptions};
-use offsetlog_ops::{PartitionProducer, When, producers, span};
+use offsetlog_ops::{PartitionProducer, ProducersOptions, When, producers, span};
 use serde::Serialize;
 use std::io::Write;
 
@@ -34,14 +34,14 @@ pub(crate) struct ProducerLine<'a> {
 }
 
 pub(crate) fn run(args: &Producers, console: &mut Console<'_>) -> Result<i32, Failure> {
-    console.quiet = args.quiet;
-    let options = OpenOptions {
-        interrupt: console.terminal.interrupt.clone(),
-        ..OpenOptions::default()
+    let source = Source::open(&args.selection, console)?;
+    let wanted = ProducersOptions {
+        topics: args.selection.topics.clone(),
+        partitions: args.selection.partitions.clone(),
+        only_open: args.open,
     };
-    let log_dir = LogDir::open(&args.paths, &options)?;
-    let list = producers(&log_dir, &args.topics, args.open)?;
-    for warning in log_dir.warnings().iter().chain(&list.warnings) {
+    let list = producers(&source.log_dir, &wanted)?;
+    for warning in &list.warnings {
         console.warn(warning);
     }
     if args.json {
@@ -50,7 +50,9 @@ pub(crate) fn run(args: &Producers, console: &mut Console<'_>) -> Result<i32, Fa
             console.out.write_all(b"\n")?;
         }
     } else {
-        let now = args.now.map_or_else(|| (options.clock)(), |When(now)| now);
+        let now = args
+            .now
+            .map_or_else(|| (source.log_dir.options().clock)(), |When(now)| now);
         table(&list.producers, now).write(console)?;
     }
     if tell(&list.unread, args.json, console)? {

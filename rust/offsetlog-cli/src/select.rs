@@ -26,7 +26,7 @@ impl Chosen {
 
 /// The chosen partitions, by topic and partition, and what opens them.
 pub(crate) struct Source {
-    log_dir: LogDir,
+    pub(crate) log_dir: LogDir,
     pub(crate) chosen: Vec<Chosen>,
 }
 

@@ -65,14 +65,14 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     let static_settings = static_settings
         .map(|path| BrokerSettings::read(&RealDisk, path))
         .transpose()?;
+    let cluster = log_dir.cluster_settings(static_settings.as_ref(), args.metadata.as_deref())?;
     let mut values = Values::new(args, &broker);
     let mut newest = None;
     let mut found = false;
     for topic in log_dir.topics().into_keys() {
         if args.topics.is_empty() || args.topics.contains(&topic) {
             found = true;
-            let metadata = args.metadata.as_deref();
-            let held = log_dir.topic_settings(&topic, static_settings.as_ref(), metadata)?;
+            let held = log_dir.topic_settings_from(&topic, &cluster)?;
             newest = newest.max(held.metadata_timestamp);
             if held.broker.is_some() {
                 values.add_effective(&topic, &held.config);

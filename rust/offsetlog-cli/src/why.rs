@@ -6,10 +6,11 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::producers::{ProducerLine, line_of as producer_line};
+use crate::select::Source;
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
+use offsetlog::BrokerSettings;
 use offsetlog::disk::RealDisk;
-use offsetlog::{BrokerSettings, LogDir, OpenOptions};
 use offsetlog_ops::{Answer, When, WhyOptions, why};
 use serde::Serialize;
 use std::io::Write;
@@ -41,14 +42,10 @@ struct SettingLine<'a> {
 }
 
 pub(crate) fn run(args: &Why, console: &mut Console<'_>) -> Result<i32, Failure> {
-    console.quiet = args.quiet;
-    let options = OpenOptions {
-        interrupt: console.terminal.interrupt.clone(),
-        ..OpenOptions::default()
-    };
-    let log_dir = LogDir::open(&args.paths, &options)?;
+    let source = Source::open(&args.selection, console)?;
     let how = WhyOptions {
-        topics: args.topics.clone(),
+        topics: args.selection.topics.clone(),
+        partitions: args.selection.partitions.clone(),
         broker: args
             .broker
             .as_deref()
@@ -57,8 +54,8 @@ pub(crate) fn run(args: &Why, console: &mut Console<'_>) -> Result<i32, Failure>
         metadata: args.metadata.clone(),
         now: args.now.map(|When(now)| now),
     };
-    let report = why(&log_dir, &how)?;
-    for warning in log_dir.warnings().iter().chain(&report.warnings) {
+    let report = why(&source.log_dir, &how)?;
+    for warning in &report.warnings {
         console.warn(warning);
     }
     for answer in &report.answers {

@@ -26,7 +26,7 @@ mod words;
 
 pub use end_transaction::{EndTransactionOptions, EndedTransaction, end_transaction};
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
-pub use producers::{PartitionProducer, ProducerList, Standing, producers};
+pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};
 pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
 pub use reset::{Refused, ResetPlan, reset_plan};

@@ -69,6 +69,17 @@ pub struct PartitionProducer {
     pub standing: Standing,
 }
 
+/// Which producers are listed.
+#[derive(Debug, Clone, Default)]
+pub struct ProducersOptions {
+    /// Only these topics; all if empty.
+    pub topics: Vec<String>,
+    /// Only partitions with these numbers; all if empty.
+    pub partitions: Vec<i32>,
+    /// Only producers with an open transaction.
+    pub only_open: bool,
+}
+
 /// The producers of several partitions.
 #[derive(Debug, Default)]
 pub struct ProducerList {
@@ -80,7 +91,7 @@ pub struct ProducerList {
     pub unread: Vec<Unread>,
 }
 
-/// Lists the producers of these partitions of a log dir, of all if `topics` is empty. `only_open`: those with an open transaction.
+/// Lists the producers of partitions of a log dir.
 ///
 /// A transaction hangs if its partition has it open, and no coordinator does: only said where all partitions of `__transaction_state`
 /// are in the log dir, by the cluster's metadata, and can be read. `__transaction_state` is read once, and only if there is a producer. The log dir is not changed.
@@ -92,20 +103,23 @@ pub struct ProducerList {
 /// # fn main() -> Result<(), offsetlog::Error> {
 /// use offsetlog::{LogDir, OpenOptions};
 /// let log_dir = LogDir::open(&["/mnt/dead"], &OpenOptions::default())?;
-/// for found in offsetlog_ops::producers(&log_dir, &[], true)?.producers {
+/// let open = offsetlog_ops::ProducersOptions { only_open: true, ..Default::default() };
+/// for found in offsetlog_ops::producers(&log_dir, &open)?.producers {
 ///     println!("{}: {:?}", found.partition, found.standing);
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub fn producers(log_dir: &LogDir, topics: &[String], only_open: bool) -> Result<ProducerList> {
+pub fn producers(log_dir: &LogDir, options: &ProducersOptions) -> Result<ProducerList> {
     let mut list = ProducerList::default();
     let mut coordinators = Coordinators::new(log_dir);
     for partition in log_dir.partitions() {
-        if !(topics.is_empty() || topics.contains(&partition.topic)) {
+        let is_asked = is_among(&options.topics, &partition.topic)
+            && is_among(&options.partitions, &partition.partition);
+        if !is_asked {
             continue;
         }
-        let found = of_partition(log_dir, &partition, only_open, &mut coordinators);
+        let found = of_partition(log_dir, &partition, options.only_open, &mut coordinators);
         match found {
             Ok(found) => list.producers.extend(found),
             Err(error) => pass_over(error, partition, &mut list.unread)?,
@@ -251,6 +265,11 @@ fn has_marker_since(log: &Log, producer: &ProducerState, start: i64) -> Result<b
         }
     }
     Ok(false)
+}
+
+/// Whether `one` is chosen; all are, if nobody chose any.
+pub(crate) fn is_among<T: PartialEq>(chosen: &[T], one: &T) -> bool {
+    chosen.is_empty() || chosen.contains(one)
 }
 
 /// Records the failure of one partition. Returns what ends work on all of them.

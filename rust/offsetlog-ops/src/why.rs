@@ -7,7 +7,7 @@ mod compaction;
 mod deletion;
 mod reading;
 
-use crate::producers::{Coordinators, PartitionProducer, pass_over};
+use crate::producers::{Coordinators, PartitionProducer, is_among, pass_over};
 use offsetlog::{
     BrokerSettings, EffectiveConfig, Log, LogDir, Result, SettingSource, TopicPartition, Unread,
 };
@@ -142,6 +142,8 @@ pub struct Answer {
 pub struct WhyOptions {
     /// Only these topics; if empty, all but the cluster's metadata log.
     pub topics: Vec<String>,
+    /// Only partitions with these numbers; all if empty.
+    pub partitions: Vec<i32>,
     /// The broker's `server.properties`, for settings that only it has.
     pub broker: Option<BrokerSettings>,
     /// The directory with the cluster's metadata log, if it is not one of the log dirs.
@@ -247,13 +249,11 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
     let mut coordinators = Coordinators::new(log_dir);
     let mut settings: Option<(String, EffectiveConfig)> = None;
     for partition in log_dir.partitions() {
-        let is_asked = if options.topics.is_empty() {
-            // Snapshots decide what the metadata log keeps, and no topic's settings.
-            partition.topic != METADATA_TOPIC
-        } else {
-            options.topics.contains(&partition.topic)
-        };
-        if !is_asked {
+        // Snapshots decide what the metadata log keeps, and no topic's settings.
+        let is_left_out = options.topics.is_empty() && partition.topic == METADATA_TOPIC;
+        let is_asked = is_among(&options.topics, &partition.topic)
+            && is_among(&options.partitions, &partition.partition);
+        if is_left_out || !is_asked {
             continue;
         }
         if settings

@@ -8,7 +8,9 @@ use crate::options::OpenValues;
 use crate::raise::OrRaise;
 use crate::rows::{self, Interned};
 use offsetlog::{LogDirOptions, TopicPartition};
-use offsetlog_ops::{Answer, EndTransactionOptions, PartitionProducer, WhyOptions};
+use offsetlog_ops::{
+    Answer, EndTransactionOptions, PartitionProducer, ProducersOptions, WhyOptions,
+};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -21,10 +23,12 @@ pub(crate) fn producers(
     topics: Vec<String>,
     open_only: bool,
 ) -> PyResult<Partial<rows::PartitionProducer>> {
-    let list = detached(py, || {
-        offsetlog_ops::producers(&log_dir.0, &topics, open_only)
-    });
-    let list = list.or_raise(py)?;
+    let options = ProducersOptions {
+        topics,
+        partitions: Vec::new(),
+        only_open: open_only,
+    };
+    let list = detached(py, || offsetlog_ops::producers(&log_dir.0, &options)).or_raise(py)?;
     let producers = list.producers.into_iter().map(producer_row);
     let unread = unread_errors(py, list.unread);
     Ok((producers.collect(), list.warnings, unread))
@@ -43,6 +47,7 @@ pub(crate) fn why(
 ) -> PyResult<Partial<rows::WhyAnswer>> {
     let options = WhyOptions {
         topics,
+        partitions: Vec::new(),
         broker: broker_of(py, broker.as_deref())?,
         metadata,
         now,

@@ -1,5 +1,6 @@
 //! What is asked about records that nobody deletes, compacts or reads: `why`, `producers` and `end-transaction`.
 
+use super::Selection;
 use clap::Args;
 use offsetlog_ops::When;
 use std::path::PathBuf;
@@ -15,13 +16,8 @@ log dir they come from the cluster's metadata (one of PATH, or --metadata) and f
 
 Exit codes: 0 done; 1 no partition is here; 2 usage or input error, or a partition could not be read; 130 interrupted.")]
 pub(crate) struct Why {
-    /// Log dirs, several of them as one; or partition directories such as orders-0
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-
-    /// Only this topic; may be given several times
-    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
-    pub(crate) topics: Vec<String>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 
     /// A broker's server.properties: what holds where neither the topic nor the cluster was given anything
     #[arg(long, value_name = "FILE")]
@@ -38,10 +34,6 @@ pub(crate) struct Why {
     /// One JSON line an answer
     #[arg(long)]
     pub(crate) json: bool,
-
-    /// No warnings
-    #[arg(short = 'q', long)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
@@ -56,13 +48,8 @@ cluster's metadata must be among PATH too: only it says that no partition of __t
 
 Exit codes: 0 done; 1 no producer, or with --open no open transaction; 2 usage or input error, or a partition could not be read; 130 interrupted.")]
 pub(crate) struct Producers {
-    /// Log dirs of a broker, all of them, and its metadata.log.dir; or partition directories such as orders-0
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-
-    /// Only this topic; may be given several times
-    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
-    pub(crate) topics: Vec<String>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 
     /// Only producers with an open transaction, the oldest transaction of each partition first
     #[arg(long)]
@@ -75,10 +62,6 @@ pub(crate) struct Producers {
     /// One JSON line a producer of a partition
     #[arg(long)]
     pub(crate) json: bool,
-
-    /// No warnings
-    #[arg(short = 'q', long)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

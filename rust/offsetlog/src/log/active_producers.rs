@@ -74,6 +74,10 @@ impl ProducerState {
         }
     }
 
+    const fn has_transactions(&self) -> bool {
+        self.transaction_first_offset.is_some() || self.coordinator_epoch >= 0
+    }
+
     fn append(&mut self, header: &BatchHeader) {
         self.producer_epoch = header.producer_epoch;
         self.last_sequence = sequence_of(header, header.last_offset);
@@ -131,15 +135,21 @@ impl Log {
             return Ok(open);
         }
         let walked = self.walk_producers(view, true)?;
-        let mut producers: Vec<ProducerState> = walked.into_values().collect();
+        let is_open = |producer: &ProducerState| producer.transaction_first_offset.is_some();
+        let mut producers: Vec<ProducerState> = walked.into_values().filter(is_open).collect();
         producers.sort_unstable_by_key(|producer| producer.transaction_first_offset);
         Ok(view
             .open_transactions
             .get_or_init(|| OpenTransactions { producers }))
     }
 
-    /// Reads the newest sound snapshot and the headers behind it. `only_open`: keeps only producers with an open transaction.
-    fn walk_producers(&self, view: &View, only_open: bool) -> Result<HashMap<i64, ProducerState>> {
+    /// Reads the newest sound snapshot and the headers behind it. `only_transactional`: leaves out producers that never had a
+    /// transaction. Those that have none now may begin one, and then the epoch of their last coordinator counts.
+    fn walk_producers(
+        &self,
+        view: &View,
+        only_transactional: bool,
+    ) -> Result<HashMap<i64, ProducerState>> {
         let end = view.end()?.log_end_offset;
         let first_base = view
             .segments
@@ -150,7 +160,7 @@ impl Log {
             if let Some(entries) = self.sound_snapshot(view, offset)? {
                 let known = entries.iter().map(ProducerState::of_snapshot);
                 let known = known
-                    .filter(|known| !only_open || known.transaction_first_offset.is_some())
+                    .filter(|known| !only_transactional || known.has_transactions())
                     .map(|known| (known.producer_id, known));
                 producers.extend(known);
                 from = offset.max(first_base);
@@ -166,15 +176,11 @@ impl Log {
             let producer_id = header.producer_id;
             if header.attributes.is_control() {
                 if let Some(marker) = marker_of(header, walk, limit)? {
-                    if only_open {
-                        producers.remove(&producer_id);
-                    } else {
-                        let known = producers.entry(producer_id);
-                        let known = known.or_insert_with(|| ProducerState::new(header));
-                        known.end_transaction(header, marker.coordinator_epoch);
-                    }
+                    let known = producers.entry(producer_id);
+                    let known = known.or_insert_with(|| ProducerState::new(header));
+                    known.end_transaction(header, marker.coordinator_epoch);
                 }
-            } else if !only_open || header.attributes.is_transactional() {
+            } else if !only_transactional || header.attributes.is_transactional() {
                 let known = producers.entry(producer_id);
                 known
                     .or_insert_with(|| ProducerState::new(header))
