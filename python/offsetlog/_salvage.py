@@ -95,11 +95,12 @@ class SalvageReport(NamedTuple):
     log_end_offset: int
     """Offset that the next record gets."""
     losses: tuple[Loss, ...] = ()
-    """What could not be read, in the order of the log; at most 10,000 places."""
+    """What could not be read, in the order of the log; at most 10,000 places. The last one may be the end of the log: the log dir's
+    high watermark is beyond it, so records that were replicated and acknowledged are not here."""
     loss_count: int = 0
     """Number of such places."""
     torn_tail_bytes: int = 0
-    """Bytes behind the last whole batch, of which the log never promised anything."""
+    """Bytes behind the last whole batch, which are no batch. What was promised of them is in `losses`."""
     taken_back: tuple[TakenBack, ...] = ()
     """What came back from files that were set aside."""
     left_out: tuple[LeftOut, ...] = ()
@@ -127,7 +128,8 @@ def salvage(
 
     What an earlier :func:`recover` cut off, and kept in the folder ``offsetlog-cut``, comes back where damage left a hole in the log,
     and behind the end of the log. It never takes the place of offsets that the log has, or had and removed. The report lists what
-    came back and what did not.
+    came back and what did not. If the log dir's high watermark, in ``replication-offset-checkpoint`` beside `source`, is beyond the
+    end of the new log, what is between them is reported as lost.
 
     Parameters
     ----------
@@ -169,8 +171,8 @@ def salvage(
     >>> from offsetlog import Log, salvage
     >>> folder = tempfile.TemporaryDirectory()
     >>> report = salvage("tests/data/kafka-4.3.0/torn/log-dir-1/g-torn-cut-batch-0", f"{folder.name}/g-torn-cut-batch-0")
-    >>> report.losses, report.torn_tail_bytes > 0
-    ((), True)
+    >>> [(loss.start, loss.stop, loss.records_max) for loss in report.losses], report.torn_tail_bytes > 0
+    ([(92, 96, 4)], True)
     >>> report.records == sum(1 for record in Log.open(report.path).scan())
     True
     >>> folder.cleanup()

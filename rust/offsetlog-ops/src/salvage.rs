@@ -44,7 +44,8 @@ impl fmt::Debug for SalvageOptions {
 /// Bytes of the log that could not be read, with the times around them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Where they stand, what is wrong with them, and which offsets may be missing.
+    /// Where they stand, what is wrong with them, and which offsets may be missing. At the end of the log, where the log dir's high
+    /// watermark is beyond it: there may be no bytes then.
     pub hole: Hole,
     /// Offsets of the hole that came back out of `offsetlog-cut`.
     pub taken_back: u64,
@@ -80,7 +81,7 @@ pub struct SalvageReport {
     pub losses: Vec<Loss>,
     /// Number of such places.
     pub loss_count: u64,
-    /// The bytes behind the last whole batch, of which the log never promised anything.
+    /// The bytes behind the last whole batch, which are no batch. What was promised of them is in `losses`.
     pub torn_tail: Option<TornTail>,
     /// Batches that came back from files that were set aside.
     pub taken_back: Vec<TakenBack>,
@@ -106,7 +107,8 @@ impl SalvageReport {
 /// appears whole or not at all.
 ///
 /// Batches that recovery cut off the log, and kept in `offsetlog-cut`, are taken where damage left a hole in the log, and behind its
-/// end. Those of a segment that was truncated after the cut are taken with `include_truncated` only.
+/// end. Those of a segment that was truncated after the cut are taken with `include_truncated` only. A high watermark of the log dir
+/// that is beyond the new log is a loss too: what is below it was acknowledged.
 ///
 /// # Errors
 /// `LogDir`: `source` is no partition directory with segments; `into` is not named `topic-partition`, is not empty, or lies in
@@ -167,6 +169,8 @@ pub(crate) fn salvage_log(
     };
     let mut salvage = Salvage {
         log_start: log.log_start_offset()?,
+        // Asked before the log is read: what a running broker appends meanwhile is below a later one.
+        high_watermark: log.checkpointed_high_watermark()?,
         progress: Progress::new(log, &aside, how)?,
         log,
         into,
@@ -194,6 +198,8 @@ struct Salvage<'s> {
     /// Offset, exclusive, up to which the log is taken.
     stop: i64,
     log_start: i64,
+    /// As the log dir has it.
+    high_watermark: Option<i64>,
     aside: SetAsideBatches,
     /// Made at the first batch, whose offset the log begins with.
     builder: Option<PartitionBuilder>,
@@ -328,8 +334,16 @@ impl Salvage<'_> {
             builder.finish(log_start, live_end)?
         };
         let stable = built.last_stable_offset;
-        let (taken_back, left_out) = self.aside.report();
         let torn_tail = self.holes.report.torn_tails().pop();
+        let torn_tail = torn_tail.map(|(_, torn)| torn);
+        if let Some(stop) = self.high_watermark.map(|stop| stop.min(self.stop))
+            && let Some(start) = self.holes.told_up_to(built.log_end_offset)
+            && start < stop
+        {
+            let hole = missing_end(log, torn_tail.as_ref(), (start, stop))?;
+            self.holes.add(hole);
+        }
+        let (taken_back, left_out) = self.aside.report();
         let report = SalvageReport {
             topic: log.topic().to_owned(),
             partition: log.partition(),
@@ -337,9 +351,9 @@ impl Salvage<'_> {
             dry_run,
             first_unstable_offset: (stable < built.log_end_offset).then_some(stable),
             built,
-            loss_count: self.holes.report.hole_count(),
+            loss_count: self.holes.report.hole_count() + self.holes.at_the_end,
             losses: self.holes.losses,
-            torn_tail: torn_tail.map(|(_, torn)| torn),
+            torn_tail,
             taken_back,
             left_out,
             warnings: self.warnings,
@@ -349,6 +363,32 @@ impl Salvage<'_> {
             producer_id_max: self.producer_id_max,
         })
     }
+}
+
+/// The offsets between the end of the log and the high watermark of its log dir.
+fn missing_end(log: &Log, torn: Option<&TornTail>, (start, stop): (i64, i64)) -> Result<Hole> {
+    let segments = log.segments()?;
+    let last = segments.last();
+    let name = last.map_or_else(String::new, |last| format!("{:020}.log", last.base_offset));
+    let (path, position, bytes) = if let Some(torn) = torn {
+        (torn.path.clone(), torn.position, torn.bytes)
+    } else {
+        let position = last.map_or(0, |last| last.size_bytes);
+        (log.path().join(name), position, 0)
+    };
+    Ok(Hole {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+        path,
+        position,
+        bytes,
+        start,
+        stop: Some(stop),
+        kind: "HighWatermark",
+        reason: format!(
+            "the high watermark of its log dir is {stop}: what is below was replicated and acknowledged"
+        ),
+    })
 }
 
 /// The last name of a path; empty for one that has none in UTF-8.
@@ -379,6 +419,8 @@ struct Holes {
     losses: Vec<Loss>,
     /// So many have been filled from what was set aside.
     filled: usize,
+    /// Those that no scan could meet.
+    at_the_end: u64,
     time_before: Option<i64>,
 }
 
@@ -398,6 +440,26 @@ impl Holes {
                 taken_back: 0,
                 time_before: self.time_before.and_then(timed),
                 time_after: time_after.and_then(timed),
+            });
+        }
+    }
+
+    /// Behind a log that ends at `end` and its holes; `None` where nobody knows where the last one ends.
+    fn told_up_to(&self, end: i64) -> Option<i64> {
+        self.losses
+            .last()
+            .map_or(Some(end), |last| Some(last.hole.stop?.max(end)))
+    }
+
+    /// Adds one that no scan could meet, behind all others.
+    fn add(&mut self, hole: Hole) {
+        self.at_the_end += 1;
+        if self.losses.len() < HOLES_MAX {
+            self.losses.push(Loss {
+                hole,
+                taken_back: 0,
+                time_before: self.time_before.filter(|&time| time >= 0),
+                time_after: None,
             });
         }
     }

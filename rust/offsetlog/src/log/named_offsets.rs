@@ -130,6 +130,15 @@ impl Log {
         self.look(View::high_watermark)
     }
 
+    /// The high watermark as the log dir's `replication-offset-checkpoint` has it; `None` where there is none. One beyond the log end
+    /// offset says that records were replicated, and acknowledged, which are not in the log.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn checkpointed_high_watermark(&self) -> Result<Option<i64>> {
+        self.look(|view| Ok(view.high_watermark))
+    }
+
     /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the
     /// log end offset. While a broker holds the log dir, not above the high watermark.
     ///
