@@ -204,3 +204,7 @@ fn epoch_of_record(log_dir: &LogDir, partition: i32, offset: i64) -> Result<i32>
     let located = log.locate(offset)?;
     Ok(located.batch.map_or(0, |batch| batch.leader_epoch))
 }
+
+#[cfg(test)]
+#[path = "end_transaction_tests.rs"]
+mod tests;
