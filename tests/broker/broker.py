@@ -147,9 +147,9 @@ class Broker:
         return self.directory / "server.properties"
 
     @property
-    def controller_port(self) -> int:
-        """Where its controller listens, from one start to the next."""
-        return self._second_port
+    def controller(self) -> str:
+        """Address of the controller."""
+        return f"127.0.0.1:{self._second_port}"
 
     @property
     def metadata_dir(self) -> Path | None:

@@ -46,6 +46,10 @@ class Admin:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         self._client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(settings))])
 
+    def create_on(self, topic: str, replicas: Mapping[int, list[int]]) -> None:
+        """A topic with these brokers for each partition."""
+        self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas))])
+
     def leader_epochs(self, topic: str) -> dict[int, int]:
         """The leader epoch of each partition; waits until every one has a leader."""
         end = time.monotonic() + READING_SECONDS

@@ -236,7 +236,7 @@ class SecondBroker(Broker):
         return {
             "process.roles": "broker",
             "node.id": 2,
-            "controller.quorum.voters": f"1@127.0.0.1:{self._first.controller_port}",
+            "controller.quorum.voters": f"1@{self._first.controller}",
             "listeners": f"PLAINTEXT://{self.address}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

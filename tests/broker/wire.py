@@ -8,12 +8,16 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import uuid
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-PRODUCE, FETCH, OFFSET_FOR_LEADER_EPOCH, INCREMENTAL_ALTER_CONFIGS = 0, 1, 23, 44
-BROKER_RESOURCE = 4
+PRODUCE, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN = 0, 1, 10, 22, 23, 24
+END_TXN, INCREMENTAL_ALTER_CONFIGS, BROKER_REGISTRATION = 26, 44, 62
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET, DELETE = 0, 1
+TOO_FEW_REPLICAS = {19, 20}
+"""Found before the append, or behind it: then the records are in the log, and not acknowledged."""
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 ANSWER_SECONDS = 30
 
@@ -61,6 +65,22 @@ class _Answer:
         self._at += size
 
 
+FEATURES = (
+    "metadata.version",
+    "kraft.version",
+    "transaction.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "eligible.leader.replicas.version",
+)
+
+
+def _compact(value: str) -> bytes:
+    """A string in requests of flexible versions, where each structure ends with the number of its tagged fields."""
+    return bytes([len(value) + 1]) + value.encode()
+
+
 def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
@@ -92,13 +112,15 @@ class Wire:
         parts = bytearray()
         while len(parts) < size:
             part = self._socket.recv(size - len(parts))
-            assert part, "the broker closed the connection"
+            if not part:
+                raise ConnectionError("the broker closed the connection")
             parts += part
         return bytes(parts)
 
-    def produce(self, topic: str, partition: int, batch: bytes) -> Produced:
+    def produce(self, topic: str, partition: int, batch: bytes, *, transactional_id: str | None = None) -> Produced:
         """Send one batch just as it is, and wait until it is in the log."""
-        body = struct.pack(">hhi", -1, -1, ANSWER_SECONDS * 1000) + struct.pack(">i", 1) + _text(topic)
+        whose = struct.pack(">h", -1) if transactional_id is None else _text(transactional_id)
+        body = whose + struct.pack(">hi", -1, ANSWER_SECONDS * 1000) + struct.pack(">i", 1) + _text(topic)
         answer = self._ask(PRODUCE, 7, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
         answer.take("i")
         answer.text()
@@ -127,12 +149,65 @@ class Wire:
 
         As kafka-configs does with `--entity-name` or `--entity-default`.
         """
-        body = struct.pack(">ib", 1, BROKER_RESOURCE) + _text(name) + struct.pack(">i", len(settings))
+        self._alter(BROKER_RESOURCE, name, settings)
+
+    def alter_topic(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """The same of a topic."""
+        self._alter(TOPIC_RESOURCE, name, settings)
+
+    def _alter(self, resource: int, name: str, settings: Mapping[str, str | None]) -> None:
+        body = struct.pack(">ib", 1, resource) + _text(name) + struct.pack(">i", len(settings))
         for key, value in settings.items():
             body += _text(key) + (struct.pack(">bh", DELETE, -1) if value is None else struct.pack(">b", SET) + _text(value))
         answer = self._ask(INCREMENTAL_ALTER_CONFIGS, 0, body + struct.pack(">b", 0))
         answer.take("i")
         assert answer.take("i") == 1
+        error = answer.take("h")
+        assert error == 0, error
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> tuple[int, int, int]:
+        """Error, producer id and epoch for a transactional id; what it has open is aborted."""
+        # The first one that asks for a coordinator has its topic made.
+        self._ask(FIND_COORDINATOR, 1, _text(transactional_id) + struct.pack(">b", 1))
+        answer = self._ask(INIT_PRODUCER_ID, 1, _text(transactional_id) + struct.pack(">i", timeout_ms))
+        answer.take("i")
+        return answer.take("h"), answer.take("q"), answer.take("h")
+
+    def add_partition(self, transactional_id: str, producer: tuple[int, int], topic: str, partition: int) -> int:
+        """Take a partition into a producer's transaction, which begins with the first one. Gives the error."""
+        body = _text(transactional_id) + struct.pack(">qhi", *producer, 1) + _text(topic) + struct.pack(">ii", 1, partition)
+        answer = self._ask(ADD_PARTITIONS_TO_TXN, 1, body)
+        answer.take("i")
+        answer.take("i")
+        answer.text()
+        answer.take("i")
+        answer.take("i")
+        return answer.take("h")
+
+    def end_transaction(
+        self, transactional_id: str, producer: tuple[int, int], *, commit: bool, raises_epoch: bool
+    ) -> tuple[int, int]:
+        """Error, and the epoch from now on. `raises_epoch`: as a client with `transaction.version` 2 asks, whose epochs grow with each end."""
+        if not raises_epoch:
+            answer = self._ask(END_TXN, 2, _text(transactional_id) + struct.pack(">qhb", *producer, commit))
+            answer.take("i")
+            return answer.take("h"), producer[1]
+        body = _compact(transactional_id) + struct.pack(">qhb", *producer, commit) + b"\0"
+        answer = self._ask(END_TXN, 5, b"\0" + body)
+        answer.take("b")
+        answer.take("i")
+        error, _, epoch = answer.take("h"), answer.take("q"), answer.take("h")
+        return error, epoch if error == 0 else producer[1]
+
+    def register_broker(self, number: int, cluster_id: str) -> None:
+        """Tell a controller of a broker, of which it then never hears again: a replica that stays away."""
+        listener = _compact("PLAINTEXT") + _compact("127.0.0.1") + struct.pack(">Hh", 1, 0) + b"\0"
+        features = b"".join(_compact(name) + struct.pack(">hh", 0, 1000) + b"\0" for name in FEATURES)
+        body = struct.pack(">i", number) + _compact(cluster_id) + uuid.uuid4().bytes + b"\2" + listener
+        body += bytes([len(FEATURES) + 1]) + features + b"\0\0" + b"\2" + uuid.uuid4().bytes + struct.pack(">q", -1) + b"\0"
+        answer = self._ask(BROKER_REGISTRATION, 4, b"\0" + body)
+        answer.take("b")
+        answer.take("i")
         error = answer.take("h")
         assert error == 0, error
 
