@@ -4,13 +4,14 @@
 //! `WORK DIRECTORY [REPEATS | QUERIES SEED]` runs one round and prints `cpu= wall= count= sum= [p50= p99=] peak_rss=`: seconds,
 //! things met, a checksum over them (wrapping, as the peer's), microseconds of a look-up, bytes. `mapped-` before a work opens the
 //! log with `mapped`. Works that write are in `writing`, those on whole log dirs and compaction in `upkeep`,
-//! data to compare commits on in `making`.
+//! those of operators in `rescue`, data to compare commits on in `making`.
 #![allow(
     clippy::print_stdout,
     reason = "the answers of the protocol are this program's purpose"
 )]
 
 mod making;
+mod rescue;
 mod upkeep;
 mod writing;
 
@@ -51,6 +52,7 @@ fn main() -> Outcome<()> {
         let answered = writing::round(&words, &mut sources)
             .transpose()
             .or_else(|| upkeep::round(&words, &mut sources).transpose())
+            .or_else(|| rescue::round(&words).transpose())
             .or_else(|| making::round(&words).transpose())
             .unwrap_or_else(|| round(&words, &mut logs));
         match answered {

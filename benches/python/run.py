@@ -34,11 +34,12 @@ from interpreter_rows import (
 )
 from paired import MOST_PAIRS, NARROW, NOT_SLOWER
 from processes import BenchError
+from rescue_rows import ROWS as RESCUE_ROWS, Rescue
 from safety_rows import ROWS as SAFETY_ROWS, Safety
 from upkeep_rows import ROWS as UPKEEP_ROWS, Upkeep
 from write_rows import ROWS as WRITING_ROWS, Writing
 
-LINE_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | UPKEEP_ROWS
+LINE_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | UPKEEP_ROWS | RESCUE_ROWS
 ALL_ROWS = LINE_ROWS | PYTHON_ROWS | SPARK_ROWS
 
 
@@ -69,6 +70,8 @@ def line_rows(beside: Beside, wanted: set[int], memory: list[str]) -> Iterator[R
         yield from Upkeep(beside).rows(wanted, memory)
     if wanted & SAFETY_ROWS:
         yield from Safety(beside).rows(wanted)
+    if wanted & RESCUE_ROWS:
+        yield from Rescue(beside).rows(wanted)
 
 
 def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
@@ -105,7 +108,7 @@ def show_peers(rows: Sequence[Row]) -> None:
     """The table beside the peers."""
     print(f"\n{machine()}; median of {len(rows[0].ours)} rounds in turn, ± worst deviation of a round.")
     print(
-        "CPU seconds decide rows 1 to 9, 11 to 17, 27, 28, 36 and 37, wall time all others. Limit here: the ratio of a program that does"
+        "CPU seconds decide rows 1 to 9, 11 to 17, 27, 28, 36, 37 and 40, wall time all others. Limit here: the ratio of a program that does"
     )
     print("nothing but read (rows 13 to 16: write) the bytes and compute their CRC.\n")
     print(table(rows))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beside import Beside, DifferentError, same, warm
-from data import BUILD, LogPair, twin
+from data import BUILD, LogPair, Sizes, twin
 from figures import NotCompared, Row, gigabytes, per_second, wall_seconds
 from processes import LineProgram, Round
 from write_rows import equal_files, source_spec
@@ -57,6 +57,25 @@ COMPACTIONS = (
 )
 
 
+def scaled(sizes: Sizes, count: int) -> int:
+    """So many of the default size, fewer of a smaller one."""
+    return max(100, count * min(64, sizes.scan) // 64)
+
+
+def many_partitions(beside: Beside, count: int) -> LogPair:
+    """A log dir of `count` partitions of one record as a broker leaves it, twice."""
+    data = beside.data
+    pair = data.pair(f"many-{count}")
+
+    def make() -> None:
+        source = data.log(source_spec(beside.sizes, 100))
+        data.make("make-many", str(pair.peer), str(source.peer), str(count))
+        twin(pair.peer, pair.ours)
+
+    data.once(pair.ours.name, "", (pair.peer, pair.ours), make)
+    return data.shared(pair)
+
+
 class Upkeep:
     """Runs the rows."""
 
@@ -70,7 +89,7 @@ class Upkeep:
         """Measures the wanted rows."""
         line = self._beside.line
         if 26 in wanted:
-            count = self._scaled(PARTITIONS)
+            count = scaled(self._sizes, PARTITIONS)
             for how, request, floor, target in OPENINGS:
                 work = f"clean open of {count} partitions: {how}"
                 measured = functools.partial(self._open_all, work, count, request, floor, target, memory)
@@ -82,15 +101,12 @@ class Upkeep:
             yield from line(38, "partitions created, appended to once and closed", self._create)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _scaled(self, count: int) -> int:
-        return max(100, count * min(64, self._sizes.scan) // 64)
-
     # ---- log dirs ----
 
     def _open_all(
         self, work: str, count: int, words: tuple[str, ...], floor: float | None, target: float | None, memory: list[str]
     ) -> Iterator[Row]:
-        pair = self._log_dirs(count)
+        pair = many_partitions(self._beside, count)
         peer, ours = programs = self._beside.programs()
         with peer, ours:
 
@@ -110,21 +126,8 @@ class Upkeep:
         peer_name = "Kafka's LogManager, all for appending, 2 threads"
         yield Row(26, work, peer_name, *turns.costs("wall"), wall_seconds, "times", floor, target)
 
-    def _log_dirs(self, count: int) -> LogPair:
-        """A log dir of `count` partitions of one record as a broker leaves it, twice."""
-        data = self._beside.data
-        pair = data.pair(f"many-{count}")
-
-        def make() -> None:
-            source = data.log(source_spec(self._sizes, 100))
-            data.make("make-many", str(pair.peer), str(source.peer), str(count))
-            twin(pair.peer, pair.ours)
-
-        data.once(pair.ours.name, "", (pair.peer, pair.ours), make)
-        return data.shared(pair)
-
     def _create(self) -> Iterator[Row]:
-        count = self._scaled(NEW_PARTITIONS)
+        count = scaled(self._sizes, NEW_PARTITIONS)
         work = "partitions created, appended to once and closed"
         source = self._beside.data.log(source_spec(self._sizes, 100))
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,112 @@
+"""Rows 40 and 41: what operators do beside what only reads the same: `salvage` beside a scan, `why` beside `ls`."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from beside import Beside, Check, Cost, DifferentError, warm
+from data import BUILD, scan_spec
+from figures import NotCompared, Row, gigabytes, milliseconds
+from processes import Round
+from upkeep_rows import PARTITIONS, many_partitions, scaled
+from write_rows import KEY_BYTES
+
+ROWS = frozenset({40, 41})
+SALVAGED = (("none", 1000), ("lz4", 1000), ("none", 100))
+GOAL = 0.7
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The work, and what only reads the same; another commit is asked for the work."""
+
+    number: int
+    work: str
+    plain_name: str
+    plain: tuple[str | Path, ...]
+    rescue: tuple[str | Path, ...]
+    cost: Cost
+    check: Check
+    show: Callable[[float], str]
+
+
+def nothing_lost(scan: Round, salvage: Round, work: str) -> None:
+    """Of a sound log the new one has every record."""
+    if scan.count != salvage.count:
+        raise DifferentError(f"{work}: {scan.count} records were met, the new log has {salvage.count}")
+
+
+def every_partition(least: int, listed: Round, explained: Round, work: str) -> None:
+    """Both print a line a partition."""
+    if min(listed.count, explained.count) < least:
+        raise DifferentError(f"{work}: {listed.count} and {explained.count} lines for {least} partitions")
+
+
+class Rescue:
+    """Runs the rows."""
+
+    _folder = BUILD / "rescue"
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+
+    def rows(self, wanted: Collection[int]) -> Iterator[Row | NotCompared]:
+        """Measures the wanted rows."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if 40 in wanted:
+            for codec, value_bytes in SALVAGED:
+                yield from self._line(self._salvage(codec, value_bytes))
+        if 41 in wanted:
+            yield from self._line(self._why())
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _line(self, sides: Sides) -> Iterator[Row | NotCompared]:
+        measured = self._compare if self._beside.comparing else self._beside_itself
+        return self._beside.line(sides.number, sides.work, functools.partial(measured, sides))
+
+    def _beside_itself(self, sides: Sides) -> Iterator[Row]:
+        with self._beside.our_program() as ours:
+            plain, rescue = (lambda: ours.round(*sides.plain)), (lambda: ours.round(*sides.rescue))
+            sides.check(warm(plain, 0.3), warm(rescue, 0.3), sides.work)
+            turns = self._beside.turns((ours,), plain, rescue, sides.work, (sides.cost,), check=sides.check)
+        yield Row(sides.number, sides.work, sides.plain_name, *turns.costs(sides.cost), sides.show, "times", GOAL, GOAL)
+
+    def _compare(self, sides: Sides) -> Iterator[Row]:
+        peer, ours = programs = self._beside.programs()
+        with peer, ours:
+            work = (lambda: peer.round(*sides.rescue)), (lambda: ours.round(*sides.rescue))
+            turns = self._beside.turns(programs, *work, sides.work, (sides.cost,))
+        yield Row(sides.number, sides.work, "", *turns.costs(sides.cost), sides.show)
+
+    def _salvage(self, codec: str, value_bytes: int) -> Sides:
+        log: Path = self._beside.data.log(scan_spec(self._beside.sizes, codec, value_bytes)).ours
+        with self._beside.our_program() as ours:
+            count = ours.round("records", log, 1).count
+        return Sides(
+            40,
+            f"salvage, {codec} {value_bytes} B",
+            "a scan of every record",
+            ("records", log),
+            ("salvage", log, self._folder / log.name),
+            "cpu",
+            nothing_lost,
+            gigabytes(0, count * (value_bytes + KEY_BYTES)),
+        )
+
+    def _why(self) -> Sides:
+        count = scaled(self._beside.sizes, PARTITIONS)
+        log_dir = many_partitions(self._beside, count).ours
+        return Sides(
+            41,
+            f"why of {count} partitions",
+            "ls of the same",
+            ("verb", "ls", log_dir),
+            ("verb", "why", log_dir),
+            "wall",
+            functools.partial(every_partition, count),
+            milliseconds,
+        )
