@@ -392,6 +392,54 @@ def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:
             broker.kill()
 
 
+def test_what_cannot_be_opened_keeps_a_new_cluster_waiting(tmp_path: Path) -> None:
+    """It is no partition that begins empty: the topics are not written before it is restored, or left out."""
+    shutil.copytree(CLEAN_LOG_DIRS[0], tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "g-plain-0")
+    (tmp_path / "old" / "g-plain-0").write_text("no folder")
+    (tmp_path / "old" / "g-plain-0").rename(tmp_path / "old" / "aside")
+    (tmp_path / "old" / "g-plain-0").mkdir()
+    ((tmp_path / "old" / "g-plain-0") / f"{0:020}.log").mkdir()
+    into = formatted(tmp_path / "one")
+    before = (into / "bootstrap.checkpoint").read_bytes()
+    report = restore(tmp_path / "old", into, topics=["g-plain"], new_cluster=True)
+    states = {each.partition: each.state for each in report.partitions}
+    assert states[2] == "restored"
+    assert states[0] in {"refused", "failed"}
+    assert report.has_losses
+    assert (into / "bootstrap.checkpoint").read_bytes() == before
+    assert report.warnings
+
+
+def test_settings_that_may_not_be_all_are_not_stored(tmp_path: Path) -> None:
+    """By the topic's own alone, a later upkeep of the folder would take Kafka's defaults for the rest, and delete."""
+    report = restore(SOURCES, tmp_path / "new", topics=["g-plain", "g-compact"])
+    for each in report.partitions:
+        assert not (Path(each.into[0].path) / ".offsetlog.config").exists()
+    with LogDir.open(tmp_path / "new", "a") as log_dir:
+        before = log_dir.end_offsets(), log_dir.beginning_offsets()
+        log_dir.log("g-plain", 0)
+        log_dir.maintain(now=4_000_000_000_000)
+        assert (log_dir.end_offsets(), log_dir.beginning_offsets()) == before
+    with Log.open(tmp_path / "own" / "orders-0", "a", {"retention.ms": -1}) as log:
+        log.append(b"value")
+    (each,) = restore(tmp_path / "own", tmp_path / "kept").partitions
+    stored = (tmp_path / "own" / "orders-0" / ".offsetlog.config").read_bytes()
+    assert b"retention.ms" in stored
+    assert (Path(each.into[0].path) / ".offsetlog.config").read_bytes() == stored
+
+
+def test_log_dirs_of_two_clusters(tmp_path: Path) -> None:
+    """Nobody serves topics whose halves are in two clusters."""
+    into = [formatted(tmp_path / "one"), formatted(tmp_path / "two", node=2)]
+    properties = into[1] / "meta.properties"
+    properties.write_text(
+        "\n".join("cluster.id=other" if line.startswith("cluster.id") else line for line in properties.read_text().splitlines())
+    )
+    with pytest.raises(LogDirError, match=r"cluster\.id"):
+        restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
+
+
 def test_progress_and_its_end(tmp_path: Path) -> None:
     """It is told of every partition, and what it raises ends the work: what is whole stays, the rest comes with the next call."""
     for number in range(3):

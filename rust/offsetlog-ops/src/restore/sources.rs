@@ -34,6 +34,8 @@ pub(crate) struct SourceTopic {
     pub(crate) partitions: BTreeMap<i32, SourcePartition>,
     /// Partitions that the topic has, and the sources have not.
     pub(crate) missing: Vec<i32>,
+    /// Partitions of which no replica can be opened: one of them, and why.
+    pub(crate) unreadable: BTreeMap<i32, (PathBuf, String)>,
 }
 
 /// The replica of a partition that is restored.
@@ -233,6 +235,7 @@ fn topic(
     let mut topic = SourceTopic {
         partitions: BTreeMap::new(),
         missing: Vec::new(),
+        unreadable: BTreeMap::new(),
         to_make,
     };
     for (partition, places) in replicas {
@@ -250,19 +253,38 @@ fn topic(
         }
         match best(&own, options, &mut found.warnings) {
             Ok(Some((best, others))) => {
-                let partition_found = part(best, others, how)?;
-                topic.partitions.insert(partition, partition_found);
+                let path = best.place.path.clone();
+                match part(best, others, how) {
+                    Ok(found) => drop(topic.partitions.insert(partition, found)),
+                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        drop(
+                            topic
+                                .unreadable
+                                .insert(partition, (path, error.to_string())),
+                        );
+                    }
+                }
             }
             Ok(None) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => found
-                .left_out
-                .push((format!("{name}-{partition}"), error.to_string())),
+            Err(error) => {
+                let path = own
+                    .first()
+                    .map(|place| place.path.clone())
+                    .unwrap_or_default();
+                topic
+                    .unreadable
+                    .insert(partition, (path, error.to_string()));
+            }
         }
     }
     let numbers = 0..i32::try_from(topic.to_make.partitions).unwrap_or(0);
     topic.missing = numbers
         .filter(|number| !topic.partitions.contains_key(number))
+        .filter(|number| !topic.unreadable.contains_key(number))
         .collect();
     Ok(Some(topic))
 }

@@ -110,6 +110,7 @@ impl Targets {
         if let Some(error) = places.metadata_error.take() {
             return Err(error);
         }
+        one_cluster(&places)?;
         let mut found = Self::folder(Vec::new());
         found.metadata = places.metadata.take();
         for path in &all {
@@ -515,6 +516,27 @@ fn directory_of(partition: &PartitionRegistration, node: i32) -> Option<Uuid> {
         .get(slot)
         .copied()
         .filter(|id| !id.is_zero())
+}
+
+/// Refuses log dirs of several clusters.
+fn one_cluster(places: &Places) -> Result<()> {
+    let mut known: Option<(&str, &Path)> = None;
+    for place in &places.log_dirs {
+        let Some(id) = place.cluster_id() else {
+            continue;
+        };
+        match known {
+            Some((first, path)) if first != id => {
+                let reason = format!(
+                    "its cluster.id is {id}, and that of {} is {first}",
+                    path.display()
+                );
+                return Err(Error::log_dir(&place.path, reason));
+            }
+            _ => known = Some((id, &place.path)),
+        }
+    }
+    Ok(())
 }
 
 /// `broker 2` or `brokers 2 and 3`.

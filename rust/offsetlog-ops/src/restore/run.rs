@@ -1,0 +1,189 @@
+//! Carries a plan out: partition after partition, and the topics of a new cluster last.
+
+use super::{
+    PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare, remains,
+};
+use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
+use offsetlog::disk::write_whole;
+use offsetlog::format::clean_shutdown::write_clean_shutdown;
+use offsetlog::format::metadata_record::producer_ids_record;
+use offsetlog::format::name::CLEAN_SHUTDOWN;
+use offsetlog::{
+    Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewPartition, OpenOptions, Result,
+    settings,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+impl RestorePlan {
+    /// Restores. `progress` is called as the work proceeds. A partition that fails does not keep the others from it, but the topics of a new cluster are then not written: run it
+    /// again when the cause is gone.
+    ///
+    /// # Errors
+    /// `Locked`: a broker runs on one of the log dirs. `Io` where the target's own files cannot be written; `Interrupted`.
+    pub fn run(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
+        // Held to the end: no broker starts meanwhile.
+        let held =
+            LogDir::open_for_append(&self.log_dirs, &self.options, &LogDirOptions::default())?;
+        let done = self.run_locked(progress);
+        let closed = held.close();
+        done?;
+        closed
+    }
+
+    fn run_locked(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
+        let total = self.bytes();
+        let mut done = 0;
+        let mut producer_id_max = self.next_producer_id - 1;
+        let mut partitions = std::mem::take(&mut self.partitions);
+        for each in &mut partitions {
+            if matches!(each.state, PartitionState::Refused(_)) {
+                continue;
+            }
+            match self.restore(each, (done, total), progress, &mut producer_id_max) {
+                Ok(state) => {
+                    if let PartitionState::Restored(report) = &state {
+                        each.log_end_offset = Some(report.built.log_end_offset);
+                    }
+                    each.state = state;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                    self.partitions = partitions;
+                    return Err(error);
+                }
+                Err(error) => each.state = PartitionState::Failed(error),
+            }
+            done += each.bytes;
+        }
+        self.partitions = partitions;
+        remains::add_open_transactions(self);
+        if self.target == Target::StoppedBroker
+            && let Some(next) = self
+                .target_producer_id
+                .filter(|next| *next <= producer_id_max)
+        {
+            self.warnings.push(format!(
+                "the restored records have producer ids up to {producer_id_max}, and the cluster gives out ids from {next} on: a broker may take the first records of a new producer for those of an old one of the same id, until producer.id.expiration.ms (a day) has passed"
+            ));
+        }
+        let has_failed = |each: &PartitionToRestore| {
+            matches!(
+                each.state,
+                PartitionState::Failed(_) | PartitionState::Refused(_)
+            )
+        };
+        if self.target == Target::NewCluster && self.partitions.iter().any(has_failed) {
+            let reason = "not written, because a partition could not be restored: run it again when the cause is gone, or leave the topic out";
+            for path in &self.bootstrap_checkpoints {
+                self.warnings.push(format!("{}: {reason}", path.display()));
+            }
+            return Ok(());
+        }
+        for log_dir in &self.fresh {
+            mark_clean(log_dir, &self.options)?;
+        }
+        self.write_topics(producer_id_max)
+    }
+
+    /// Restores one partition into each of its directories.
+    fn restore(
+        &self,
+        each: &PartitionToRestore,
+        (done, total): (u64, u64),
+        progress: Option<&RestoreProgress>,
+        producer_id_max: &mut i64,
+    ) -> Result<PartitionState> {
+        let Some(log) = &each.log else {
+            return Err(Error::argument("sources", "the partition is not open"));
+        };
+        let name = format!("{}-{}", each.topic, each.partition);
+        let progress = progress.cloned().map(|progress| {
+            let name = name.clone();
+            let bytes = each.bytes;
+            Arc::new(move |part: u64, _| progress(done + part.min(bytes), total, &name)) as _
+        });
+        let how = SalvageOptions {
+            progress,
+            ..SalvageOptions::default()
+        };
+        let mut state = PartitionState::There;
+        for (_, path) in &each.into {
+            if let Some(max) =
+                compare::is_there(log, path, each.stop, each.topic_id, &self.options)?
+            {
+                *producer_id_max = (*producer_id_max).max(max);
+                continue;
+            }
+            let begin = self.begin(each, log)?;
+            let made = salvage_log(log, path, &self.options, &how, Some(&begin))?;
+            let Salvaged {
+                report,
+                producer_id_max: max,
+            } = made;
+            *producer_id_max = (*producer_id_max).max(max);
+            state = PartitionState::Restored(Box::new(report));
+        }
+        Ok(state)
+    }
+
+    /// In a folder only the settings that offsetlog stored go along: of others nobody knows whether they are all, and by those that
+    /// are taken for all a later upkeep would delete.
+    fn begin(&self, each: &PartitionToRestore, log: &Log) -> Result<NewPartition> {
+        let known = self.configs.get(&each.topic);
+        let stored = match log.stored_config() {
+            Err(error) if error.is_corruption() => None,
+            stored => stored?,
+        };
+        Ok(NewPartition {
+            config: stored.filter(|_| self.target == Target::Folder),
+            defaults: known.map(of_topic).unwrap_or_default(),
+            topic_id: each.topic_id,
+            stop: each.stop,
+            leader_epoch_max: each.leader_epoch_max,
+            replaces_empty: true,
+            reads_back: true,
+            ..NewPartition::default()
+        })
+    }
+
+    /// Writes the topics that are not there yet into each `bootstrap.checkpoint`.
+    fn write_topics(&self, producer_id_max: i64) -> Result<()> {
+        let now = (self.options.clock)();
+        for file in &self.bootstraps {
+            let mut records = Vec::new();
+            for topic in &self.new_topics {
+                topic.records(file, &mut records);
+            }
+            let next = producer_id_max.saturating_add(1);
+            if file.next_producer_id.unwrap_or(0) < next {
+                records.push(producer_ids_record(-1, -1, next));
+            }
+            if !records.is_empty() {
+                file.add(&records, now, &self.options)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The settings by which segments are made; those that offsetlog does not know decide nothing here.
+fn of_topic(configs: &BTreeMap<String, String>) -> LogConfig {
+    let known: BTreeSet<&str> = settings().iter().map(|setting| setting.name).collect();
+    let pairs = configs
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let pairs = pairs.filter(|(name, _)| known.contains(name));
+    LogConfig::parse(pairs).unwrap_or_default()
+}
+
+/// Marks a log dir as stopped cleanly that no broker has used yet, so that the first one need not look through what was restored.
+fn mark_clean(log_dir: &Path, options: &OpenOptions) -> Result<()> {
+    let mark = log_dir.join(CLEAN_SHUTDOWN);
+    if options.disk.stat(&mark).is_ok() {
+        return Ok(());
+    }
+    // No broker had an epoch yet.
+    write_whole(options.disk.as_ref(), &mark, &write_clean_shutdown(-1))
+        .map_err(|failed| Error::failed_call(&mark, failed))
+}
