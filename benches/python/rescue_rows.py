@@ -32,6 +32,8 @@ class Sides:
     cost: Cost
     check: Check
     show: Callable[[float], str]
+    limit: tuple[str | Path, ...] = ()
+    """What the machine itself needs for the work."""
 
 
 def nothing_lost(scan: Round, salvage: Round, work: str) -> None:
@@ -72,8 +74,10 @@ class Rescue:
         with self._beside.our_program() as ours:
             plain, rescue = (lambda: ours.round(*sides.plain)), (lambda: ours.round(*sides.rescue))
             sides.check(warm(plain, 0.3), warm(rescue, 0.3), sides.work)
-            turns = self._beside.turns((ours,), plain, rescue, sides.work, (sides.cost,), check=sides.check)
-        yield Row(sides.number, sides.work, sides.plain_name, *turns.costs(sides.cost), sides.show, "times", GOAL, GOAL)
+            limit = (lambda: ours.round(*sides.limit)) if sides.limit else None
+            turns = self._beside.turns((ours,), plain, rescue, sides.work, (sides.cost,), check=sides.check, limit=limit)
+        costs, limits = turns.costs(sides.cost), turns.limit(sides.cost)
+        yield Row(sides.number, sides.work, sides.plain_name, *costs, sides.show, "times", GOAL, GOAL, limits)
 
     def _compare(self, sides: Sides) -> Iterator[Row]:
         peer, ours = programs = self._beside.programs()
@@ -95,6 +99,7 @@ class Rescue:
             "cpu",
             nothing_lost,
             gigabytes(0, count * (value_bytes + KEY_BYTES)),
+            ("copy", log, self._folder / log.name),
         )
 
     def _why(self) -> Sides:

@@ -85,7 +85,7 @@ def decided(broker: Broker, *, raises: bool) -> list[Sent]:
             sent += producer.sent
         open_ = {
             (name, version): Transactional(
-                wire, f"{name}-{version}", raises_epoch=version == 2, timeout_ms=500 if name == "late" else 60_000
+                wire, f"{name}-{version}", raises_epoch=version == 2, timeout_ms=1500 if name == "late" else 60_000
             )
             for name in ("commit", "abort", "open", "late")
             for version in ((0, 2) if raises and name in {"commit", "abort"} else (0,))
@@ -327,8 +327,8 @@ def decision(broker: Broker, each: PartitionProducer, since: int) -> bool:
 def compare(broker: Broker, dead: Dead) -> tuple[dict[Place, list[Row]], list[PartitionProducer]]:
     """What the broker makes of its own directories is what we made of the copy. Gives what it serves, and what it left open all the same.
 
-    A coordinator that finds no leader for a partition, as for a moment after a start, takes it for deleted, and the transaction for
-    complete without that marker. Its decision stands in its own log only then.
+    A coordinator of 4.3.0 that finds no leader for a partition, as for a moment after a start, takes it for deleted, and the transaction
+    for complete without that marker (KAFKA-20734). Its decision stands in its own log only then.
     """
     until = time.monotonic() + WAITING_SECONDS
     ids = {str(each.transactional_id) for each in dead.open.values()}
