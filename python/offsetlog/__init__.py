@@ -9,6 +9,7 @@
 or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offsetlog.errors`, Spark in :mod:`offsetlog.spark`.
 """
 
+from offsetlog._adopt import AdoptedPartition, adopt
 from offsetlog._cached import open_cached
 from offsetlog._cluster import EffectiveSetting, TopicSettings
 from offsetlog._commit.notes import Commit, CommitTarget, commits, forget_commit
@@ -17,9 +18,9 @@ from offsetlog._convert import convert
 from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify
 from offsetlog._digest import arrow_digest
 from offsetlog._folder import folder_kind
-from offsetlog._groups import Group, GroupMember, GroupOffset, ShareGroupOffset
+from offsetlog._groups import Group, GroupMember, GroupOffset, ResetFile, ShareGroupOffset
 from offsetlog._held_records import DecisiveSetting, EndedTransaction, PartitionProducer, WhyAnswer, end_transaction
-from offsetlog._identity import DirectoryIdentity, identity
+from offsetlog._identity import DirectoryIdentity, identity, metadata_as_commands, metadata_as_yaml
 from offsetlog._log import Log
 from offsetlog._log_dir import LogDir, WritableLogDir
 from offsetlog._metadata import (
@@ -64,6 +65,7 @@ from offsetlog._values import (
 )
 from offsetlog._writable_log import WritableLog
 from offsetlog._writer import Writer
+from offsetlog._zookeeper import zookeeper_node
 from offsetlog.errors import (
     AppendOrderError,
     CheckpointError,
@@ -111,6 +113,7 @@ from offsetlog.errors import (
 __all__ = [
     "AbortedTransaction",
     "AccessControlEntry",
+    "AdoptedPartition",
     "AppendInfo",
     "AppendOrderError",
     "BatchInfo",
@@ -189,6 +192,7 @@ __all__ = [
     "RecoveryReport",
     "Remaining",
     "RemovedSegment",
+    "ResetFile",
     "RestoreReport",
     "RestoredPartition",
     "SalvageReport",
@@ -217,6 +221,7 @@ __all__ = [
     "WritableLogDir",
     "Writer",
     "__version__",
+    "adopt",
     "arrow_digest",
     "commits",
     "convert",
@@ -224,6 +229,8 @@ __all__ = [
     "folder_kind",
     "forget_commit",
     "identity",
+    "metadata_as_commands",
+    "metadata_as_yaml",
     "open_cached",
     "partition_for",
     "partitions_for",
@@ -231,4 +238,5 @@ __all__ = [
     "restore",
     "salvage",
     "verify",
+    "zookeeper_node",
 ]

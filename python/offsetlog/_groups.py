@@ -12,9 +12,26 @@ from offsetlog._unread import all_or_raise
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
-__all__ = ["Group", "GroupMember", "GroupOffset", "ShareGroupOffset"]
+__all__ = ["Group", "GroupMember", "GroupOffset", "ResetFile", "ShareGroupOffset"]
 
 logger = logging.getLogger("offsetlog")
+
+
+class ResetFile(NamedTuple):
+    """Committed offsets as the file that Kafka's tools reset groups from."""
+
+    csv: str
+    """The file: lines of ``topic,partition,offset`` if it is of one group, of ``group,topic,partition,offset`` if it is of several."""
+    groups: tuple[str, ...]
+    """Groups in it for ``kafka-consumer-groups.sh --reset-offsets --from-file``: name each with ``--group``."""
+    streams_groups: tuple[str, ...]
+    """Groups in it for ``kafka-streams-groups.sh``."""
+    with_metadata: int
+    """Offsets in it that were committed with metadata, which the file has not."""
+    with_leader_epoch: int
+    """Offsets in it that were committed with a leader epoch, which the file has not."""
+    refused: tuple[tuple[str, str | None, str], ...]
+    """What cannot be in it: the group, the topic (``None``: all of the group), and why."""
 
 
 class GroupMember(NamedTuple):
@@ -99,7 +116,8 @@ class Group(NamedTuple):
     group_id: str
     """Its name."""
     kind: str
-    """``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``; empty where only offsets are left of it."""
+    """``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``; ``"zookeeper"`` of old consumers, out of ZooKeeper's data; empty where
+    only offsets are left of it."""
     protocol_type: str | None
     """Of a classic group ``"consumer"``, or what else uses the protocol, such as ``"connect"``."""
     protocol: str | None
@@ -139,3 +157,11 @@ def prometheus_of(native: _offsetlog.LogDir, now: int | None) -> str:
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(text, unread)
+
+
+def reset_csv_of(native: _offsetlog.LogDir, names: list[str]) -> ResetFile:
+    """Return the file for these groups, or all; what was left out is told to the log."""
+    found, warnings, unread = native.groups_reset_csv(names)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return all_or_raise(found, unread)

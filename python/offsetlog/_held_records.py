@@ -124,12 +124,12 @@ class EndedTransaction(NamedTuple):
     """The producer and what its coordinator knew, before the end."""
 
 
-def names_of(topics: str | Iterable[str]) -> list[str]:
-    """Return names of topics; one may stand by itself."""
-    named: list[Any] = [topics] if isinstance(topics, str) else list(topics)
+def names_of(names: str | Iterable[str], argument: str = "topics") -> list[str]:
+    """Return names of topics, or of what the argument is called; one may stand by itself."""
+    named: list[Any] = [names] if isinstance(names, str) else list(names)
     for name in named:
         if not isinstance(name, str):
-            message = f"names in topics must be str, found {type(name).__name__}"
+            message = f"names in {argument} must be str, found {type(name).__name__}"
             raise TypeError(message)
     return named
 

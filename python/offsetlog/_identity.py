@@ -1,4 +1,4 @@
-"""What a broker would do with each directory that it finds in its log dirs."""
+"""What a broker would do with each directory that it finds in its log dirs, and what makes a cluster's topics again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
-from offsetlog._options import open_options, path_text
+from offsetlog._held_records import names_of
+from offsetlog._options import open_options, path_text, utf8
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Unpack
 
     from offsetlog._options import Limits, PathLike
 
-__all__ = ["DirectoryIdentity", "identity"]
+__all__ = ["DirectoryIdentity", "identity", "metadata_as_commands", "metadata_as_yaml"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -90,3 +92,101 @@ def identity(*paths: PathLike, **limits: Unpack[Limits]) -> list[DirectoryIdenti
     if error is not None:
         logger.warning("the metadata cannot be read: %s", error)
     return rows
+
+
+def metadata_as_commands(
+    *paths: PathLike,
+    topics: str | Iterable[str] = (),
+    bootstrap_server: str = "localhost:9092",
+    replica_assignment: bool = False,
+    show_secrets: bool = False,
+    **limits: Unpack[Limits],
+) -> str:
+    """Return a script for ``sh`` that makes a cluster's topics and settings again, with Kafka's own programs.
+
+    Out of the cluster's metadata, where that is among the paths, else of what the directories tell; what nobody knows, and what is left
+    out, stands in comments. With `topics` only those, and nothing else. Changes nothing.
+
+    Parameters
+    ----------
+    *paths
+        As for :func:`identity`.
+    topics
+        Names of topics; by default all but those that brokers make for themselves.
+    bootstrap_server
+        The server in the commands.
+    replica_assignment
+        Name the brokers of each partition, in the place of their number.
+    show_secrets
+        Put settings in it that are secrets. Passwords of users for SCRAM are never there.
+    **limits
+        As for :meth:`Log.open`.
+
+    Raises
+    ------
+    OSError, LogDirError
+        As for :func:`identity`. Metadata that cannot be read is told to the logger ``offsetlog``, and then the directories tell.
+
+    Examples
+    --------
+    >>> script = metadata_as_commands("tests/data/kafka-4.3.0/clean/metadata-dir", topics="g-plain")
+    >>> [line for line in script.splitlines() if line.startswith("kafka-topics.sh")]
+    ['kafka-topics.sh --bootstrap-server localhost:9092 --create --topic g-plain --partitions 3 --replication-factor 1 \\']
+    """
+    return _told(
+        _offsetlog.metadata_as_commands(
+            [path_text(path) for path in paths],
+            open_options(**limits),
+            topics=names_of(topics),
+            bootstrap_server=utf8("bootstrap_server", bootstrap_server),
+            replica_assignment=bool(replica_assignment),
+            show_secrets=bool(show_secrets),
+        )
+    )
+
+
+def metadata_as_yaml(
+    *paths: PathLike,
+    topics: str | Iterable[str] = (),
+    strimzi_cluster: str = "my-cluster",
+    show_secrets: bool = False,
+    **limits: Unpack[Limits],
+) -> str:
+    """Return a cluster's topics as YAML for the operator of Strimzi 0.49 or later: resources of kind ``KafkaTopic``.
+
+    Parameters
+    ----------
+    *paths, topics, show_secrets, **limits
+        As for :func:`metadata_as_commands`.
+    strimzi_cluster
+        The Kafka resource that the topics are for.
+
+    Raises
+    ------
+    OSError, LogDirError
+        As for :func:`metadata_as_commands`.
+
+    Examples
+    --------
+    >>> text = metadata_as_yaml("tests/data/kafka-4.3.0/clean/metadata-dir", topics="g-plain", strimzi_cluster="new")
+    >>> '    strimzi.io/cluster: "new"' in text.splitlines()
+    True
+    """
+    return _told(
+        _offsetlog.metadata_as_yaml(
+            [path_text(path) for path in paths],
+            open_options(**limits),
+            topics=names_of(topics),
+            strimzi_cluster=utf8("strimzi_cluster", strimzi_cluster),
+            show_secrets=bool(show_secrets),
+        )
+    )
+
+
+def _told(answer: tuple[str, list[str], Exception | None]) -> str:
+    text, warnings, error = answer
+    for warning in warnings:
+        logger.warning("%s", warning)
+    if error is not None:
+        logger.warning("topics are those of the directories, as the metadata cannot be read: %s", error)
+    return text

@@ -17,7 +17,7 @@ from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
 from offsetlog._cluster import TopicSettings, cluster_options
 from offsetlog._config import LogConfig
-from offsetlog._groups import Group, groups_of, prometheus_of
+from offsetlog._groups import Group, ResetFile, groups_of, prometheus_of, reset_csv_of
 from offsetlog._held_records import PartitionProducer, WhyAnswer, names_of, told
 from offsetlog._log import Log
 from offsetlog._metadata import MetadataImage, Stray, metadata_of, strays_of
@@ -444,6 +444,31 @@ class LogDir:
         'kafka_consumergroup_lag{consumergroup="g-group-1",topic="g-codec-lz4",partition="0"} 0'
         """
         return prometheus_of(self._engine(), optional_millis(now, "now"))
+
+    def groups_reset_csv(self, groups: str | Iterable[str] = ()) -> ResetFile:
+        """Return committed offsets as the file of ``kafka-consumer-groups.sh --reset-offsets --from-file``.
+
+        Looks at no partition that the groups read. The file has offsets only: what was committed beside them is counted. Share groups,
+        and names with a line feed, are refused by name and are not in it.
+
+        Parameters
+        ----------
+        groups
+            Names of groups; by default all.
+
+        Raises
+        ------
+        UnreadPartitionsError
+            As for :meth:`groups`; its ``partial`` is the file of all others.
+
+        Examples
+        --------
+        >>> with LogDir.open(["tests/data/kafka-4.3.0/clean/log-dir-1", "tests/data/kafka-4.3.0/clean/log-dir-2"]) as log_dir:
+        ...     file = log_dir.groups_reset_csv("g-group-1")
+        >>> file.csv.splitlines()[:2], file.groups
+        (['g-codec-lz4,0,798', 'g-plain,0,18'], ('g-group-1',))
+        """
+        return reset_csv_of(self._engine(), names_of(groups, "groups"))
 
     def transactions(self) -> list[Transaction]:
         """Return the transactional ids whose coordinators kept them here, by name: producer, state, partitions, times.

@@ -4,10 +4,11 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
+from offsetlog._adopt import AdoptedPartition
 from offsetlog._cluster import TopicSettings
 from offsetlog._config import Setting
 from offsetlog._damage import DamageReport, ScanReport
-from offsetlog._groups import Group
+from offsetlog._groups import Group, ResetFile
 from offsetlog._held_records import EndedTransaction, PartitionProducer, WhyAnswer
 from offsetlog._identity import DirectoryIdentity
 from offsetlog._metadata import MetadataImage, Stray
@@ -59,6 +60,7 @@ __all__ = [
     "Scan",
     "Writer",
     "__version__",
+    "adopt",
     "append_arrow",
     "arrow_digest",
     "arrow_schema",
@@ -69,6 +71,8 @@ __all__ = [
     "end_transaction",
     "folder_kind",
     "identity",
+    "metadata_as_commands",
+    "metadata_as_yaml",
     "partition_for",
     "partitions_for",
     "producers",
@@ -79,6 +83,7 @@ __all__ = [
     "settings",
     "verify",
     "why",
+    "zookeeper_node",
 ]
 
 __version__: Final[str]
@@ -284,6 +289,31 @@ class Writer:
 
 def close_inherited_locks() -> None: ...
 def folder_kind(path: str) -> Literal["partition", "log_dir", "around_log_dirs", "zookeeper", "other"]: ...
+def metadata_as_commands(
+    paths: Sequence[str],
+    options: OpenOptions,
+    *,
+    topics: Sequence[str],
+    bootstrap_server: str,
+    replica_assignment: bool,
+    show_secrets: bool,
+) -> tuple[str, list[str], Exception | None]: ...
+def metadata_as_yaml(
+    paths: Sequence[str], options: OpenOptions, *, topics: Sequence[str], strimzi_cluster: str, show_secrets: bool
+) -> tuple[str, list[str], Exception | None]: ...
+def zookeeper_node(folder: str, node: str, options: OpenOptions, *, show_secrets: bool) -> bytes | tuple[str, list[str]]: ...
+def adopt(
+    directories: Sequence[str],
+    options: OpenOptions,
+    *,
+    log_dirs: Sequence[str],
+    metadata: str | None,
+    topic: str | None,
+    topic_id: str | None,
+    set_aside: bool,
+    single_replica: bool,
+    dry_run: bool,
+) -> list[AdoptedPartition]: ...
 def identity(paths: Sequence[str], options: OpenOptions) -> tuple[list[DirectoryIdentity], list[str], Exception | None]: ...
 def verify(paths: Sequence[str], options: OpenOptions, *, progress: Callable[[int], object] | None) -> DamageReport: ...
 def recover(path: str, options: OpenOptions, *, from_offset: int | None, dry_run: bool) -> RecoveryReport: ...
@@ -345,6 +375,7 @@ class LogDir:
     def topic_config(self, topic: str) -> list[tuple[str, str]]: ...
     def topic_settings(self, topic: str, *, broker: str | None, metadata: str | None) -> TopicSettings: ...
     def groups(self) -> tuple[list[Group], list[str], dict[TopicPartition, Exception]]: ...
+    def groups_reset_csv(self, names: Sequence[str]) -> tuple[ResetFile, list[str], dict[TopicPartition, Exception]]: ...
     def groups_prometheus(self, now: int | None) -> tuple[str, list[str], dict[TopicPartition, Exception]]: ...
     def transactions(self) -> tuple[list[Transaction], list[str], dict[TopicPartition, Exception]]: ...
     def metadata(self, *, show_secrets: bool) -> tuple[MetadataImage, list[str]] | None: ...

@@ -50,6 +50,9 @@ class Admin:
         """A topic with these brokers for each partition."""
         self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas))])
 
+    def delete(self, topic: str) -> None:
+        self._client.delete_topics([topic])
+
     def leader_epochs(self, topic: str) -> dict[int, int]:
         """The leader epoch of each partition; waits until every one has a leader."""
         end = time.monotonic() + READING_SECONDS

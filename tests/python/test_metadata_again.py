@@ -328,7 +328,6 @@ def test_topics_out_of_zookeepers_data(shell: Shell) -> None:
     topics = made(shell(script))
     assert topics["plain"][:2] == (["2"], ["1"])
     assert topics["own"][2]["cleanup.policy"] == "compact,delete"
-    assert "# Left out: quotas, access control and users, which are not read out of ZooKeeper's data\n" in script
 
 
 def test_damaged_metadata_leaves_the_directories(tmp_path: Path, shell: Shell) -> None:

@@ -29,6 +29,8 @@ from offsetlog.spark import ReadReport
 
 ROWS = list(verbs_page.rows(verbs_page.text()))
 SPARK_COMMITS = DATA / "spark-commits"
+ZOOKEEPER = DATA / "kafka-3.9.2-zookeeper" / "zookeeper"
+OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 WHEN = 1_700_000_000_000
 # They start a JVM.
 OF_SPARK = {
@@ -149,6 +151,9 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "folder_kind": lambda place: offsetlog.folder_kind(place.dirs[0]),
     "verify": lambda place: offsetlog.verify(*place.dirs),
     "identity": lambda place: offsetlog.identity(*place.dirs),
+    "metadata_as_commands": lambda place: offsetlog.metadata_as_commands(*place.dirs),
+    "metadata_as_yaml": lambda place: offsetlog.metadata_as_yaml(*place.dirs),
+    "zookeeper_node": lambda _: offsetlog.zookeeper_node(ZOOKEEPER, "/cluster/id"),
     "OldLog.read": lambda place: OldLog.open(place.old).read(0),
     "OldLog.scan": lambda place: list(OldLog.open(place.old).scan()),
     "LogDir.open": lambda place: LogDir.open(place.dirs).close(),
@@ -160,6 +165,8 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "LogDir.offsets_for_times": of_dirs(lambda log_dir: log_dir.offsets_for_times(dict.fromkeys(log_dir.partitions(), WHEN))),
     "LogDir.scan": of_dirs(lambda log_dir: log_dir.scan().count()),
     "LogDir.groups": of_dirs(lambda log_dir: log_dir.groups()),
+    "LogDir.groups_prometheus": of_dirs(lambda log_dir: log_dir.groups_prometheus()),
+    "LogDir.groups_reset_csv": of_dirs(lambda log_dir: log_dir.groups_reset_csv()),
     "LogDir.transactions": of_dirs(lambda log_dir: log_dir.transactions()),
     "LogDir.producers": of_dirs(lambda log_dir: log_dir.producers()),
     "LogDir.why": of_dirs(lambda log_dir: log_dir.why()),
@@ -307,6 +314,8 @@ DRY: dict[str, Callable[[Place], object]] = {
     "offsetlog end-transaction": lambda place: place.command(
         "end-transaction", "g-txn-0", hanging(place), *place.dirs, "--abort", "--dry-run"
     ),
+    "adopt": lambda place: offsetlog.adopt(place.log, topic_id=OTHER_ID, dry_run=True),
+    "offsetlog adopt": lambda place: place.command("adopt", "--dry-run", place.log, "--topic-id", OTHER_ID),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0", dry_run=True),
     "offsetlog salvage": lambda place: place.command("salvage", "--dry-run", place.log, "--into", place.dirs[1]),
     "restore": lambda place: offsetlog.restore(place.log, place.root / "restored", dry_run=True),
@@ -365,6 +374,8 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "Log.config": lambda place: Log.open(place.log, "a"),
     "recover": lambda place: offsetlog.recover(place.log),
     "convert": lambda place: offsetlog.convert(place.log, place.dirs[0] / "new-0"),
+    "adopt": lambda place: offsetlog.adopt(place.log, topic_id=OTHER_ID),
+    "offsetlog adopt": lambda place: place.command("adopt", place.log, "--topic-id", OTHER_ID),
     "salvage": lambda place: offsetlog.salvage(place.log, place.dirs[1] / "g-plain-0"),
     "offsetlog salvage": lambda place: place.command("salvage", place.log, "--into", place.dirs[1]),
     "restore": lambda place: offsetlog.restore(place.log, place.dirs[1]),

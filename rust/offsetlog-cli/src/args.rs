@@ -1,5 +1,6 @@
 //! What the command line looks like: verbs, options, help texts.
 
+mod adopting;
 mod commits;
 mod converting;
 mod holding;
@@ -8,6 +9,7 @@ mod restoring;
 mod topics;
 mod writing;
 
+pub(crate) use adopting::Adopt;
 pub(crate) use commits::Commits;
 pub(crate) use converting::{Convert, Salvage};
 pub(crate) use holding::{EndTransaction, Producers, Why};
@@ -110,6 +112,8 @@ pub(crate) enum Verb {
     Restore(Box<Restore>),
     /// End a transaction offline as its coordinator decided, or abort one that it did not decide
     EndTransaction(EndTransaction),
+    /// Make directories that a broker set aside, or that have another topic id, partitions again
+    Adopt(Adopt),
     /// Check batches, records, indexes, snapshots, checkpoints and names, without changing anything
     Verify(Verify),
     /// Create a topic in log dirs

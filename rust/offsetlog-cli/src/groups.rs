@@ -74,7 +74,13 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    let (mut groups, left_out, unread) = log_dir.groups()?;
+    // What these show says nothing of how far groups are behind.
+    let found = if args.reset_csv || args.members || args.state {
+        log_dir.groups_without_lag()
+    } else {
+        log_dir.groups()
+    };
+    let (mut groups, left_out, unread) = found?;
     for warning in log_dir.warnings().iter().chain(&left_out) {
         console.warn(warning);
     }

@@ -19,6 +19,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod adopt;
 mod append;
 mod args;
 mod cat;
@@ -204,6 +205,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Salvage(args) => salvage::run(args, &mut console),
         Verb::Restore(args) => restore::run(args, &mut console),
         Verb::EndTransaction(args) => end_transaction::run(args, &mut console),
+        Verb::Adopt(args) => adopt::run(args, &mut console),
         Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),
         Verb::Delete(args) => topics::delete(args, &mut console),

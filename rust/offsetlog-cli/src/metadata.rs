@@ -1,6 +1,7 @@
 //! `offsetlog metadata`: topics, partitions, settings, brokers and features of a cluster, out of its metadata log or ZooKeeper's data.
 
 mod directories;
+mod node;
 mod recreate;
 
 use crate::args::Metadata;
@@ -78,6 +79,9 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
+    if let Some(node) = &args.get {
+        return node::run(args, node, &options, console);
+    }
     if args.directories {
         return directories::run(args, &options, console);
     }

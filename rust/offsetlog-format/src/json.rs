@@ -42,6 +42,21 @@ pub fn integers(bytes: &[u8]) -> Result<Vec<i32>, FormatError> {
     Ok(found)
 }
 
+/// The values of an array, each as its text.
+///
+/// # Errors
+/// `Rule`.
+pub fn elements(bytes: &[u8]) -> Result<Vec<&[u8]>, FormatError> {
+    let mut text = Text { bytes, at: 0 };
+    let mut found = Vec::new();
+    text.all(b'[', b']', "not a JSON array", |text| {
+        found.push(text.value(0)?);
+        Ok(())
+    })?;
+    text.end()?;
+    Ok(found)
+}
+
 /// The texts of an array that has nothing else.
 ///
 /// # Errors
@@ -321,6 +336,9 @@ mod tests {
         }
         assert!(string(b"\"\xff\"").is_err());
         assert_eq!(strings(br#"["a", "b"]"#).unwrap(), ["a", "b"]);
+        let found: Vec<&[u8]> = vec![b"{\"a\":1}", b"2"];
+        assert_eq!(elements(br#"[{"a":1} , 2]"#), Ok(found));
+        assert!(elements(b"{}").is_err());
     }
 
     proptest! {

@@ -154,11 +154,6 @@ impl Script {
     /// Everything but topics.
     fn rest(&mut self, metadata: &MetadataImage) {
         self.say("");
-        if metadata.is_of_zookeeper {
-            self.say(
-                "Left out: quotas, access control and users, which are not read out of ZooKeeper's data",
-            );
-        }
         self.dynamic_settings(metadata);
         self.quotas(&metadata.client_quotas);
         self.credentials(metadata);

@@ -8,9 +8,11 @@ use crate::places::{LogDirPlace, Places};
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
 use offsetlog::{Error, MetadataImage, OpenOptions, Result};
-use partition::{Judge, Known, Live, key};
+use partition::{Judge, Known, Live};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+pub(crate) use partition::{assigned_directory, key, not_a_replica};
 
 /// What a broker does with a directory when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,12 +2,13 @@
 //! decides what is worth reading and writing.
 //!
 //! It uses the public names of `offsetlog` only, and knows neither a terminal nor Python. Every function but
-//! [`end_transaction`] reads its source without changing it.
+//! [`end_transaction`] and [`adopt`] reads its source without changing it.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod adopt;
 mod commands;
 mod end_transaction;
 mod identity;
@@ -24,6 +25,7 @@ mod when;
 mod why;
 mod words;
 
+pub use adopt::{AdoptOptions, AdoptedPartition, adopt};
 pub use end_transaction::{EndTransactionOptions, EndedTransaction, end_transaction};
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
 pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};

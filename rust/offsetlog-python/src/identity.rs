@@ -1,12 +1,14 @@
-//! `identity`: what a broker would do with each directory. Converts, detaches, calls, converts back.
+//! `identity`: what a broker would do with each directory; what makes a cluster's topics again; `zookeeper_node`. Converts, detaches, calls, converts back.
 
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
-use offsetlog_ops::DirectoryIdentity;
+use offsetlog::{NodeAnswer, OpenOptions};
+use offsetlog_ops::{DirectoryIdentity, Recreation};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
 /// Rows, warnings, and the error of metadata that cannot be read.
@@ -40,4 +42,83 @@ fn row(each: DirectoryIdentity) -> rows::DirectoryIdentity {
         node_id: each.node_id,
         directory_id: each.directory_id.map(|id| id.to_string()),
     }
+}
+
+/// The data, or the nearest node above and the names below that.
+#[derive(IntoPyObject)]
+pub(crate) enum Node {
+    Data(Py<PyBytes>),
+    Missing((String, Vec<String>)),
+}
+
+#[pyfunction]
+#[pyo3(signature = (folder, node, options, *, show_secrets))]
+pub(crate) fn zookeeper_node(
+    py: Python<'_>,
+    folder: PathBuf,
+    node: String,
+    options: OpenValues,
+    show_secrets: bool,
+) -> PyResult<Node> {
+    let options = open_options(&options);
+    let answer = detached(py, || {
+        offsetlog::zookeeper_node(&folder, &node, show_secrets, &options)
+    });
+    Ok(match answer.or_raise(py)? {
+        NodeAnswer::Data(data) => Node::Data(PyBytes::new(py, &data).unbind()),
+        NodeAnswer::Missing { parent, children } => Node::Missing((parent, children)),
+    })
+}
+
+/// A text, warnings, and the error of metadata that cannot be read.
+type Text = (String, Vec<String>, Option<Py<PyAny>>);
+
+#[pyfunction]
+#[pyo3(signature = (paths, options, *, topics, bootstrap_server, replica_assignment, show_secrets))]
+pub(crate) fn metadata_as_commands(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    options: OpenValues,
+    topics: Vec<String>,
+    bootstrap_server: String,
+    replica_assignment: bool,
+    show_secrets: bool,
+) -> PyResult<Text> {
+    let options = open_options(&options);
+    text(py, &paths, &topics, &options, |found| {
+        found.commands(&bootstrap_server, replica_assignment, show_secrets)
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, options, *, topics, strimzi_cluster, show_secrets))]
+pub(crate) fn metadata_as_yaml(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    options: OpenValues,
+    topics: Vec<String>,
+    strimzi_cluster: String,
+    show_secrets: bool,
+) -> PyResult<Text> {
+    let options = open_options(&options);
+    text(py, &paths, &topics, &options, |found| {
+        found.kafka_topics(&strimzi_cluster, show_secrets)
+    })
+}
+
+fn text(
+    py: Python<'_>,
+    paths: &[PathBuf],
+    topics: &[String],
+    options: &OpenOptions,
+    write: impl Fn(&Recreation) -> String + Send + Sync,
+) -> PyResult<Text> {
+    let found = detached(py, || {
+        let found = offsetlog_ops::recreation(paths, topics, options)?;
+        let text = write(&found);
+        Ok::<_, offsetlog::Error>((text, found.warnings, found.metadata_error))
+    });
+    let (text, warnings, error) = found.or_raise(py)?;
+    let error = error.map(|error| raise(py, &error).into_value(py).into_any());
+    Ok((text, warnings, error))
 }

@@ -5,6 +5,7 @@
     reason = "PyO3 hands over what it extracted by value"
 )]
 
+mod adopt;
 mod appender;
 mod arrow;
 mod arrow_append;
@@ -57,6 +58,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan::Later>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<writer::Writer>()?;
+    module.add_function(wrap_pyfunction!(adopt::adopt, module)?)?;
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
     module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
     module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
@@ -71,6 +73,9 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(held_records::why, module)?)?;
     module.add_function(wrap_pyfunction!(held_records::end_transaction, module)?)?;
     module.add_function(wrap_pyfunction!(identity::identity, module)?)?;
+    module.add_function(wrap_pyfunction!(identity::metadata_as_commands, module)?)?;
+    module.add_function(wrap_pyfunction!(identity::metadata_as_yaml, module)?)?;
+    module.add_function(wrap_pyfunction!(identity::zookeeper_node, module)?)?;
     module.add_function(wrap_pyfunction!(scan::arrow_schema, module)?)?;
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;

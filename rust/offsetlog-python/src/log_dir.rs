@@ -294,6 +294,34 @@ impl LogDir {
         Ok((text, warnings, unread_errors(py, unread)))
     }
 
+    /// Committed offsets of these groups as a file for Kafka's tools, warnings, and what could not be read.
+    fn groups_reset_csv(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+    ) -> PyResult<Answer<rows::ResetFile>> {
+        let (plan, warnings, unread) = detached(py, || {
+            let (mut groups, warnings, unread) = self.0.groups_without_lag()?;
+            groups.retain(|group| names.is_empty() || names.contains(&group.group_id));
+            let plan = offsetlog_ops::reset_plan(&groups);
+            Ok::<_, offsetlog::Error>((plan, warnings, unread))
+        })
+        .or_raise(py)?;
+        let refused = plan.refused.into_iter();
+        let refused: Vec<_> = refused
+            .map(|each| (each.group, each.topic, each.reason))
+            .collect();
+        let file = rows::ResetFile {
+            csv: plan.csv,
+            groups: plan.groups.into(),
+            streams_groups: plan.streams_groups.into(),
+            with_metadata: plan.with_metadata,
+            with_leader_epoch: plan.with_leader_epoch,
+            refused: refused.into(),
+        };
+        Ok((file, warnings, unread_errors(py, unread)))
+    }
+
     /// Transactions, warnings of what was left out, and what could not be read.
     fn transactions(&self, py: Python<'_>) -> PyResult<Partial<rows::Transaction>> {
         let (transactions, warnings, unread) =

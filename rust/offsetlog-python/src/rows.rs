@@ -326,6 +326,14 @@ named_rows! {
         }
     }
     "offsetlog._groups" {
+        ResetFile {
+            csv: String,
+            groups: Tuple<String>,
+            streams_groups: Tuple<String>,
+            with_metadata: u64,
+            with_leader_epoch: u64,
+            refused: Tuple<(String, Option<String>, String)>,
+        }
         GroupMember {
             member_id: String,
             instance_id: Option<String>,
@@ -497,6 +505,23 @@ named_rows! {
             path: OsString,
             topic_id: Option<String>,
             reason: String,
+        }
+    }
+    "offsetlog._adopt" {
+        AdoptedPartition {
+            directory: OsString,
+            path: OsString,
+            topic: String,
+            partition: i32,
+            topic_id_before: Option<String>,
+            topic_id: Option<String>,
+            dry_run: bool,
+            changed: bool,
+            set_aside: Tuple<(OsString, Option<OsString>)>,
+            records: u64,
+            log_start_offset: i64,
+            log_end_offset: i64,
+            notes: Tuple<String>,
         }
     }
     "offsetlog._identity" {

@@ -411,7 +411,9 @@ impl Error {
         .at_path(path)
     }
 
-    pub(crate) fn cluster(path: &Path, reason: impl Into<String>) -> Self {
+    /// An error about what the cluster has. `reason` says what was found and what would do.
+    #[must_use]
+    pub fn cluster(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::Cluster {
             reason: reason.into(),
         })

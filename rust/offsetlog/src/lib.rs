@@ -24,6 +24,7 @@
 //! ```text
 //! arrow      batches into Arrow columns (feature `arrow`)
 //! convert    a directory of any age made a current one
+//! adoption   a directory that was set aside, or of another topic id, made a partition again
 //! partition_builder  a new directory made of batches, whole or not at all
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
@@ -36,6 +37,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+mod adoption;
 mod append_info;
 #[cfg(feature = "arrow")]
 pub mod arrow;
@@ -58,6 +60,7 @@ mod record_accumulator;
 mod records;
 mod segment;
 
+pub use adoption::{AdoptedDirectory, Adoption, InterruptedAdoption, interrupted_adoption};
 pub use append_info::AppendInfo;
 pub use batch_builder::{BatchBuilder, Producer};
 pub use batch_decoder::{BatchDecoder, BatchRecords};
@@ -74,11 +77,12 @@ pub use log::{
     BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,
     DamageReport, DetachedBatch, FetchOptions, FetchResult, Finding, Follow, HIDDEN, Hole,
     IndexEntry, Interrupt, Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions,
-    MaintainReport, MarkerOptions, MetadataImage, OffsetAndTimestamp, OnCorrupt, OpenOptions,
-    PartitionRegistration, ProducerState, Progress, Record, RecoverOptions, RecoveryReport,
-    RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics,
-    ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split, TopicImage,
-    VerifyOptions, WriteOptions, is_internal_topic, is_secret, recover, sequence_of, verify,
+    MaintainReport, MarkerOptions, MetadataImage, NodeAnswer, OffsetAndTimestamp, OnCorrupt,
+    OpenOptions, PartitionRegistration, ProducerState, Progress, Record, RecoverOptions,
+    RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport,
+    ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split,
+    TopicImage, VerifyOptions, WriteOptions, is_internal_topic, is_secret, recover, sequence_of,
+    verify, zookeeper_node,
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir,

@@ -43,8 +43,9 @@ pub use active_producers::ProducerState;
 pub use append_log::AppendLogOptions;
 pub use batches::Batches;
 pub use cluster::{
-    AccessControlEntry, BrokerRegistration, ClientQuota, HIDDEN, MetadataImage,
+    AccessControlEntry, BrokerRegistration, ClientQuota, HIDDEN, MetadataImage, NodeAnswer,
     PartitionRegistration, ScramCredential, TopicImage, is_internal_topic, is_secret,
+    zookeeper_node,
 };
 pub use follow::Follow;
 pub use log_writer::LogWriter;
@@ -76,7 +77,7 @@ pub(crate) use open::{
 };
 pub(crate) use set_aside::SetAside;
 pub(crate) use state::{
-    LogDirFiles, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
+    LogDirFiles, STATE_FILE, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
 };
 
 pub(crate) use crate::segment::live_offsets::LiveOffsets;

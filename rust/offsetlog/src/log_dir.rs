@@ -32,7 +32,7 @@ pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use strays::Stray;
 pub use topics::{ClusterSettings, NewTopic, TopicSettings};
-pub(crate) use topics::{DEPTH_MAX, remove_all};
+pub(crate) use topics::{DEPTH_MAX, DUE_FILE, remove_all};
 pub use transactions::{Transaction, TransactionState};
 pub use writer::{LogDirOptions, Route};
 

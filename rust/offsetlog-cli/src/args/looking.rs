@@ -364,6 +364,7 @@ pub(crate) struct Transactions {
   offsetlog metadata /mnt/metadata --json | jq -r '[.topic_id, .topic] | @tsv'
   offsetlog metadata /var/lib/zookeeper /mnt/kafka-1 --configs
   offsetlog metadata /mnt/metadata /mnt/kafka-1 --directories
+  offsetlog metadata /var/lib/zookeeper --get /brokers/topics/orders/partitions/0/state
   offsetlog metadata /mnt/metadata --as-commands --bootstrap-server new:9092 > again.sh
   offsetlog metadata /mnt/metadata --as-yaml --strimzi-cluster new > topics.yaml
 
@@ -396,6 +397,10 @@ pub(crate) struct Metadata {
     /// Log dirs and the directories in them, and what a broker would do with each: serves, moves, strays, ignores, deletes, fails, stops, unknown
     #[arg(long, group = "view")]
     pub(crate) directories: bool,
+
+    /// The data of one node of ZooKeeper's, byte for byte, such as /brokers/topics/orders/partitions/0/state
+    #[arg(long, value_name = "NODE", group = "view", conflicts_with_all = ["json", "topics"])]
+    pub(crate) get: Option<String>,
 
     /// The commands of Kafka's own programs that make the topics and settings again, as a script for sh
     #[arg(long, group = "view", conflicts_with = "json")]

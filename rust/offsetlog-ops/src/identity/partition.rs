@@ -49,10 +49,10 @@ impl<'a> Known<'a> {
 
 /// Live directories by cluster, broker, topic and partition.
 pub(super) type Live<'a> = HashMap<Key<'a>, Vec<&'a Path>>;
-type Key<'a> = (Option<&'a str>, Option<i32>, &'a str, i32);
+pub(crate) type Key<'a> = (Option<&'a str>, Option<i32>, &'a str, i32);
 
 /// Which partition of which broker a directory is.
-pub(super) fn key<'a>(place: &'a LogDirPlace, found: &'a PartitionPlace) -> Key<'a> {
+pub(crate) fn key<'a>(place: &'a LogDirPlace, found: &'a PartitionPlace) -> Key<'a> {
     (
         place.cluster_id(),
         place.node_id(),
@@ -239,14 +239,7 @@ impl Judge<'_> {
 
     /// Where the metadata has this broker's replica.
     fn directory_of(&self, assigned: &Assigned<'_>) -> Option<Uuid> {
-        let node = self.place.node_id()?;
-        let replicas = &assigned.partition.replicas;
-        let at = replicas.iter().position(|replica| *replica == node)?;
-        let found = assigned.partition.directories.get(at).copied()?;
-        let bytes = found.to_bytes();
-        let (last, rest) = bytes.split_last()?;
-        let is_reserved = *last < RESERVED_IDS && rest.iter().all(|byte| *byte == 0);
-        (!is_reserved).then_some(found)
+        assigned_directory(assigned.partition, self.place.node_id()?)
     }
 
     fn served(&self, assigned: &Assigned<'_>) -> String {
@@ -268,7 +261,18 @@ impl Judge<'_> {
     }
 }
 
-fn not_a_replica(node: i32, partition: &PartitionRegistration) -> String {
+/// The `directory.id` of the log dir in which the metadata has a broker's replica, if it says which.
+pub(crate) fn assigned_directory(partition: &PartitionRegistration, node: i32) -> Option<Uuid> {
+    let mut replicas = partition.replicas.iter();
+    let at = replicas.position(|replica| *replica == node)?;
+    let found = partition.directories.get(at).copied()?;
+    let bytes = found.to_bytes();
+    let (last, rest) = bytes.split_last()?;
+    let is_reserved = *last < RESERVED_IDS && rest.iter().all(|byte| *byte == 0);
+    (!is_reserved).then_some(found)
+}
+
+pub(crate) fn not_a_replica(node: i32, partition: &PartitionRegistration) -> String {
     let replicas = partition.replicas.iter();
     let replicas: Vec<String> = replicas.map(ToString::to_string).collect();
     format!(

@@ -35,6 +35,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use zookeeper::Places;
+pub use zookeeper::{NodeAnswer, zookeeper_node};
 
 /// Written by the format tool beside `meta.properties`.
 const BOOTSTRAP: &str = "bootstrap.checkpoint";

@@ -7,6 +7,7 @@ mod behind;
 mod missing;
 mod replay;
 mod share;
+mod zookeeper;
 
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
@@ -26,7 +27,8 @@ const TOPIC: &str = "__consumer_offsets";
 pub struct Group {
     /// Its name. Here and below, text that is not UTF-8 has replacement characters.
     pub group_id: String,
-    /// `classic`, `consumer`, `share` or `streams`; empty if only offsets of the group are left.
+    /// `classic`, `consumer`, `share`, `streams`, or `zookeeper` for a group whose offsets ZooKeeper's data has; empty if only offsets of
+    /// the group are left.
     pub kind: &'static str,
     /// For a classic group: `consumer`, or the name of another user of the protocol, such as `connect`.
     pub protocol_type: Option<String>,
@@ -221,15 +223,51 @@ impl LogDir {
     /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
     /// `__consumer_offsets` that are not here, as far as other partitions or the cluster's metadata show it.
     ///
-    /// A share group also has its start offsets, out of `__share_group_state`.
+    /// A share group also has its start offsets, out of `__share_group_state`. Groups of old consumers are those of ZooKeeper's data, if
+    /// that is among the paths.
     ///
     /// Cost: reads both topics completely and keeps one value per key in memory. Opens each partition with a committed
     /// offset once, and looks each committed offset below its end up once, as [`Log::get`](crate::Log::get) does; groups that
     /// committed the same offset share the look-up.
     ///
     /// # Errors
-    /// `Interrupted`. Per partition, those of a scan, and `Corrupt` kinds for a record that no coordinator wrote.
+    /// `Interrupted`; those of [`metadata`](Self::metadata) for ZooKeeper's data. Per partition, those of a scan, and `Corrupt` kinds for
+    /// a record that no coordinator wrote.
     pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
+        let (mut found, mut warnings, mut unread) = self.groups_without_lag()?;
+        let mut wanted = Wanted::new();
+        for group in &found {
+            for each in &group.offsets {
+                let wanted = wanted.entry(each.topic_partition()).or_default();
+                wanted.insert(each.offset);
+            }
+            for each in &group.share_offsets {
+                let wanted = wanted.entry(each.topic_partition()).or_default();
+                wanted.extend(each.start_offset);
+            }
+        }
+        let partitions = self.partitions();
+        let behind = self.behind(&partitions, wanted, &mut warnings, &mut unread)?;
+        for group in &mut found {
+            for each in &mut group.offsets {
+                let partition = each.topic_partition();
+                (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
+            }
+            for each in &mut group.share_offsets {
+                let start = each.start_offset.unwrap_or(-1);
+                let partition = each.topic_partition();
+                (each.log_end_offset, each.first_unread) = behind.of(&partition, start);
+            }
+        }
+        Ok((found, warnings, unread))
+    }
+
+    /// As [`groups`](Self::groups), without a look at the partitions that the groups read: no log end offset is known, nor the first unread
+    /// record.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn groups_without_lag(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
         let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
         warnings.extend(missing::warnings(self, &partitions));
@@ -243,29 +281,7 @@ impl LogDir {
             &mut warnings,
             &mut unread,
         )?;
-        let mut wanted = Wanted::new();
-        for group in found.values() {
-            for each in &group.offsets {
-                let wanted = wanted.entry(each.topic_partition()).or_default();
-                wanted.insert(each.offset);
-            }
-            for each in &group.share_offsets {
-                let wanted = wanted.entry(each.topic_partition()).or_default();
-                wanted.extend(each.start_offset);
-            }
-        }
-        let behind = self.behind(&partitions, wanted, &mut warnings, &mut unread)?;
-        for group in found.values_mut() {
-            for each in &mut group.offsets {
-                let partition = each.topic_partition();
-                (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
-            }
-            for each in &mut group.share_offsets {
-                let start = each.start_offset.unwrap_or(-1);
-                let partition = each.topic_partition();
-                (each.log_end_offset, each.first_unread) = behind.of(&partition, start);
-            }
-        }
+        self.add_zookeepers_groups(&mut found, &mut warnings)?;
         Ok((found.into_values().collect(), warnings, unread))
     }
 

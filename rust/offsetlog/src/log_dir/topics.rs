@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// In a directory that waits for deletion: the due time in ms since 1970, so that the next program need not start the delay
 /// again.
-const DUE_FILE: &str = ".offsetlog.delete";
+pub(crate) const DUE_FILE: &str = ".offsetlog.delete";
 
 /// Maximum depth of directories inside a partition directory that is deleted. Those that offsetlog makes are one level deep.
 pub(crate) const DEPTH_MAX: usize = 8;

@@ -34,7 +34,7 @@ pub struct MetadataImage {
     /// Dynamic settings by type and name of what they are for: `topic`, `broker` (an empty name is the default for all brokers),
     /// `broker-logger`, `client-metrics` or `group`.
     pub configs: BTreeMap<(String, String), BTreeMap<String, String>>,
-    /// Who may do what. Not read from ZooKeeper's data, as are the next two.
+    /// Who may do what.
     pub acls: Vec<AccessControlEntry>,
     /// Limits of users, clients and addresses.
     pub client_quotas: Vec<ClientQuota>,
@@ -44,7 +44,7 @@ pub struct MetadataImage {
     pub next_producer_id: Option<i64>,
     /// Topics whose removal stands behind the snapshot, in that order; it forgets those before.
     pub removed_topics: Vec<(String, Uuid)>,
-    /// Whether it is of ZooKeeper's data: then features are not in it, nor passwords.
+    /// Whether it is of ZooKeeper's data: then features are not in it, nor settings that are encrypted.
     pub is_of_zookeeper: bool,
     /// What was left out, and why; of ZooKeeper's data also what is about to change.
     pub warnings: Vec<String>,

@@ -1,7 +1,7 @@
 //! Metadata that somebody named, instead of the log that stands beside the partitions: another metadata log, or ZooKeeper's data.
 
 use super::metadata::{MetadataImage, read_metadata};
-use super::zookeeper::Places;
+use super::zookeeper::{Found, OldGroup, Places};
 use super::{Surroundings, is_another, node_of};
 use crate::disk::{Disk, IoCall};
 use crate::error::{Error, Result};
@@ -52,11 +52,33 @@ impl Surroundings {
                 let log = Log::open(path, &self.options)?;
                 read_metadata(&log).map(Some)
             }
-            Some(Source::ZooKeeper(places)) => self.zookeepers_metadata(places).map(Some),
+            Some(Source::ZooKeeper(places)) => {
+                let found = self.zookeepers(places)?;
+                let mut image = found.image;
+                image.warnings.extend(found.deleting.iter().map(|topic| {
+                    format!("topic {topic:?} is about to be deleted (/admin/delete_topics)")
+                }));
+                Ok(Some(image))
+            }
         }
     }
 
-    fn zookeepers_metadata(&self, places: &Places) -> Result<MetadataImage> {
+    /// The groups of consumers whose offsets ZooKeeper has; none where its data is not among the paths. What was left out of them is
+    /// told beside them.
+    ///
+    /// # Errors
+    /// As [`named_metadata`](Self::named_metadata).
+    pub(crate) fn named_groups(&self) -> Result<(Vec<OldGroup>, Vec<String>)> {
+        match &self.named {
+            Some(Source::ZooKeeper(places)) => {
+                let found = self.zookeepers(places)?;
+                Ok((found.groups, found.group_warnings))
+            }
+            _ => Ok((Vec::new(), Vec::new())),
+        }
+    }
+
+    fn zookeepers(&self, places: &Places) -> Result<Found> {
         let mut ids: Vec<String> = Vec::new();
         for folder in &self.around {
             // A partition's directory may stand for its log dir.
@@ -81,13 +103,7 @@ impl Surroundings {
                 return Err(Error::log_dir(places.path(), why));
             }
         }
-        let mut image = found.image;
-        image.warnings.extend(
-            found.deleting.iter().map(|topic| {
-                format!("topic {topic:?} is about to be deleted (/admin/delete_topics)")
-            }),
-        );
-        Ok(image)
+        Ok(found)
     }
 }
 

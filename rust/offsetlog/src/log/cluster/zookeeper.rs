@@ -3,10 +3,16 @@
 //! What holds is the newest snapshot whose checksums agree and every later transaction, in order. A transaction that is not there is an
 //! error: nothing tells what it would have changed.
 
+mod access;
+mod consumers;
 #[cfg(test)]
 mod data_tests;
 mod files;
 mod nodes;
+mod one_node;
+
+pub(crate) use consumers::OldGroup;
+pub use one_node::{NodeAnswer, zookeeper_node};
 
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +40,10 @@ pub(crate) struct Places {
 pub(crate) struct Found {
     pub(crate) cluster_id: Option<String>,
     pub(crate) image: MetadataImage,
+    /// Groups of consumers that keep their offsets here, by name.
+    pub(crate) groups: Vec<OldGroup>,
+    /// What was left out of them.
+    pub(crate) group_warnings: Vec<String>,
     /// Topics that a broker deletes as soon as it can.
     pub(crate) deleting: BTreeSet<String>,
 }
@@ -103,17 +113,22 @@ impl Places {
     /// Kafka cluster, where it cannot be told which one is meant, and where the cluster has begun to move to KRaft; `Limit`, `Io`,
     /// `Interrupted`.
     pub(crate) fn read(&self, options: &OpenOptions, cluster_id: Option<&str>) -> Result<Found> {
-        let nodes = match self.read_once(options) {
-            // A server that runs replaces its files, and writes at their end.
-            Err(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
-                self.read_once(options)?
-            }
-            read => read?,
-        };
+        let nodes = self.nodes(options, false)?;
         let root = self.choose(&nodes, cluster_id)?;
         nodes
             .cluster(&root)
             .map_err(|error| error.at_path(self.path()))
+    }
+
+    /// The nodes that are read, or all of them.
+    fn nodes(&self, options: &OpenOptions, keeps_all: bool) -> Result<Nodes> {
+        match self.read_once(options, keeps_all) {
+            // A server that runs replaces its files, and writes at their end.
+            Err(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+                self.read_once(options, keeps_all)
+            }
+            read => read,
+        }
     }
 
     /// Below which path the cluster stands.
@@ -139,7 +154,7 @@ impl Places {
         Err(Error::log_dir(self.path(), reason))
     }
 
-    fn read_once(&self, options: &OpenOptions) -> Result<Nodes> {
+    fn read_once(&self, options: &OpenOptions, keeps_all: bool) -> Result<Nodes> {
         let disk = options.disk.as_ref();
         let mut snapshots: Vec<(i64, Packing, String)> = list(disk, &self.snapshots)?
             .into_iter()
@@ -153,7 +168,7 @@ impl Places {
         let mut warnings = Vec::new();
         for (zxid, packing, name) in snapshots.iter().take(MOST_SNAPSHOTS) {
             let path = self.snapshots.join(name);
-            match read_snapshot(&path, *packing, *zxid, options) {
+            match read_snapshot(&path, *packing, *zxid, keeps_all, options) {
                 Ok(read) => {
                     nodes = Some(read);
                     break;
@@ -166,7 +181,7 @@ impl Places {
         let mut nodes = match nodes {
             Some(nodes) => nodes,
             // Old servers write none before they have much to write.
-            None if snapshots.is_empty() => Nodes::default(),
+            None if snapshots.is_empty() => Nodes::at(0, keeps_all),
             None => {
                 let reason = format!(
                     "no snapshot of ZooKeeper's is whole: {}",
@@ -214,7 +229,7 @@ impl Places {
                 }
                 nodes.last_zxid = transaction.zxid;
                 for change in transaction.changes()? {
-                    nodes.apply(&change, transaction.zxid);
+                    nodes.apply(&change, transaction.zxid, transaction.time);
                 }
                 Ok(())
             })?;

@@ -136,11 +136,12 @@ pub(super) fn read_snapshot(
     path: &Path,
     packing: Packing,
     zxid: i64,
+    keeps_all: bool,
     options: &OpenOptions,
 ) -> Result<Nodes> {
     let mut window = Window::open(path, packing, options)?;
     let mut reader = SnapshotReader::default();
-    let mut nodes = Nodes::at(zxid);
+    let mut nodes = Nodes::at(zxid, keeps_all);
     loop {
         let (piece, used) = match reader.next(window.rest(), window.is_last()) {
             Err(error) if window.goes_on(&error) => {

@@ -1,6 +1,7 @@
 //! What Kafka's nodes in ZooKeeper say of a cluster.
 //!
-//! Source: Kafka's `ZkData`. Kept are only the nodes that tell of topics, brokers and their settings: beside them stand credentials.
+//! Source: Kafka's `ZkData`. Kept are only the nodes that are read here, unless somebody asks for any node. Credentials stand among them:
+//! they leave this room only through `access`, which drops them, and `one_node`, which hides them.
 
 use super::Found;
 use crate::error::{Error, Result};
@@ -17,7 +18,7 @@ const BROKER_CONFIGS: &[u8] = b"/config/brokers";
 const DELETIONS: &[u8] = b"/admin/delete_topics";
 const CLUSTER_ID: &[u8] = b"/cluster/id";
 const MIGRATION: &[u8] = b"/migration";
-const USED: [&[u8]; 7] = [
+const USED: [&[u8]; 12] = [
     TOPICS,
     BROKERS,
     TOPIC_CONFIGS,
@@ -25,11 +26,16 @@ const USED: [&[u8]; 7] = [
     DELETIONS,
     CLUSTER_ID,
     MIGRATION,
+    super::access::ACLS,
+    super::access::USERS,
+    super::access::CLIENTS,
+    super::access::IPS,
+    super::consumers::GROUPS,
 ];
 /// The name under which the default of all brokers stands among the brokers' settings.
-const DEFAULT: &str = "<default>";
+pub(super) const DEFAULT: &str = "<default>";
 /// What Kafka writes into a value that is encrypted.
-const ENCRYPTED: &str = "initializationVector:";
+pub(super) const ENCRYPTED: &str = "initializationVector:";
 
 /// The nodes that tell of Kafka clusters, by path.
 #[derive(Debug, Default)]
@@ -41,23 +47,28 @@ pub(super) struct Nodes {
     /// Of the newest transaction, in ms since 1970.
     pub(super) newest_time: Option<i64>,
     pub(super) warnings: Vec<String>,
+    /// Whether all nodes are kept.
+    keeps_all: bool,
 }
 
 #[derive(Debug)]
-struct Held {
-    data: Option<Vec<u8>>,
+pub(super) struct Held {
+    pub(super) data: Option<Vec<u8>>,
     version: i32,
     created_zxid: i64,
+    /// When its data was written, in ms since 1970.
+    pub(super) modified: i64,
     owner: i64,
 }
 
-type Members<'a> = BTreeMap<String, &'a [u8]>;
+pub(super) type Members<'a> = BTreeMap<String, &'a [u8]>;
 
 impl Nodes {
     /// As a snapshot of this transaction begins.
-    pub(super) fn at(zxid: i64) -> Self {
+    pub(super) fn at(zxid: i64, keeps_all: bool) -> Self {
         Self {
             last_zxid: zxid,
+            keeps_all,
             ..Self::default()
         }
     }
@@ -69,6 +80,7 @@ impl Nodes {
             data: node.data.map(<[u8]>::to_vec),
             version: node.version,
             created_zxid: node.created_zxid,
+            modified: node.modified,
             owner: node.owner,
         };
         self.put(node.path, held);
@@ -76,7 +88,7 @@ impl Nodes {
 
     fn put(&mut self, path: &[u8], held: Held) {
         let has = |used: &&[u8]| memchr::memmem::find(path, used).is_some();
-        if !USED.iter().any(has) {
+        if !self.keeps_all && !USED.iter().any(has) {
             return;
         }
         if held.owner != 0 {
@@ -95,7 +107,7 @@ impl Nodes {
     }
 
     /// Applies a change. A snapshot has changes that are newer than it is, so what is made may be there, and what is changed may be gone.
-    pub(super) fn apply(&mut self, change: &Change<'_>, zxid: i64) {
+    pub(super) fn apply(&mut self, change: &Change<'_>, zxid: i64, time: i64) {
         match *change {
             Change::Create { path, .. } if self.by_path.contains_key(path) => {}
             Change::Create { path, data, owner } => {
@@ -103,6 +115,7 @@ impl Nodes {
                     data: data.map(<[u8]>::to_vec),
                     version: 0,
                     created_zxid: zxid,
+                    modified: time,
                     owner,
                 };
                 self.put(path, held);
@@ -116,6 +129,7 @@ impl Nodes {
                 if let Some(held) = self.by_path.get_mut(path) {
                     held.data = data.map(<[u8]>::to_vec);
                     held.version = version;
+                    held.modified = time;
                 }
             }
             Change::CloseSession { session } => {
@@ -140,8 +154,13 @@ impl Nodes {
         self.by_path.get(path)?.data.as_deref()
     }
 
+    /// The node at a path.
+    pub(super) fn node(&self, path: &[u8]) -> Option<&Held> {
+        self.by_path.get(path)
+    }
+
     /// Names and nodes right below a path.
-    fn below(&self, root: &[u8], path: &[u8]) -> impl Iterator<Item = (String, &Held)> {
+    pub(super) fn below(&self, root: &[u8], path: &[u8]) -> impl Iterator<Item = (String, &Held)> {
         let prefix = [root, path, b"/"].concat();
         let range = (Bound::Excluded(prefix.clone()), Bound::Unbounded);
         let all = self.by_path.range::<Vec<u8>, _>(range);
@@ -180,9 +199,16 @@ impl Nodes {
         }
         let topics = self.below(root, TOPICS);
         let topics = topics.map(|(name, held)| self.topic(root, name, held));
+        let access = self.access(root, &mut warnings);
+        let mut group_warnings = Vec::new();
         Ok(Found {
             cluster_id: self.cluster_id(root)?,
+            groups: self.groups(root, &mut group_warnings),
+            group_warnings,
             image: MetadataImage {
+                acls: access.acls,
+                client_quotas: access.quotas,
+                scram_credentials: access.credentials,
                 end_offset: self.last_zxid.saturating_add(1),
                 is_complete: true,
                 is_of_zookeeper: true,
@@ -266,28 +292,28 @@ fn of_node(path: &[u8], error: &FormatError) -> Error {
     Error::new(crate::ErrorKind::LogDir { reason })
 }
 
-fn shown(path: &[u8]) -> String {
+pub(super) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).escape_debug().collect()
 }
 
-const fn rule(rule: &'static str) -> FormatError {
+pub(super) const fn rule(rule: &'static str) -> FormatError {
     FormatError::new(Part::ZooKeeperNode, 0, Fault::Rule(rule))
 }
 
 /// The members of an object; none of no data, as Kafka has it.
-fn members(data: &[u8]) -> Result<Members<'_>, FormatError> {
+pub(super) fn members(data: &[u8]) -> Result<Members<'_>, FormatError> {
     if data.is_empty() {
         return Ok(Members::new());
     }
     Ok(json::members(data)?.into_iter().collect())
 }
 
-fn value<'a>(members: &Members<'a>, name: &str) -> Option<&'a [u8]> {
+pub(super) fn value<'a>(members: &Members<'a>, name: &str) -> Option<&'a [u8]> {
     let value = members.get(name).copied();
     value.filter(|value| !json::is_null(value))
 }
 
-fn text(members: &Members<'_>, name: &str) -> Result<Option<String>, FormatError> {
+pub(super) fn text(members: &Members<'_>, name: &str) -> Result<Option<String>, FormatError> {
     value(members, name).map(json::string).transpose()
 }
 

@@ -1,0 +1,64 @@
+"""One node of ZooKeeper's data, as Kafka stored it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetlog import _offsetlog
+from offsetlog._options import open_options, path_text, utf8
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from offsetlog._options import Limits, PathLike
+
+__all__ = ["zookeeper_node"]
+
+
+def zookeeper_node(folder: PathLike, node: str, *, show_secrets: bool = False, **limits: Unpack[Limits]) -> bytes:
+    """Return the data of one node out of the data directory of a ZooKeeper server, dead or running.
+
+    What the newest snapshot and the transactions behind it make of it, byte for byte. In the place of passwords, and of settings that
+    are not known, ``[hidden]`` stands; where settings cannot be read, in the place of all data.
+
+    Parameters
+    ----------
+    folder
+        ``dataDir``, ``version-2`` in it, or the folder around ``dataDir`` and ``dataLogDir``.
+    node
+        The path of the node, such as ``/brokers/topics/orders``; of a cluster that has a path of its own, with that.
+    show_secrets
+        Return secrets too.
+    **limits
+        As for :meth:`Log.open`.
+
+    Returns
+    -------
+    bytes
+        The data; empty of a node that has none.
+
+    Raises
+    ------
+    KeyError
+        There is no such node: the text names the nearest one above, and what is below that.
+    ConfigError
+        `node` does not begin with a slash.
+    LogDirError
+        `folder` has no data of ZooKeeper's, or transactions are missing in it.
+    MetadataFileError
+        The data is damaged.
+
+    Examples
+    --------
+    >>> zookeeper_node("tests/data/zookeeper/3.8.4", "/brokers/topics/first/partitions/0/state")
+    b'{"controller_epoch":2,"leader":2,"version":1,"leader_epoch":0,"isr":[2,0]}'
+    """
+    if not isinstance(node, str):
+        message = f"node must be a str, found {type(node).__name__}"
+        raise TypeError(message)
+    found = _offsetlog.zookeeper_node(path_text(folder), utf8("node", node), open_options(**limits), show_secrets=bool(show_secrets))
+    if isinstance(found, bytes):
+        return found
+    parent, children = found
+    message = f"no node {node} in ZooKeeper's data; the nearest above it is {parent}, and below it: {', '.join(children) or 'nothing'}"
+    raise KeyError(message)

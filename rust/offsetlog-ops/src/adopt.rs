@@ -1,0 +1,453 @@
+//! Takes directories in that a broker has set aside, or would set aside for their topic id: each becomes its topic's partition again.
+//!
+//! All is read and decided before anything is changed, and decided again under the locks. What the cluster's metadata does not have, or
+//! has elsewhere, is refused: a broker would set it aside again.
+
+mod target;
+
+use crate::identity::key;
+use crate::places::{LogDirPlace, PartitionPlace, Places};
+use offsetlog::disk::IoCall;
+use offsetlog::format::name::{DirectoryName, DirectoryState, PARTITION_METADATA, directory_name};
+use offsetlog::format::{Uuid, counted};
+use offsetlog::{
+    Adoption, Error, Finding, Log, OpenOptions, Result, Severity, VerifyOptions,
+    interrupted_adoption, verify,
+};
+use std::path::{Path, PathBuf};
+use target::Target;
+
+/// How directories are taken in.
+#[derive(Debug, Clone, Default)]
+pub struct AdoptOptions {
+    /// The broker's other log dirs.
+    pub log_dirs: Vec<PathBuf>,
+    /// The folder with the cluster's metadata log, or ZooKeeper's data, if it is none of the log dirs.
+    pub metadata: Option<PathBuf>,
+    /// The topic, where its name is cut short in the directory's name.
+    pub topic: Option<String>,
+    /// The topic's id, where no metadata tells it.
+    pub topic_id: Option<Uuid>,
+    /// Sets aside first what stands in the partition's place.
+    pub set_aside: bool,
+    /// Does it although other brokers have replicas of the partition.
+    pub single_replica: bool,
+    /// Changes nothing.
+    pub dry_run: bool,
+}
+
+/// A directory that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdoptedPartition {
+    /// The directory under its name before.
+    pub directory: PathBuf,
+    /// The partition's directory.
+    pub path: PathBuf,
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The id that its `partition.metadata` named before, if any.
+    pub topic_id_before: Option<Uuid>,
+    /// The id that it names now; `None` of a topic that has none.
+    pub topic_id: Option<Uuid>,
+    /// Whether anything was to be done.
+    pub is_changed: bool,
+    /// What was, or would be, set aside; the name since is not known of a dry run.
+    pub set_aside: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Number of records in the log, without control records.
+    pub records: u64,
+    /// Lowest offset that can be read.
+    pub log_start_offset: i64,
+    /// Offset that the next record gets.
+    pub log_end_offset: i64,
+    /// What a broker does that may surprise, and what is not known; a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Makes each of the directories its topic's partition in its log dir, while the broker is stopped. The directory is one that a broker set
+/// aside (`-stray`), would set aside or refuse for its topic id, or that waits for its deletion (`-delete`) or was on its way from another
+/// log dir (`-future`). Its `partition.metadata` gets the topic id that the cluster's metadata has, its lines in the log dir's checkpoints
+/// are made anew, and it gets the name `topic-partition`. Every batch is checked before. Nothing is changed before all of the directories
+/// have been looked at. A call that was interrupted is finished by the same call.
+///
+/// # Errors
+/// `Cluster`: the metadata does not have the topic, the partition, or this broker as a replica, or other brokers have replicas.
+/// `LogDir`: another directory stands in the place, the log is damaged, a log dir that matters is not among the paths, or a path is no
+/// directory of a partition. `Argument`: no metadata is here and no topic id was given, or it is not the metadata's. Those change nothing.
+/// `Locked`: the broker runs. `Io`.
+///
+/// ```no_run
+/// use offsetlog::OpenOptions;
+/// use offsetlog_ops::{AdoptOptions, adopt};
+///
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// let how = AdoptOptions { metadata: Some("/mnt/metadata".into()), ..AdoptOptions::default() };
+/// let stray = "/disk1/kafka/orders-0.0123456789abcdef0123456789abcdef-stray";
+/// for adopted in adopt(&[stray], &how, &OpenOptions::default())? {
+///     println!("{}: offsets {} to {}", adopted.path.display(), adopted.log_start_offset, adopted.log_end_offset);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn adopt<P: AsRef<Path>>(
+    directories: &[P],
+    how: &AdoptOptions,
+    open: &OpenOptions,
+) -> Result<Vec<AdoptedPartition>> {
+    let (mut paths, mut given) = (Vec::new(), Vec::new());
+    for directory in directories {
+        let path = located(directory.as_ref(), open)?;
+        if !paths.contains(&path) {
+            paths.push(path);
+            given.push(directory.as_ref());
+        }
+    }
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut plans = plan(&paths, how, open)?;
+    for (plan, given) in plans.iter_mut().zip(given) {
+        plan.check_log(open)?;
+        plan.show_as(given);
+    }
+    if how.dry_run {
+        return Ok(plans.into_iter().map(|plan| plan.adopted).collect());
+    }
+    plans
+        .into_iter()
+        .map(|plan| plan.carry_out(how, open))
+        .collect()
+}
+
+/// What is to be done with one directory.
+struct Plan {
+    adopted: AdoptedPartition,
+    adoption: Adoption,
+    /// The leader epoch that the cluster counts, if it is known.
+    cluster_epoch: Option<i32>,
+    /// Base offsets and sizes.
+    segments: Vec<(i64, u64)>,
+}
+
+/// The absolute path of a directory; of one whose adoption was interrupted behind its renaming, the path since.
+fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
+    let path = std::path::absolute(directory)
+        .map_err(|source| Error::io(IoCall::Resolve, directory, source))?;
+    let Err(missing) = open.disk.stat(&path) else {
+        return Ok(path);
+    };
+    let (Some(log_dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::io(IoCall::Stat, &path, missing));
+    };
+    for entry in open.disk.list(log_dir).unwrap_or_default() {
+        let is_live = DirectoryName::parse(&entry.name)
+            .is_ok_and(|parsed| parsed.state == DirectoryState::Live);
+        let place = log_dir.join(&entry.name);
+        if is_live && interrupted_adoption(&place, open)?.is_some_and(|note| *note.name == *name) {
+            return Ok(place);
+        }
+    }
+    Err(Error::io(IoCall::Stat, &path, missing))
+}
+
+/// Decides about all of them, by names and small files only.
+fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec<Plan>> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    let around = paths.iter().filter_map(|path| path.parent());
+    let all = around.map(Path::to_path_buf);
+    for folder in all.chain(how.log_dirs.clone()).chain(how.metadata.clone()) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    let places = Places::read(&folders, open)?;
+    let mut plans: Vec<Plan> = Vec::new();
+    for path in paths {
+        let (place, found) = find(&places, path)?;
+        let planned = plan_one(&places, place, found, how, open)?;
+        let same = plans.iter().find(|other| {
+            other.adoption.topic == planned.adoption.topic
+                && other.adoption.partition == planned.adoption.partition
+        });
+        if let Some(other) = same {
+            let reason = format!(
+                "{} is of the same partition: name the one that is to be taken in",
+                other.adoption.directory.display()
+            );
+            return Err(Error::log_dir(path, reason));
+        }
+        plans.push(planned);
+    }
+    Ok(plans)
+}
+
+fn find<'p>(places: &'p Places, path: &Path) -> Result<(&'p LogDirPlace, &'p PartitionPlace)> {
+    for place in &places.log_dirs {
+        if let Some(found) = place.partitions.iter().find(|found| found.path == path) {
+            return Ok((place, found));
+        }
+    }
+    let reason = "no directory of a partition, by its name: topic-partition, or topic-partition.<id>-stray, -delete or -future; name \
+                  the directories that are to be taken in";
+    Err(Error::log_dir(path, reason))
+}
+
+fn plan_one(
+    places: &Places,
+    place: &LogDirPlace,
+    found: &PartitionPlace,
+    how: &AdoptOptions,
+    open: &OpenOptions,
+) -> Result<Plan> {
+    let path = &found.path;
+    let is_link = open.disk.is_link(path);
+    if is_link.map_err(|source| Error::io(IoCall::Resolve, path, source))? {
+        let reason = "a symbolic link found: name the directory that it leads to";
+        return Err(Error::log_dir(path, reason));
+    }
+    let mut notes = Vec::new();
+    let target = Target::of(places, place, found, how, &mut notes)?;
+    let in_the_way = in_the_way(places, place, found, &target);
+    if !in_the_way.is_empty() && !how.set_aside {
+        return Err(Error::log_dir(path, blocked(&in_the_way, &target, open)));
+    }
+    let before = found.topic_id.as_ref().ok().copied().flatten();
+    if let Err(error) = &found.topic_id {
+        notes.push(format!("its partition.metadata could not be read: {error}"));
+    }
+    match found.state {
+        DirectoryState::Delete => notes.push(
+            "it waited for its deletion: segments of it may have been removed already".to_owned(),
+        ),
+        DirectoryState::Future => notes.push(
+            "it was a copy on its way from another log dir: what had not come yet is missing"
+                .to_owned(),
+        ),
+        DirectoryState::Live | DirectoryState::Stray => {}
+    }
+    let name = directory_name(&target.topic, found.partition)
+        .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;
+    let interrupted = interrupted_adoption(path, open)?;
+    let log = Log::open(path, open)?;
+    let segments = log.segments()?;
+    let first = segments.first().map_or(0, |first| first.base_offset);
+    let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+    // Behind the renaming the line in the checkpoint tells.
+    let start_noted = interrupted
+        .as_ref()
+        .filter(|_| found.state != DirectoryState::Live)
+        .and_then(|note| note.log_start_offset);
+    // What begins behind its own end would be emptied by a broker.
+    let inside = start_noted
+        .or(Some(start))
+        .filter(|at| (first..=end).contains(at));
+    let is_changed = interrupted.is_some()
+        || found.state != DirectoryState::Live
+        || target.topic_id.is_some_and(|id| before != Some(id))
+        || !in_the_way.is_empty();
+    let topic_id = target.topic_id.or(before);
+    Ok(Plan {
+        cluster_epoch: target.leader_epoch,
+        segments: segments
+            .iter()
+            .map(|each| (each.base_offset, each.size_bytes))
+            .collect(),
+        adopted: AdoptedPartition {
+            directory: path.clone(),
+            path: place.path.join(name),
+            topic: target.topic.clone(),
+            partition: found.partition,
+            topic_id_before: before,
+            topic_id,
+            is_changed,
+            set_aside: in_the_way.iter().map(|path| (path.clone(), None)).collect(),
+            records: 0,
+            log_start_offset: inside.unwrap_or(first),
+            log_end_offset: end,
+            notes,
+        },
+        adoption: Adoption {
+            directory: path.clone(),
+            topic: target.topic,
+            partition: found.partition,
+            topic_id: target.topic_id,
+            in_the_way,
+            log_start_offset: inside.filter(|start| *start > first),
+            checked_end_offset: end,
+        },
+    })
+}
+
+/// Directories of the same partition of the same broker that a broker would load, beside this one.
+fn in_the_way(
+    places: &Places,
+    place: &LogDirPlace,
+    found: &PartitionPlace,
+    target: &Target,
+) -> Vec<PathBuf> {
+    let (cluster, node, ..) = key(place, found);
+    let mut paths = Vec::new();
+    for other in &places.log_dirs {
+        let is_ours = std::ptr::eq(other, place)
+            || (node.is_some() && (other.cluster_id(), other.node_id()) == (cluster, node));
+        let same = other.partitions.iter().filter(|each| {
+            matches!(each.state, DirectoryState::Live | DirectoryState::Future)
+                && (&each.topic, each.partition) == (&target.topic, found.partition)
+                && each.path != found.path
+        });
+        paths.extend(same.filter(|_| is_ours).map(|each| each.path.clone()));
+    }
+    paths
+}
+
+fn blocked(in_the_way: &[PathBuf], target: &Target, open: &OpenOptions) -> String {
+    let told = in_the_way.iter().map(|path| {
+        let ends = Log::open(path, open)
+            .and_then(|log| Ok((log.log_start_offset()?, log.log_end_offset()?)));
+        match ends {
+            Ok((start, end)) if start == end => format!("{} (without records)", path.display()),
+            Ok((start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
+            Err(error) => format!("{} (which cannot be read: {error})", path.display()),
+        }
+    });
+    let told: Vec<String> = told.collect();
+    format!(
+        "{} in the place of this partition of {:?}, and a broker does not start with both: {}; set_aside=True or --set-aside renames \
+         {} to -stray first",
+        if told.len() == 1 {
+            "a directory stands"
+        } else {
+            "directories stand"
+        },
+        target.topic,
+        told.join(", "),
+        if told.len() == 1 { "it" } else { "them" },
+    )
+}
+
+/// Whether a finding is about a file that is written anew.
+fn is_replaced(finding: &Finding, directory: &Path) -> bool {
+    finding.path == directory.join(PARTITION_METADATA)
+}
+
+/// Whether it is about a log start offset behind the end, which is not kept.
+fn is_start(finding: &Finding, directory: &Path, end: i64) -> bool {
+    finding.path == directory && finding.offset.is_some_and(|offset| offset > end)
+}
+
+/// Whether it is about a file that opening makes out of the segments.
+fn is_rebuilt(finding: &Finding) -> bool {
+    let extension = finding
+        .path
+        .extension()
+        .and_then(|extension| extension.to_str());
+    matches!(
+        extension,
+        Some("index" | "timeindex" | "txnindex" | "snapshot")
+    )
+}
+
+impl Plan {
+    /// Names the directory as the caller did.
+    fn show_as(&mut self, given: &Path) {
+        let name = self.adopted.path.file_name().unwrap_or_default();
+        self.adopted.path = given.with_file_name(name);
+        self.adopted.directory = given.to_path_buf();
+    }
+
+    /// Reads the whole log: what a broker would cut is not taken in.
+    fn check_log(&mut self, open: &OpenOptions) -> Result<()> {
+        let path = &self.adoption.directory;
+        if !self.adopted.is_changed {
+            return Ok(());
+        }
+        let report = verify(&[path], open, &VerifyOptions::default())?;
+        let end = self.adopted.log_end_offset;
+        let damage: Vec<&Finding> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .filter(|finding| !is_replaced(finding, path) && !is_start(finding, path, end))
+            .filter(|finding| !is_rebuilt(finding))
+            .collect();
+        let is_told = report.counts.iter().sum::<u64>() == report.findings.len() as u64;
+        if let Some(first) = damage
+            .first()
+            .copied()
+            .or(report.findings.first().filter(|_| !is_told))
+        {
+            let at = first.position;
+            let at = at.map_or_else(String::new, |at| format!(", at byte {at}"));
+            let reason = format!(
+                "damage found in {}, the first in {}{at}: {}; a broker would cut the log there, or not see it: salvage makes a sound one of \
+                 it, and verify tells all",
+                counted(damage.len().max(1), "place"),
+                first.path.display(),
+                first.reason
+            );
+            return Err(Error::log_dir(path, reason));
+        }
+        self.adopted.records = report.records;
+        let log = Log::open(path, open)?;
+        let is_odd = |finding: &Finding| finding.severity != Severity::Note && is_rebuilt(finding);
+        self.adoption.checked_end_offset = if report.findings.iter().any(is_odd) {
+            // Opening makes them anew out of all segments.
+            0
+        } else {
+            log.log_end_offset()?
+        };
+        let epoch = log.leader_epoch()?;
+        if let (Some(epoch), Some(known)) = (epoch, self.cluster_epoch)
+            && epoch > known
+        {
+            self.adopted.notes.push(format!(
+                "leader epoch {epoch} of its batches is above {known}, the cluster's: a broker serves them, and forgets where epochs above its \
+                 own ended, so that consumers and followers that ask for it get no answer"
+            ));
+        }
+        if let Some(start) = self.adoption.log_start_offset {
+            self.adopted.notes.push(format!(
+                "records before offset {start} of its first segment stay deleted"
+            ));
+        } else if self.adoption.directory != self.adopted.path && self.adopted.log_end_offset > 0 {
+            self.adopted.notes.push(
+                "nothing tells its log start offset but its first segment: records of that which were deleted are back".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has changed since that plan. Where the log starts is told differently while the log dir is locked.
+    fn is_same(&self, other: &Self) -> bool {
+        self.segments == other.segments
+            && self.adoption.topic == other.adoption.topic
+            && self.adoption.topic_id == other.adoption.topic_id
+            && self.adoption.in_the_way == other.adoption.in_the_way
+    }
+
+    fn carry_out(self, how: &AdoptOptions, open: &OpenOptions) -> Result<AdoptedPartition> {
+        if !self.adopted.is_changed {
+            return Ok(self.adopted);
+        }
+        let path = self.adoption.directory.clone();
+        let done = self.adoption.run(open, || {
+            let again = plan(std::slice::from_ref(&path), how, open)?;
+            let is_same = again.first().is_some_and(|again| again.is_same(&self));
+            if is_same {
+                return Ok(());
+            }
+            let reason = "somebody changed it, or what is around it, meanwhile; call again";
+            Err(Error::log_dir(&path, reason))
+        })?;
+        let set_aside = done.set_aside.into_iter();
+        Ok(AdoptedPartition {
+            set_aside: set_aside
+                .map(|(before, since)| (before, Some(since)))
+                .collect(),
+            log_start_offset: done.log_start_offset,
+            log_end_offset: done.log_end_offset,
+            ..self.adopted
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! `adopt`: directories that a broker set aside made partitions again. Converts, detaches, calls, converts back.
+
+use crate::interrupt::detached;
+use crate::log::open_options;
+use crate::options::OpenValues;
+use crate::raise::OrRaise;
+use crate::rows;
+use offsetlog::format::Uuid;
+use offsetlog_ops::{AdoptOptions, AdoptedPartition};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+#[pyfunction]
+#[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run))]
+#[allow(clippy::too_many_arguments, reason = "one parameter an option")]
+pub(crate) fn adopt(
+    py: Python<'_>,
+    directories: Vec<PathBuf>,
+    options: OpenValues,
+    log_dirs: Vec<PathBuf>,
+    metadata: Option<PathBuf>,
+    topic: Option<String>,
+    topic_id: Option<String>,
+    set_aside: bool,
+    single_replica: bool,
+    dry_run: bool,
+) -> PyResult<Vec<rows::AdoptedPartition>> {
+    let open = open_options(&options);
+    let topic_id = topic_id
+        .map(|text| Uuid::parse(&text).map_err(|error| PyValueError::new_err(error.to_string())))
+        .transpose()?;
+    let how = AdoptOptions {
+        log_dirs,
+        metadata,
+        topic,
+        topic_id,
+        set_aside,
+        single_replica,
+        dry_run,
+    };
+    let adopted = detached(py, || offsetlog_ops::adopt(&directories, &how, &open));
+    let rows = adopted.or_raise(py)?.into_iter();
+    Ok(rows.map(|each| row(each, dry_run)).collect())
+}
+
+fn row(each: AdoptedPartition, dry_run: bool) -> rows::AdoptedPartition {
+    let set_aside = each.set_aside.into_iter();
+    let set_aside: Vec<_> = set_aside
+        .map(|(before, since)| (before.into_os_string(), since.map(PathBuf::into_os_string)))
+        .collect();
+    rows::AdoptedPartition {
+        directory: each.directory.into_os_string(),
+        path: each.path.into_os_string(),
+        topic: each.topic,
+        partition: each.partition,
+        topic_id_before: each.topic_id_before.map(|id| id.to_string()),
+        topic_id: each.topic_id.map(|id| id.to_string()),
+        dry_run,
+        changed: each.is_changed,
+        set_aside: set_aside.into(),
+        records: each.records,
+        log_start_offset: each.log_start_offset,
+        log_end_offset: each.log_end_offset,
+        notes: each.notes.into(),
+    }
+}
