@@ -63,9 +63,9 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     """Make each directory its topic's partition in its log dir, while the broker is stopped.
 
     A directory is one that a broker set aside (``orders-0.<id>-stray``), would set aside or refuse because its ``partition.metadata``
-    has another topic id, or that waits for its deletion (``-delete``) or was on its way from another log dir (``-future``). It stays in
-    its log dir. Its ``partition.metadata`` gets the topic id that the cluster's metadata has, its lines in the log dir's checkpoints are
-    made anew, and it gets the name ``topic-partition``. Every batch is read and checked before.
+    has another topic id, or that waits for its deletion (``-delete``) or was on its way from another log dir (``-future``). It stays
+    in its log dir. Its ``partition.metadata`` gets the topic id that the cluster's metadata has, its lines in the log dir's
+    checkpoints are made anew, and it gets the name ``topic-partition``. Every batch is read and checked before.
 
     A refusal changes nothing. What was interrupted, by a crash too, is finished by the same call.
 

@@ -116,8 +116,8 @@ class Group(NamedTuple):
     group_id: str
     """Its name."""
     kind: str
-    """``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``; ``"zookeeper"`` of old consumers, out of ZooKeeper's data; empty where
-    only offsets are left of it."""
+    """``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``; ``"zookeeper"`` of old consumers, out of ZooKeeper's data; empty
+    where only offsets are left of it."""
     protocol_type: str | None
     """Of a classic group ``"consumer"``, or what else uses the protocol, such as ``"connect"``."""
     protocol: str | None

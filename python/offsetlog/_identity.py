@@ -102,10 +102,10 @@ def metadata_as_commands(
     show_secrets: bool = False,
     **limits: Unpack[Limits],
 ) -> str:
-    """Return a script for ``sh`` that makes a cluster's topics and settings again, with Kafka's own programs.
+    r"""Return a script for ``sh`` that makes a cluster's topics and settings again, with Kafka's own programs.
 
-    Out of the cluster's metadata, where that is among the paths, else of what the directories tell; what nobody knows, and what is left
-    out, stands in comments. With `topics` only those, and nothing else. Changes nothing.
+    Out of the cluster's metadata, where that is among the paths, else of what the directories tell; what nobody knows, and what is
+    left out, stands in comments. With `topics` only those, and nothing else. Changes nothing.
 
     Parameters
     ----------

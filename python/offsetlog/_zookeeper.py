@@ -53,12 +53,16 @@ def zookeeper_node(folder: PathLike, node: str, *, show_secrets: bool = False, *
     >>> zookeeper_node("tests/data/zookeeper/3.8.4", "/brokers/topics/first/partitions/0/state")
     b'{"controller_epoch":2,"leader":2,"version":1,"leader_epoch":0,"isr":[2,0]}'
     """
-    if not isinstance(node, str):
-        message = f"node must be a str, found {type(node).__name__}"
-        raise TypeError(message)
-    found = _offsetlog.zookeeper_node(path_text(folder), utf8("node", node), open_options(**limits), show_secrets=bool(show_secrets))
+    found = _offsetlog.zookeeper_node(path_text(folder), _path(node), open_options(**limits), show_secrets=bool(show_secrets))
     if isinstance(found, bytes):
         return found
     parent, children = found
     message = f"no node {node} in ZooKeeper's data; the nearest above it is {parent}, and below it: {', '.join(children) or 'nothing'}"
     raise KeyError(message)
+
+
+def _path(node: object) -> str:
+    if not isinstance(node, str):
+        message = f"node must be a str, found {type(node).__name__}"
+        raise TypeError(message)
+    return utf8("node", node)

@@ -122,7 +122,11 @@ def real(version: str, work: Path, into: Path) -> None:
             kind, *name, configs = entity
             # Kafka 2.8 does not mix passwords and quotas.
             for config in configs.replace("],", "] ").split(" ") if "SCRAM" in configs else [configs]:
-                run(java(version, "kafka.admin.ConfigCommand", *server, "--alter", "--entity-type", kind, *name, "--add-config", config))
+                run(
+                    java(
+                        version, "kafka.admin.ConfigCommand", *server, "--alter", "--entity-type", kind, *name, "--add-config", config
+                    )
+                )
         for entry in (
             ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "first"),
             ("--deny-principal", "User:eve", "--deny-host", "10.0.0.2", "--operation", "All", "--topic", "first"),

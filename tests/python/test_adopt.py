@@ -254,7 +254,7 @@ def test_several_at_once(place: Place) -> None:
 
 def test_a_damaged_log_is_refused(place: Place) -> None:
     stray = aside(named(place.one / "g-plain-0", OTHER))
-    segment = sorted(stray.glob("*.log"))[0]
+    segment = min(stray.glob("*.log"))
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
@@ -264,7 +264,7 @@ def test_a_damaged_log_is_refused(place: Place) -> None:
 
 def test_half_a_batch_at_the_end_goes(place: Place) -> None:
     stray = aside(named(place.one / "g-plain-0", OTHER))
-    segment = sorted(stray.glob("*.log"))[-1]
+    segment = max(stray.glob("*.log"))
     whole = segment.read_bytes()
     segment.write_bytes(whole + whole[:100])
     (done,) = adopt(stray, log_dirs=place.two, metadata=METADATA)
@@ -427,7 +427,7 @@ def test_odd_arguments(place: Place) -> None:
     stray = place.one / "g-plain-0"
     for options in ({"topic_id": "x"}, {"topic_id": "A" * 22}):
         with pytest.raises(ConfigError):
-            adopt(stray, **options)
+            adopt(stray, **options)  # type: ignore[arg-type]  # by name
     with pytest.raises(TypeError):
         adopt(stray, topic=3)  # type: ignore[arg-type]  # as a mistake
     with pytest.raises(LogDirError, match="metadata log"):

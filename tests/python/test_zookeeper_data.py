@@ -37,8 +37,9 @@ def told(place: Path) -> dict[str, dict[str, Any]]:
     return {node["path"]: node for node in json.loads((place / "nodes.json").read_text())}
 
 
-def document(place: Path, path: str) -> Any:
-    return json.loads(told(place)[path]["data"])
+def document(place: Path, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(told(place)[path]["data"])
+    return found
 
 
 def below(place: Path, path: str) -> list[str]:
@@ -81,7 +82,7 @@ def test_every_node_is_as_the_client_read_it(place: Path) -> None:
             assert json.loads(shown).keys() == json.loads(data).keys()
             assert path.startswith("/config/")
     assert hidden >= 2
-    with pytest.raises(KeyError, match="the nearest above it is /brokers/topics, and below it: .*first"):
+    with pytest.raises(KeyError, match=r"the nearest above it is /brokers/topics, and below it: .*first"):
         zookeeper_node(place, "/brokers/topics/last/partitions")
 
 
@@ -151,7 +152,10 @@ def test_access_control_quotas_and_users(place: Path) -> None:
         }
     script = metadata_as_commands(place)
     assert SECRET not in script
-    assert "kafka-acls.sh --bootstrap-server localhost:9092 --add --deny-principal User:eve --deny-host 10.0.0.2 --operation All" in script
+    assert (
+        "kafka-acls.sh --bootstrap-server localhost:9092 --add --deny-principal User:eve --deny-host 10.0.0.2 --operation All"
+        in script
+    )
     assert "--entity-type users --entity-name alice --add-config producer_byte_rate=1024\n" in script
     assert "SCRAM-SHA-256=[iterations=4096,password=...]" in script
 
@@ -171,7 +175,9 @@ def test_groups_of_old_consumers(place: Path) -> None:
         if path.startswith("/consumers/") and "/offsets/" in path and path.count("/") == 5
     }
     found = {
-        (group.group_id, each.topic, str(each.partition)): (each.offset, each.commit_timestamp) for group in groups for each in group.offsets
+        (group.group_id, each.topic, str(each.partition)): (each.offset, each.commit_timestamp)
+        for group in groups
+        for each in group.offsets
     }
     assert found == stored
     assert len(found) == 3
@@ -217,7 +223,7 @@ def test_odd_paths(tmp_path: Path) -> None:
         zookeeper_node(tmp_path, "/")
     assert zookeeper_node(place, "/") == b""
     assert zookeeper_node(place, "/controller_epoch/") == b"2"
-    with pytest.raises(KeyError, match="the nearest above it is /, and below it: .*brokers"):
+    with pytest.raises(KeyError, match=r"the nearest above it is /, and below it: .*brokers"):
         zookeeper_node(place, "/none")
     with pytest.raises(KeyError):
         zookeeper_node(place, "//brokers")
