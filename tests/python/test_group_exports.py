@@ -208,3 +208,37 @@ def test_what_the_file_lacks_is_told() -> None:
     csv, told, code = reset_csv(Path(places[0]), places[1])
     assert (code, len(csv.splitlines())) == (0, 8)
     assert "it lacks what is beside them: 2 committed with metadata, 8 committed with a leader epoch" in told
+
+
+def test_python_has_the_same_file(tmp_path: Path) -> None:
+    """The command's bytes, what is missing in them, and what is refused."""
+    offsets = [("a\nb", "t", 0, 5), ("c", "t\nu", 0, 5), ("c", "t", 1, 7), ("d", "t", 0, 3)]
+    place = commits(tmp_path / "logs", [commit(*each) for each in offsets])
+    with LogDir.open(place) as logs:
+        file = logs.groups_reset_csv()
+        assert (file.csv.encode(), file.groups, file.streams_groups) == (reset_csv(place)[0], ("c", "d"), ())
+        assert [refused[:2] for refused in file.refused] == [("a\nb", None), ("c", "t\nu")]
+        assert logs.groups_reset_csv("d").csv == "t,0,3\n"
+        assert logs.groups_reset_csv(["d", "c"]).csv == file.csv
+        assert logs.groups_reset_csv("none").csv == ""
+        with pytest.raises(TypeError, match="groups"):
+            logs.groups_reset_csv([3])  # type: ignore[list-item]  # as a mistake
+    with LogDir.open(CLEAN_LOG_DIRS) as logs:
+        file = logs.groups_reset_csv()
+    assert (file.with_metadata, file.with_leader_epoch) == (2, 8)
+
+
+def test_what_shows_no_lag_looks_at_no_other_partition(tmp_path: Path) -> None:
+    """A damaged partition that a group reads is in nobody's way then."""
+    place = commits(tmp_path / "logs", [commit("a", "g-plain", 0, 5)])
+    damaged = place / "g-plain-0"
+    damaged.mkdir()
+    (damaged / "12.log").touch()
+    assert run(str(place)).returncode == 2
+    for option in ("--members", "--state", "--reset-csv"):
+        done = run(str(place), option)
+        assert done.returncode == 0, (option, done.stderr)
+    with LogDir.open(place) as logs:
+        assert logs.groups_reset_csv().csv == "g-plain,0,5\n"
+        with pytest.raises(UnreadPartitionsError):
+            logs.groups()

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS
 
-from offsetlog import LogDir
+from offsetlog import LogDir, metadata_as_commands, metadata_as_yaml
 
 METADATA = CLEAN / "metadata-dir"
 PROGRAMS = ("kafka-topics.sh", "kafka-configs.sh", "kafka-acls.sh")
@@ -449,3 +449,22 @@ def test_nothing_is_changed(tmp_path: Path) -> None:
     for option in ("--as-commands", "--as-yaml", "--directories"):
         assert offsetlog(option, *(place / each.name for each in (*CLEAN_LOG_DIRS, METADATA))).returncode == 0
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in place.rglob("*")} == before
+
+
+def test_python_gives_the_same_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert metadata_as_commands(METADATA) == commands(METADATA)
+    given = {"topics": ["g-plain"], "bootstrap_server": "new:9092", "replica_assignment": True, "show_secrets": True}
+    options = ("-t", "g-plain", "--bootstrap-server", "new:9092", "--replica-assignment", "--show-secrets")
+    assert metadata_as_commands(METADATA, **given) == commands(METADATA, *options)  # type: ignore[arg-type]  # by name
+    printed = offsetlog("--as-yaml", METADATA, "-t", "g-plain", "--strimzi-cluster", "new")
+    assert metadata_as_yaml(METADATA, topics="g-plain", strimzi_cluster="new") == printed.stdout
+    damaged = tmp_path / "damaged"
+    shutil.copytree(METADATA, damaged)
+    segment = damaged / "__cluster_metadata-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    assert metadata_as_commands(damaged, CLEAN_LOG_DIRS[0]) == commands(damaged, CLEAN_LOG_DIRS[0], code=2)
+    assert "the metadata cannot be read" in caplog.text
+    with pytest.raises(TypeError):
+        metadata_as_yaml(METADATA, topics=[3])  # type: ignore[list-item]  # as a mistake

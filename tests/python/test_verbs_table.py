@@ -153,7 +153,7 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "identity": lambda place: offsetlog.identity(*place.dirs),
     "metadata_as_commands": lambda place: offsetlog.metadata_as_commands(*place.dirs),
     "metadata_as_yaml": lambda place: offsetlog.metadata_as_yaml(*place.dirs),
-    "zookeeper_node": lambda _: offsetlog.zookeeper_node(ZOOKEEPER, "/cluster/id"),
+    "zookeeper_node": lambda _: offsetlog.zookeeper_node(ZOOKEEPER, "/kafka/east/cluster/id"),
     "OldLog.read": lambda place: OldLog.open(place.old).read(0),
     "OldLog.scan": lambda place: list(OldLog.open(place.old).scan()),
     "LogDir.open": lambda place: LogDir.open(place.dirs).close(),

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import DATA
+from golden import CLEAN_LOG_DIRS, DATA
+from test_group_lag_time import commit, commits
 
 from offsetlog import (
     AccessControlEntry,
@@ -133,7 +135,7 @@ def test_access_control_quotas_and_users(place: Path) -> None:
         AccessControlEntry(2, "first", 3, "User:alice", "*", 3, 3),
         AccessControlEntry(2, "first", 3, "User:eve", "10.0.0.2", 2, 2),
         AccessControlEntry(3, "team-", 4, "User:bob", "*", 8, 3),
-        AccessControlEntry(4, "kafka-cluster", 3, "User:alice", "*", 7, 3),
+        AccessControlEntry(4, "kafka-cluster", 3, "User:alice", "*", 9, 3),
     )
     assert image.scram_credentials == (ScramCredential("alice", 1, 4096),)
     quotas = {quota.entity: dict(quota.quotas) for quota in image.client_quotas}
@@ -188,11 +190,20 @@ def test_groups_of_old_consumers(place: Path) -> None:
     assert b"zookeeper" in run("groups", place, "--state").stdout
 
 
-def test_a_group_that_has_moved_is_its_coordinators() -> None:
-    """Groups of both stand beside each other; of one name the coordinator's counts, and the other is told."""
-    clean = DATA / "kafka-4.3.0" / "clean"
-    before = run("groups", clean / "log-dir-1", clean / "log-dir-2", "--state").stdout
-    assert b"zookeeper" not in before
+def test_a_group_that_has_moved_is_its_coordinators(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of two groups of one name the coordinator's counts, and the other is told; all others stand beside each other."""
+    logs = commits(tmp_path / "logs", [commit("billing", "first", 1, 77), commit("new", "first", 0, 1)])
+    with LogDir.open([logs, EMBEDDED[0]]) as log_dir, caplog.at_level(logging.WARNING, "offsetlog"):
+        groups = log_dir.groups()
+    assert [(group.group_id, group.kind, [each.offset for each in group.offsets]) for group in groups] == [
+        ("billing", "", [77]),
+        ("left", "zookeeper", [3]),
+        ("new", "", [1]),
+    ]
+    assert 'left out: what ZooKeeper has of group "billing", which is in __consumer_offsets too' in caplog.text
+    # A cluster that has left ZooKeeper has its groups elsewhere.
+    with LogDir.open([CLEAN_LOG_DIRS[0], EMBEDDED[0]]) as log_dir, pytest.raises(LogDirError, match="has left ZooKeeper"):
+        log_dir.groups()
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)

@@ -481,6 +481,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "recover",
             "salvage",
             "restore",
+            "adopt",
             "maintain",
             "end-transaction",
             "commits",

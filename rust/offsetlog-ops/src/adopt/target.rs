@@ -188,6 +188,14 @@ fn of_metadata(
         (topic, partition, node),
         notes,
     )?;
+    let before = found.topic_id.as_ref().ok().copied().flatten();
+    let is_others = |each: &&TopicImage| Some(each.topic_id) == before && each.name != name;
+    if let Some(other) = metadata.topics.iter().find(is_others) {
+        notes.push(format!(
+            "its topic id was that of topic {:?}, which the metadata has too",
+            other.name
+        ));
+    }
     notes.extend(metadata.warnings.iter().cloned());
     Ok(Target {
         topic: name,
