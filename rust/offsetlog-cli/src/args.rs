@@ -3,6 +3,7 @@
 mod adopting;
 mod commits;
 mod converting;
+mod groups;
 mod holding;
 mod looking;
 mod restoring;
@@ -22,6 +23,7 @@ use crate::json::Encoding;
 use crate::template::{Template, unescape};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use groups::GROUPS;
 use offsetlog_ops::When;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -453,42 +455,6 @@ impl std::str::FromStr for OffsetWord {
 }
 
 const WORDS: &str = "there are beginning, end, 123, -10, s@TIME and e@TIME";
-
-/// The verbs in the groups of the help.
-const GROUPS: [(&str, &[&str]); 5] = [
-    (
-        "Read records and state",
-        &[
-            "ls",
-            "cat",
-            "grep",
-            "time",
-            "groups",
-            "transactions",
-            "producers",
-            "why",
-            "metadata",
-        ],
-    ),
-    ("Inspect files", &["dump", "explain", "verify"]),
-    (
-        "Write",
-        &["append", "create", "delete", "settings", "convert"],
-    ),
-    (
-        "Maintain",
-        &[
-            "recover",
-            "salvage",
-            "restore",
-            "adopt",
-            "maintain",
-            "end-transaction",
-            "commits",
-        ],
-    ),
-    ("Other", &["completions", "help"]),
-];
 
 /// The command, with its verbs in groups: clap itself has one list of them.
 fn command() -> clap::Command {
