@@ -153,6 +153,9 @@ def test_what_stands_in_the_place_is_set_aside_when_asked(place: Place) -> None:
         assert str(path) in text
     (done,) = adopt(old, log_dirs=place.two, metadata=METADATA, set_aside=True)
     assert [before for before, _ in done.set_aside] == [str(coming), str(fresh)]
+    assert [note for note in done.notes if note.startswith("set aside: ")] == [
+        f"set aside: {path} (offsets 0 to 199)" for path in (coming, fresh)
+    ]
     for before, since in done.set_aside:
         assert since is not None
         assert not Path(before).exists()

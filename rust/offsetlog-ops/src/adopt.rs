@@ -212,6 +212,8 @@ fn plan_one(
     if !in_the_way.is_empty() && !how.set_aside {
         return Err(Error::log_dir(path, blocked(&in_the_way, &target, open)));
     }
+    let asides = in_the_way.iter().map(|path| contents(path, open));
+    notes.extend(asides.map(|aside| format!("set aside: {aside}")));
     let before = found.topic_id.as_ref().ok().copied().flatten();
     if let Err(error) = &found.topic_id {
         notes.push(format!("its partition.metadata could not be read: {error}"));
@@ -301,16 +303,19 @@ fn in_the_way(
     paths
 }
 
+/// A directory, and which offsets it has.
+fn contents(path: &Path, open: &OpenOptions) -> String {
+    let ends =
+        Log::open(path, open).and_then(|log| Ok((log.log_start_offset()?, log.log_end_offset()?)));
+    match ends {
+        Ok((start, end)) if start == end => format!("{} (without records)", path.display()),
+        Ok((start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
+        Err(error) => format!("{} (which cannot be read: {error})", path.display()),
+    }
+}
+
 fn blocked(in_the_way: &[PathBuf], target: &Target, open: &OpenOptions) -> String {
-    let told = in_the_way.iter().map(|path| {
-        let ends = Log::open(path, open)
-            .and_then(|log| Ok((log.log_start_offset()?, log.log_end_offset()?)));
-        match ends {
-            Ok((start, end)) if start == end => format!("{} (without records)", path.display()),
-            Ok((start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
-            Err(error) => format!("{} (which cannot be read: {error})", path.display()),
-        }
-    });
+    let told = in_the_way.iter().map(|path| contents(path, open));
     let told: Vec<String> = told.collect();
     format!(
         "{} in the place of this partition of {:?}, and a broker does not start with both: {}; set_aside=True or --set-aside renames \
