@@ -1,4 +1,4 @@
-"""Rows 40 and 41: what operators do beside what only reads the same: `salvage` beside a scan, `why` beside `ls`."""
+"""Rows 40 to 42: what operators do beside what does the least of it: `salvage` beside a scan, `why` beside `ls`, `restore` beside `cp`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beside import Beside, Check, Cost, DifferentError, warm
-from data import BUILD, scan_spec
+from data import BUILD, open_spec, scan_spec
 from figures import NotCompared, Row, gigabytes, milliseconds
 from processes import Round
 from upkeep_rows import PARTITIONS, many_partitions, scaled
 from write_rows import KEY_BYTES
 
-ROWS = frozenset({40, 41})
+ROWS = frozenset({40, 41, 42})
 SALVAGED = (("none", 1000), ("lz4", 1000), ("none", 100))
 GOAL = 0.7
+FLOOR = {42: 0.5}
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Rescue:
                 yield from self._line(self._salvage(codec, value_bytes))
         if 41 in wanted:
             yield from self._line(self._why())
+        if 42 in wanted:
+            yield from self._line(self._restore())
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _line(self, sides: Sides) -> Iterator[Row | NotCompared]:
@@ -77,7 +80,7 @@ class Rescue:
             limit = (lambda: ours.round(*sides.limit)) if sides.limit else None
             turns = self._beside.turns((ours,), plain, rescue, sides.work, (sides.cost,), check=sides.check, limit=limit)
         costs, limits = turns.costs(sides.cost), turns.limit(sides.cost)
-        yield Row(sides.number, sides.work, sides.plain_name, *costs, sides.show, "times", GOAL, GOAL, limits)
+        yield Row(sides.number, sides.work, sides.plain_name, *costs, sides.show, "times", FLOOR.get(sides.number, GOAL), GOAL, limits)
 
     def _compare(self, sides: Sides) -> Iterator[Row]:
         peer, ours = programs = self._beside.programs()
@@ -114,4 +117,21 @@ class Rescue:
             "wall",
             functools.partial(every_partition, count),
             milliseconds,
+        )
+
+    def _restore(self) -> Sides:
+        log: Path = self._beside.data.log(open_spec(self._beside.sizes)).ours
+        source = self._folder / "disk"
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(log, source / "orders-0")
+        count = sum(file.stat().st_size for file in source.rglob("*.log"))
+        return Sides(
+            42,
+            f"restore of {count / 1e9:.2f} GB",
+            "cp --reflink=never and sync",
+            ("cp", source, self._folder / "copied"),
+            ("restore", source, self._folder / "restored"),
+            "wall",
+            lambda _copied, _restored, _work: None,
+            gigabytes(0, count),
         )

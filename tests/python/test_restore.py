@@ -429,6 +429,16 @@ def test_settings_that_may_not_be_all_are_not_stored(tmp_path: Path) -> None:
     assert (Path(each.into[0].path) / ".offsetlog.config").read_bytes() == stored
 
 
+def test_what_a_broker_set_aside_is_told(tmp_path: Path) -> None:
+    """It holds records, and somebody may look for them."""
+    (tmp_path / "old").mkdir()
+    for name in ("g-plain-0", f"g-plain-2.{'0' * 32}-stray", f"g-epochs-0.{'1' * 32}-delete"):
+        shutil.copytree(CLEAN_LOG_DIRS[0] / name.partition(".")[0], tmp_path / "old" / name)
+    report = restore(tmp_path / "old", tmp_path / "new")
+    assert [(each.topic, each.partition) for each in report.partitions] == [("g-plain", 0)]
+    assert sorted(("-stray" in warning, "-delete" in warning) for warning in report.warnings) == [(False, True), (True, False)]
+
+
 def test_log_dirs_of_two_clusters(tmp_path: Path) -> None:
     """Nobody serves topics whose halves are in two clusters."""
     into = [formatted(tmp_path / "one"), formatted(tmp_path / "two", node=2)]

@@ -86,6 +86,7 @@ pub(crate) fn find<P: AsRef<Path>>(
         has_groups: false,
         warnings: std::mem::take(&mut places.warnings),
     };
+    tell_set_aside(&places, how, &mut found.warnings);
     let mut by_topic = by_topic(&places);
     found.has_groups = by_topic.contains_key("__consumer_offsets");
     let names = chosen_names(&mut found, &by_topic, how, target)?;
@@ -100,6 +101,27 @@ pub(crate) fn find<P: AsRef<Path>>(
         }
     }
     Ok(found)
+}
+
+/// Directories that a broker has set aside, or deletes, are not restored, and hold records all the same.
+fn tell_set_aside(places: &Places, how: &RestoreOptions, warnings: &mut Vec<String>) {
+    for place in places
+        .log_dirs
+        .iter()
+        .flat_map(|log_dir| &log_dir.partitions)
+    {
+        let what = match place.state {
+            DirectoryState::Stray => "was set aside by a broker, as its metadata did not have it",
+            DirectoryState::Delete => "was deleted, and waits for its removal",
+            DirectoryState::Live | DirectoryState::Future => continue,
+        };
+        if how.takes(&place.topic) {
+            warnings.push(format!(
+                "left out: {} {what}: copy it under its old name to restore it, or see offsetlog adopt",
+                place.path.display()
+            ));
+        }
+    }
 }
 
 /// The directories of each topic's partitions: live ones, and those on their way to another log dir.
