@@ -22,7 +22,9 @@ NAME = "orders-0"
 # What a broker, or a log dir of ours, takes for a partition that is being deleted, and removes.
 ASIDE = re.compile(r"orders-0\.[0-9a-f]{32}-delete")
 # Regular files beside partitions are nothing to a broker, or its own.
-FILES = {".lock", "offsetlog-shared.lock", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
+CHECKPOINTS = {"recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"}
+# A broker writes its checkpoints by way of such files too, and the next write replaces them.
+FILES = {".lock", "offsetlog-shared.lock", *CHECKPOINTS, *(f"{name}.tmp" for name in CHECKPOINTS)}
 BATCHES = 300
 DAY = 86_400_000
 
