@@ -178,7 +178,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     metadata
         The ``metadata.log.dir`` of controllers of the target that is none of `into`; or its ZooKeeper's data.
     broker
-        A ``server.properties`` of the target's brokers: what holds for a topic that has nothing of its own. Default: Kafka's defaults.
+        A ``server.properties`` of the target's brokers: what holds for a topic that has nothing of its own. Without it
+        nobody knows whether their retention deletes what is restored, and a new cluster's topics get -1.
     replication_factor
         Replicas of each partition in a new cluster. Default: as many as it had, at most one a broker.
     single_replica

@@ -230,9 +230,36 @@ def test_retention_does_not_delete_what_was_just_restored(tmp_path: Path) -> Non
     assert metadata_records.config("topic", "g-plain", "retention.ms", "-1") not in metadata_values(kept / "bootstrap.checkpoint")
 
 
+def test_retention_that_nobody_knows_deletes_nothing(tmp_path: Path) -> None:
+    """New records, and brokers of which nothing is known: they may keep an hour, or a megabyte."""
+    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
+        log.append(b"value")
+    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
+    for number, (broker, expected) in enumerate(((None, True), (tmp_path / "server.properties", False))):
+        into = formatted(tmp_path / str(number))
+        report = restore(tmp_path / "old", into, broker=broker, new_cluster=True)
+        values = metadata_values(into / "bootstrap.checkpoint")
+        for setting in ("retention.ms", "retention.bytes"):
+            assert (metadata_records.config("topic", "orders", setting, "-1") in values) == expected
+            assert any(setting in command for each in report.remaining for command in each.commands) == expected
+
+
+def test_a_topic_without_any_partition_here_begins_empty(tmp_path: Path) -> None:
+    """It is told as missing, and the new cluster has it all the same, with its id and settings."""
+    into = formatted(tmp_path / "one")
+    report = restore(SOURCES[2], into, topics="g-compact", new_cluster=True)
+    assert (report.partitions, report.missing) == ((), (("g-compact", 0),))
+    values = metadata_values(into / "bootstrap.checkpoint")
+    image = _metadata(SOURCES)
+    (topic,) = (topic for topic in image.topics if topic.name == "g-compact")
+    assert metadata_records.topic("g-compact", _uuid(topic.topic_id or "")) in values
+    assert sum(value.startswith(b"\1\3\1") for value in values) == 1
+
+
 def test_retention_looks_behind_segments_that_compaction_emptied(tmp_path: Path) -> None:
     """Their policy is not known without metadata, and their first segments have no record whose age would tell."""
-    report = restore(OLD_LOG_DIRS, formatted(tmp_path / "one"), new_cluster=True)
+    (tmp_path / "server.properties").write_text("# Kafka's defaults\n")
+    report = restore(OLD_LOG_DIRS, formatted(tmp_path / "one"), broker=tmp_path / "server.properties", new_cluster=True)
     values = metadata_values(tmp_path / "one" / "bootstrap.checkpoint")
     kept = {
         topic
@@ -302,6 +329,9 @@ def test_leader_epochs_that_the_cluster_takes(epoch: int, tmp_path: Path) -> Non
                 expected = [min(order.index(each), epoch) for each in had]
             assert [seen.leader_epoch for seen in found] == expected
             assert log.verify().damaged is False
+    whole = tree(log_dir)
+    assert states_of(restore(SOURCES, log_dir, topics=["g-epochs"], metadata=metadata)) == {"there"}
+    assert tree(log_dir) == whole
     assert (log_dir / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":3}'
 
 
@@ -361,6 +391,19 @@ def test_partitions_that_a_stopped_broker_cannot_take(tmp_path: Path) -> None:
     assert [each.state for each in report.partitions] == ["refused", "restored"]
     with Log.open(used / "g-epochs-0") as log:
         assert [record.value for record in log.scan()] == [b"new record of the new topic"]
+
+
+def test_an_empty_partition_with_records_set_aside_is_not_replaced(tmp_path: Path) -> None:
+    """Recovery cut them off and kept them: they would go with the directory."""
+    log_dir, metadata = stopped(tmp_path)
+    kept = log_dir / "g-epochs-0" / "offsetlog-cut"
+    kept.mkdir()
+    data = (CLEAN_LOG_DIRS[0] / "g-epochs-0" / f"{0:020}.log").read_bytes()
+    (kept / f"{0:020}.log.0").write_bytes(data)
+    report = restore(SOURCES, log_dir, topics=["g-epochs"], metadata=metadata)
+    assert [each.state for each in report.partitions] == ["refused", "restored"]
+    assert "set aside" in (report.partitions[0].reason or "")
+    assert (kept / f"{0:020}.log.0").read_bytes() == data
 
 
 def test_without_any_metadata(tmp_path: Path) -> None:

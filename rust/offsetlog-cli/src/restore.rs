@@ -343,18 +343,12 @@ fn write_rest(
 }
 
 fn line_of(each: &PartitionToRestore) -> PartitionLine<'_> {
-    let (state, reason, report) = match &each.state {
-        PartitionState::Planned => ("planned", None, None),
-        PartitionState::Restored(report) => ("restored", None, Some(report)),
-        PartitionState::There => ("there", None, None),
-        PartitionState::Refused(reason) => ("refused", Some(reason.clone()), None),
-        PartitionState::Failed(error) => ("failed", Some(error.to_string()), None),
-    };
+    let report = each.state.report();
     PartitionLine {
         topic: &each.topic,
         partition: each.partition,
-        state,
-        reason,
+        state: each.state.name(),
+        reason: each.state.reason(),
         source: Shown::path(&each.source),
         other_replicas: each
             .other_replicas

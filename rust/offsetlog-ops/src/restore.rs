@@ -48,7 +48,8 @@ pub struct RestoreOptions {
     pub replication_factor: Option<usize>,
     /// Restores partitions although other brokers have replicas.
     pub single_replica: bool,
-    /// The `server.properties` of the target's brokers: what holds for a topic that has nothing of its own. Default: Kafka's defaults.
+    /// The `server.properties` of the target's brokers: what holds for a topic that has nothing of its own. Without it nobody
+    /// knows whether their retention deletes what is restored.
     pub broker: Option<PathBuf>,
     /// Keeps the topics' own retention even if it deletes what is restored.
     pub keep_retention: bool,
@@ -77,6 +78,39 @@ pub enum PartitionState {
     Refused(String),
     /// It could not be restored.
     Failed(Error),
+}
+
+impl PartitionState {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Restored(_) => "restored",
+            Self::There => "there",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// Why it was refused, or failed.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason.clone()),
+            Self::Failed(error) => Some(error.to_string()),
+            Self::Planned | Self::Restored(_) | Self::There => None,
+        }
+    }
+
+    /// What was restored.
+    #[must_use]
+    pub fn report(&self) -> Option<&SalvageReport> {
+        match self {
+            Self::Restored(report) => Some(report),
+            _ => None,
+        }
+    }
 }
 
 /// One partition of a plan.
@@ -112,7 +146,6 @@ pub struct PartitionToRestore {
     pub absent_brokers: Vec<i32>,
     /// What became of it.
     pub state: PartitionState,
-    placed: Option<Placed>,
     log: Option<Log>,
     stop: Option<i64>,
 }
@@ -136,7 +169,6 @@ impl PartitionToRestore {
             leader_epoch_max: None,
             absent_brokers: Vec::new(),
             state: PartitionState::Refused(reason),
-            placed: None,
             log: None,
             stop: None,
         }
@@ -268,49 +300,38 @@ impl RestorePlan {
                 let refused = PartitionToRestore::refused(topic, *number, path, reason.clone());
                 self.partitions.push(refused);
             }
-            let mut new_topic: Option<NewTopic> = None;
+            let mut partitions = BTreeMap::new();
             for (number, source) in &topic.partitions {
                 let placed = targets.place(topic, *number, source, how, &self.options);
-                let planned = self.planned(name, *number, source, placed);
-                if let (Target::NewCluster, Some(placed)) = (targets.kind, &planned.placed)
-                    && let Some(topic_id) = placed.topic_id
-                {
-                    let made = new_topic.get_or_insert_with(|| NewTopic {
-                        name: name.clone(),
-                        topic_id,
-                        partitions: BTreeMap::new(),
-                        configs: configs.clone(),
-                    });
-                    let nodes = placed
-                        .replicas
-                        .iter()
-                        .filter_map(|(node, _)| *node)
-                        .collect();
-                    let directories = placed.directories.clone();
-                    let made_of = NewTopicPartition {
-                        nodes,
-                        directories,
+                if let Ok(placed) = &placed {
+                    let nodes = placed.replicas.iter().filter_map(|(node, _)| *node);
+                    let made = NewTopicPartition {
+                        nodes: nodes.collect(),
+                        directories: placed.directories.clone(),
                         leader_epoch: source.leader_epoch.saturating_add(1),
                     };
-                    made.partitions.insert(*number, made_of);
+                    partitions.insert(*number, made);
                 }
-                self.partitions.push(planned);
+                self.partitions
+                    .push(self.planned(name, *number, source, placed));
             }
-            if let Some(mut made) = new_topic {
+            if targets.kind == Target::NewCluster {
                 for number in &topic.missing {
                     let nodes = targets.assigned(topic, *number, how);
-                    let directories = nodes
-                        .iter()
-                        .map(|node| targets.directory_for_empty(*node))
-                        .collect();
-                    let made_of = NewTopicPartition {
+                    let directories = nodes.iter().map(|node| targets.directory_for_empty(*node));
+                    let made = NewTopicPartition {
+                        directories: directories.collect(),
                         nodes,
-                        directories,
                         leader_epoch: 0,
                     };
-                    made.partitions.insert(*number, made_of);
+                    partitions.insert(*number, made);
                 }
-                self.new_topics.push(made);
+                self.new_topics.push(NewTopic {
+                    name: name.clone(),
+                    topic_id: targets.topic_id(topic),
+                    partitions,
+                    configs: configs.clone(),
+                });
             }
             self.configs.insert(name.clone(), configs);
         }
@@ -357,7 +378,6 @@ impl RestorePlan {
             log: Some(source.log.clone()),
             // What a running broker appends from now on is of no plan.
             stop: Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner()),
-            placed,
         }
     }
 

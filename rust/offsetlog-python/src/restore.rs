@@ -10,9 +10,7 @@ use crate::raise::OrRaise;
 use crate::rows;
 use crate::salvage::loss_row;
 use offsetlog::TopicPartition;
-use offsetlog_ops::{
-    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, RestoreProgress,
-};
+use offsetlog_ops::{PartitionToRestore, RestoreOptions, RestorePlan, RestoreProgress};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -110,18 +108,12 @@ fn report_row(plan: RestorePlan, dry_run: bool) -> rows::RestoreReport {
 }
 
 fn partition_row(each: PartitionToRestore) -> rows::RestoredPartition {
-    let (state, reason, report) = match each.state {
-        PartitionState::Planned => ("planned", None, None),
-        PartitionState::Restored(report) => ("restored", None, Some(report)),
-        PartitionState::There => ("there", None, None),
-        PartitionState::Refused(reason) => ("refused", Some(reason), None),
-        PartitionState::Failed(error) => ("failed", Some(error.to_string()), None),
-    };
+    let report = each.state.report();
     rows::RestoredPartition {
         topic: each.topic,
         partition: each.partition,
-        state,
-        reason,
+        state: each.state.name(),
+        reason: each.state.reason(),
         source: each.source.into_os_string(),
         other_replicas: each
             .other_replicas
@@ -147,14 +139,12 @@ fn partition_row(each: PartitionToRestore) -> rows::RestoredPartition {
         newest_timestamp: each.newest_timestamp,
         leader_epoch: each.leader_epoch,
         leader_epoch_max: each.leader_epoch_max,
-        records: report.as_ref().map(|report| report.built.records),
-        loss_count: report.as_ref().map_or(0, |report| report.loss_count),
-        first_unstable_offset: report
-            .as_ref()
-            .and_then(|report| report.first_unstable_offset),
+        records: report.map(|report| report.built.records),
+        loss_count: report.map_or(0, |report| report.loss_count),
+        first_unstable_offset: report.and_then(|report| report.first_unstable_offset),
         losses: report
             .into_iter()
-            .flat_map(|report| report.losses)
+            .flat_map(|report| report.losses.iter().cloned())
             .map(loss_row)
             .collect(),
     }

@@ -439,15 +439,13 @@ fn made_here(topic: &str) -> WriteOptions {
     }
 }
 
-/// Whether the directory is a partition without a single batch, whose offsets begin at 0.
+/// Whether the directory is a partition that never had a batch.
 fn never_had_a_record(path: &Path, options: &OpenOptions) -> Result<bool> {
     if options.disk.list(path).is_err() {
         return Ok(false);
     }
     let log = Log::open(path, options)?;
-    let segments = log.segments()?;
-    let is_empty = segments.iter().all(|segment| segment.base_offset == 0);
-    Ok(!segments.is_empty() && is_empty && log.size_bytes()? == 0 && log.log_end_offset()? == 0)
+    Ok(!log.segments()?.is_empty() && !log.has_begun()?)
 }
 
 /// Reads the segments of the finished directory, and compares them with what was written.

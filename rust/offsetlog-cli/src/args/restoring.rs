@@ -49,7 +49,8 @@ pub(crate) struct Restore {
     #[arg(long, value_name = "DIR")]
     pub(crate) metadata: Vec<PathBuf>,
 
-    /// A server.properties of the target's brokers: what holds where a topic has nothing of its own
+    /// A server.properties of the target's brokers: what holds where a topic has nothing of its own; without it nobody knows whether
+    /// their retention deletes what is restored
     #[arg(long, value_name = "FILE")]
     pub(crate) broker: Option<PathBuf>,
 

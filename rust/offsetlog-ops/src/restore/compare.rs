@@ -25,6 +25,12 @@ pub(super) fn may_be_replaced(
     if found.0 == source.log_start_offset && (found.1 == source.stop || source.stop == i64::MAX) {
         return Ok(());
     }
+    if found == (0, 0) {
+        return Err(format!(
+            "{} is empty now, and had records that were set aside in it: look into them, then delete the directory, or move it away",
+            path.display()
+        ));
+    }
     Err(format!(
         "{} has the offsets {} to {} already, and offsets {} to {} are to be restored: delete the directory, or move it away",
         path.display(),
@@ -108,11 +114,7 @@ fn with_records(path: &Path, options: &OpenOptions) -> Result<Option<Log>> {
         _ => return Ok(None),
     }
     let log = Log::open(path, options)?;
-    let segments = log.segments()?;
-    let is_new = segments.iter().all(|segment| segment.base_offset == 0)
-        && log.size_bytes()? == 0
-        && log.log_end_offset()? == 0;
-    Ok((!is_new).then_some(log))
+    Ok(if log.has_begun()? { Some(log) } else { None })
 }
 
 /// The records of a log, markers too.

@@ -40,6 +40,8 @@ pub(super) struct Retention {
     in_cluster: BTreeMap<String, BTreeMap<String, String>>,
     /// What holds where a topic has nothing of its own.
     defaults: LogConfig,
+    /// Whether that is of the brokers' own settings, and not only Kafka's defaults.
+    is_known: bool,
     remaining: Vec<Remaining>,
 }
 
@@ -70,6 +72,7 @@ impl Retention {
             keeps,
             in_cluster,
             defaults: dynamic.unwrap_or(of_broker),
+            is_known: broker.is_some(),
             remaining: Vec::new(),
         }
     }
@@ -136,7 +139,10 @@ impl Retention {
         };
         let limit_ms = number(RETENTION_MS).unwrap_or(self.defaults.retention_ms());
         let limit_bytes = number(RETENTION_BYTES).unwrap_or(self.defaults.retention_bytes());
-        let all = || topic.partitions.values();
+        let all = || topic.partitions.values().filter(|each| each.bytes > 0);
+        // What the brokers do with a topic that has nothing of its own nobody knows then.
+        let is_unknown =
+            |name: &str| !self.is_known && !configs.contains_key(name) && all().next().is_some();
         let is_old = all().any(|each| {
             each.oldest_timestamp
                 .is_some_and(|oldest| limit_ms >= 0 && self.now.saturating_sub(oldest) > limit_ms)
@@ -144,24 +150,28 @@ impl Retention {
         let is_large =
             all().any(|each| u64::try_from(limit_bytes).is_ok_and(|limit| each.bytes > limit));
         let mut found = Vec::new();
-        found.extend(is_old.then_some(RETENTION_MS));
-        found.extend(is_large.then_some(RETENTION_BYTES));
+        found.extend((is_old || is_unknown(RETENTION_MS)).then_some(RETENTION_MS));
+        found.extend((is_large || is_unknown(RETENTION_BYTES)).then_some(RETENTION_BYTES));
         found
     }
 
     fn prevented(&mut self, topic: &str, setting: &str, had: Option<&str>) {
-        let (what, change) = match had {
+        let (why, change) = match had {
             Some(had) => (
-                format!("{setting}={had}"),
+                format!("{setting}={had} would delete restored records at once"),
                 format!("--add-config {}", quoted(&format!("{setting}={had}"))),
             ),
+            None if self.is_known => (
+                format!("the brokers' {setting} would delete restored records at once"),
+                format!("--delete-config {setting}"),
+            ),
             None => (
-                format!("the brokers' default of {setting}"),
+                format!("what the brokers' {setting} would delete is not known (--broker tells)"),
                 format!("--delete-config {setting}"),
             ),
         };
         let reason = format!(
-            "{what} would delete restored records at once, so they have {setting}=-1 now; when the records are no longer needed, set it back"
+            "{why}, so they have {setting}=-1 now; when the records may go by it, set it back"
         );
         self.note(topic, reason, alter(topic, &change));
     }

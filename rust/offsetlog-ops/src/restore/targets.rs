@@ -283,6 +283,17 @@ impl Targets {
         in_bootstrap.or_else(|| self.ids.get(topic)).copied()
     }
 
+    /// The id of a topic in a new cluster: the one that it has there already, or had, or a new one.
+    pub(crate) fn topic_id(&mut self, topic: &SourceTopic) -> Uuid {
+        let name = &topic.to_make.name;
+        let known = self.known_id(name).or(topic.to_make.topic_id);
+        known.unwrap_or_else(|| {
+            let drawn = new_id();
+            self.ids.insert(name.clone(), drawn);
+            drawn
+        })
+    }
+
     fn in_new_cluster(
         &mut self,
         topic: &SourceTopic,
@@ -296,14 +307,7 @@ impl Targets {
             .iter()
             .map(|node| (Some(*node), self.slot(Some(*node), name, number, None)))
             .collect();
-        let topic_id = self
-            .known_id(name)
-            .or(topic.to_make.topic_id)
-            .unwrap_or_else(|| {
-                let drawn = new_id();
-                self.ids.insert(name.clone(), drawn);
-                drawn
-            });
+        let topic_id = self.topic_id(topic);
         self.placed(&slots, topic, number, source, Some(topic_id))
     }
 

@@ -127,6 +127,22 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Whether the log ever had a batch, as far as its files tell: it has one, its offsets do not begin at 0, or something was set aside
+    /// from it.
+    ///
+    /// # Errors
+    /// `Io`; those of damage that hides where the log ends.
+    pub fn has_begun(&self) -> Result<bool> {
+        let mut segments = self.segments()?.into_iter();
+        Ok(
+            segments.any(|segment| segment.base_offset > 0 || segment.size_bytes > 0)
+                || self.log_end_offset()? > 0
+                || !self.set_aside_files()?.is_empty(),
+        )
+    }
+}
+
 /// Base offset and position in the name of what recovery cut off a `.log`: `FILE.POSITION`, or `FILE.POSITION.NUMBER`.
 fn cut_segment(name: &str) -> Option<(i64, u64)> {
     let (file, counts) = name.split_at_checked(name.find(".log.")? + ".log".len())?;
