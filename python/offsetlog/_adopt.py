@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
-from offsetlog._options import checked_topic_id, open_options, path_text
+from offsetlog._options import checked_topic_id, open_options, path_text, path_texts
 from offsetlog._topics import topic_name
 
 if TYPE_CHECKING:
@@ -124,11 +123,10 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     """
     if topic is not None:
         topic_name(topic)
-    others = [log_dirs] if isinstance(log_dirs, str | os.PathLike) else list(log_dirs)
     return _offsetlog.adopt(
         [path_text(path) for path in directories],
         open_options(**limits),
-        log_dirs=[path_text(path) for path in others],
+        log_dirs=path_texts(log_dirs),
         metadata=None if metadata is None else path_text(metadata),
         topic=topic,
         topic_id=checked_topic_id(topic_id),

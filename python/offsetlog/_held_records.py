@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsetlog import _offsetlog
-from offsetlog._options import PathLike, bounded, integer, open_options, path_text, refuse
+from offsetlog._options import PathLike, bounded, integer, open_options, path_text, path_texts, refuse
 from offsetlog._topics import topic_name
 from offsetlog._unread import all_or_raise
 
@@ -200,9 +199,8 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     """
     if commit is not None and not isinstance(commit, bool):
         refuse("commit", commit, f"must be True, False or None, found {commit!r}")
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     return _offsetlog.end_transaction(
-        [path_text(path) for path in several],
+        path_texts(paths),
         topic_name(topic),
         bounded("partition", partition, minimum=0, bits=32),
         integer("producer_id", producer_id, minimum=0),

@@ -223,6 +223,11 @@ def path_text(path: object) -> str:
     return text
 
 
+def path_texts(paths: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return one path, or several, as texts."""
+    return [path_text(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+
+
 def utf8(name: str, text: str) -> str:
     """Return `text` if it is Unicode; lone surrogates are not."""
     try:

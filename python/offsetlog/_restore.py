@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
-from offsetlog._options import RestoreOptions, bounded, check_progress, integer, open_options, path_text
+from offsetlog._options import RestoreOptions, bounded, check_progress, integer, open_options, path_text, path_texts
 from offsetlog._times import optional_millis
 from offsetlog._topics import topic_name
 
@@ -233,17 +232,11 @@ def restore(  # noqa: PLR0913  # one parameter a choice
             for (topic, partition), end in (ends or {}).items()
         ],
         new_cluster=bool(new_cluster),
-        metadata=_paths(metadata),
+        metadata=path_texts(metadata),
         broker=None if broker is None else path_text(broker),
         replication_factor=replication_factor,
         single_replica=bool(single_replica),
         keep_retention=bool(keep_retention),
         dry_run=bool(dry_run),
     )
-    return _offsetlog.restore(_paths(sources), _paths(into), open_options(**limits), values, progress=progress)
-
-
-def _paths(paths: PathLike | Sequence[PathLike]) -> list[str]:
-    """Return one path, or several, as texts."""
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return [path_text(path) for path in several]
+    return _offsetlog.restore(path_texts(sources), path_texts(into), open_options(**limits), values, progress=progress)

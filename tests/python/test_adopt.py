@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 from metadata_records import partition, topic, write as metadata_log
-from writing import running, times, tree
+from writing import HOLD, running, times, tree
 
 from offsetlog import (
     AdoptedPartition,
@@ -337,16 +337,6 @@ def test_lines_of_another_log_do_not_stay(place: Place) -> None:
     assert done.log_start_offset == 20
     assert place.lines(checkpoint.name) == ["20"]
     assert any("before offset 20" in note for note in done.notes)
-
-
-HOLD = """
-import fcntl, sys
-files = [open(path, "a+b") for path in sys.argv[1:]]
-for file in files:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("ready", flush=True)
-sys.stdin.readline()
-"""
 
 
 def test_beside_a_broker_and_beside_a_writer(place: Place) -> None:

@@ -20,7 +20,7 @@ import verbs_page
 from golden import DATA
 from old_layout import message, partition
 from verbs_page import Row
-from writing import filled, running
+from writing import HOLD, filled, running
 
 import offsetlog
 import offsetlog.spark
@@ -227,17 +227,6 @@ def rows_that_change(answer: str) -> Iterator[Row]:
 
 def named(rows: Iterator[Row]) -> list[object]:
     return [pytest.param(row, id=row.calls[0]) for row in rows]
-
-
-# As a broker does, and as another program of ours: POSIX locks, of every lock file that is named.
-HOLD = """
-import fcntl, sys
-files = [open(path, "a+b") for path in sys.argv[1:]]
-for file in files:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("ready", flush=True)
-sys.stdin.readline()
-"""
 
 
 @contextmanager

@@ -215,3 +215,14 @@ def running(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]
         finally:
             process.kill()
             process.wait()
+
+
+# As a broker does, and as another program of ours: POSIX locks, of every lock file that is named.
+HOLD = """
+import fcntl, sys
+files = [open(path, "a+b") for path in sys.argv[1:]]
+for file in files:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("ready", flush=True)
+sys.stdin.readline()
+"""
