@@ -1,62 +1,24 @@
-"""``restore``: golden brokers' disks into folders, formatted and stopped log dirs; what it refuses; what a killed one leaves."""
+"""``restore``: golden brokers' disks into folders and stopped brokers' log dirs; what it refuses, and what the command says."""
 
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import metadata_records
 import pytest
-from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_LOG_DIRS, OLD_PARTITIONS, named, row, rows
+from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_LOG_DIRS, OLD_PARTITIONS, named, row, rows
+from restoring import SOURCES, formatted, metadata_of, places_of, states_of
 from test_convert import check
 from test_on_corrupt import PARTITIONS as TORN
 from writing import environment, filled, times, tree
 
 import offsetlog
 from offsetlog import Log, LogDir, LogDirError, LogLockedError, RestoreReport, restore
-
-SOURCES = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
-NOW = 1_800_000_000_000
-
-
-def formatted(place: Path, *, node: int = 1) -> Path:
-    """A log dir as ``kafka-storage format`` of 4.3.0 leaves it."""
-    place.mkdir(parents=True)
-    text = (CLEAN / "metadata-dir" / "meta.properties").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith(("node.id", "directory.id"))]
-    directory = f"{'ABCDEFGH'[node]}bcdefghijklmnopqrstuw"
-    (place / "meta.properties").write_text("\n".join([*lines, f"node.id={node}", f"directory.id={directory}", ""]))
-    shutil.copy(CLEAN / "metadata-dir" / "bootstrap.checkpoint", place)
-    return place
-
-
-def places_of(report: RestoreReport) -> dict[str, Path]:
-    """Where each partition was restored to first."""
-    return {f"{each.topic}-{each.partition}": Path(each.into[0].path) for each in report.partitions}
-
-
-def states_of(report: RestoreReport) -> set[str]:
-    return {each.state for each in report.partitions}
-
-
-def metadata_values(file: Path) -> list[bytes]:
-    """The values of the data records in a snapshot, read as a log."""
-    folder = file.parent / "decoded-0"
-    folder.mkdir()
-    shutil.copy(file, folder / f"{0:020}.log")
-    with Log.open(folder) as log:
-        values = [record.value for record in log.scan()]
-        ends = [(batch.base_offset, batch.last_offset + 1) for batch in log.batches()]
-    shutil.rmtree(folder)
-    assert [first for first, _ in ends] == [0, *(end for _, end in ends[:-1])], "offsets are dense, header and footer among them"
-    return [value for value in values if value is not None]
 
 
 def test_a_dead_brokers_disks_into_a_folder(tmp_path: Path) -> None:
@@ -72,7 +34,7 @@ def test_a_dead_brokers_disks_into_a_folder(tmp_path: Path) -> None:
     assert (states_of(dry), plan) == ({"planned"}, told)
     places = places_of(report)
     assert sorted(places) == sorted(golden.name for golden in CLEAN_PARTITIONS)
-    ids = {topic.name: topic.topic_id for topic in _metadata(SOURCES).topics}
+    ids = {topic.name: topic.topic_id for topic in metadata_of(SOURCES).topics}
     for golden in CLEAN_PARTITIONS:
         check(golden, places[golden.name])
         with Log.open(places[golden.name]) as log:
@@ -82,13 +44,6 @@ def test_a_dead_brokers_disks_into_a_folder(tmp_path: Path) -> None:
     again = restore(SOURCES, tmp_path / "new")
     assert (states_of(again), again.has_losses) == ({"there"}, False)
     assert tree(tmp_path / "new") == whole
-
-
-def _metadata(paths: Sequence[Path]) -> offsetlog.MetadataImage:
-    with LogDir.open(paths) as log_dir:
-        image = log_dir.metadata()
-    assert image is not None
-    return image
 
 
 def test_the_best_of_three_replicas(tmp_path: Path) -> None:
@@ -181,114 +136,6 @@ def test_damage_is_told_and_the_rest_restored(name: str, tmp_path: Path) -> None
     assert {each.state for each in restore(golden.directory, tmp_path / "new").partitions} == {"there"}
 
 
-def test_a_new_cluster_gets_its_topics_before_it_starts(tmp_path: Path) -> None:
-    """`bootstrap.checkpoint` keeps what it had, and has each topic with id, partitions and settings; once, however often it runs."""
-    into = [formatted(tmp_path / "one"), formatted(tmp_path / "two")]
-    (tmp_path / "two" / "bootstrap.checkpoint").unlink()
-    formatted_values = metadata_values(into[0] / "bootstrap.checkpoint")
-    report = restore(SOURCES, into, new_cluster=True)
-    assert (report.target, report.bootstrap_checkpoints) == ("new-cluster", (str(into[0] / "bootstrap.checkpoint"),))
-    values = metadata_values(into[0] / "bootstrap.checkpoint")
-    assert values[: len(formatted_values)] == formatted_values
-    new = values[len(formatted_values) :]
-    image = _metadata(SOURCES)
-    for topic in image.topics:
-        raw = _uuid(topic.topic_id or "")
-        assert new.count(metadata_records.topic(topic.name, raw)) == 1
-    of_partitions = [value for value in new if value.startswith(b"\1\3\1")]
-    assert len(of_partitions) == len(CLEAN_PARTITIONS)
-    epochs = {value[3:23]: value for value in of_partitions}
-    assert len(epochs) == len(of_partitions)
-    plain = next(topic for topic in image.topics if topic.name == "g-compact")
-    for key, value in image.configs["topic", "g-compact"].items():
-        assert new.count(metadata_records.config("topic", plain.name, key, value)) == 1
-    # Kafka hands out no id below it: those of the old cluster's producers, the open transaction's is 1000.
-    (ids,) = (value for value in new if value.startswith(b"\1\17\0"))
-    assert int.from_bytes(ids[15:23]) > 1000
-    assert {(tmp_path / place / ".kafka_cleanshutdown").exists() for place in ("one", "two")} == {True}
-    whole = tree(tmp_path)
-    assert not restore(SOURCES, into, new_cluster=True).has_losses
-    assert tree(tmp_path) == whole
-
-
-def _uuid(text: str) -> bytes:
-    import base64
-
-    return base64.urlsafe_b64decode(text + "==")
-
-
-def test_retention_does_not_delete_what_was_just_restored(tmp_path: Path) -> None:
-    """Old records: the topic keeps them until somebody sets retention back, with the command that is told; or it is as it was."""
-    into = formatted(tmp_path / "one")
-    report = restore(SOURCES, into, topics=["g-plain", "g-retained-bytes"], new_cluster=True)
-    values = metadata_values(into / "bootstrap.checkpoint")
-    assert metadata_records.config("topic", "g-plain", "retention.ms", "-1") in values
-    commands = [command for each in report.remaining for command in each.commands]
-    assert any("--entity-name g-plain --delete-config retention.ms" in command for command in commands)
-    kept = formatted(tmp_path / "two")
-    restore(SOURCES, kept, topics=["g-plain"], new_cluster=True, keep_retention=True)
-    assert metadata_records.config("topic", "g-plain", "retention.ms", "-1") not in metadata_values(kept / "bootstrap.checkpoint")
-
-
-def test_retention_that_nobody_knows_deletes_nothing(tmp_path: Path) -> None:
-    """New records, and brokers of which nothing is known: they may keep an hour, or a megabyte."""
-    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
-        log.append(b"value")
-    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
-    for number, (broker, expected) in enumerate(((None, True), (tmp_path / "server.properties", False))):
-        into = formatted(tmp_path / str(number))
-        report = restore(tmp_path / "old", into, broker=broker, new_cluster=True)
-        values = metadata_values(into / "bootstrap.checkpoint")
-        for setting in ("retention.ms", "retention.bytes"):
-            assert (metadata_records.config("topic", "orders", setting, "-1") in values) == expected
-            assert any(setting in command for each in report.remaining for command in each.commands) == expected
-
-
-def test_a_topic_without_any_partition_here_begins_empty(tmp_path: Path) -> None:
-    """It is told as missing, and the new cluster has it all the same, with its id and settings."""
-    into = formatted(tmp_path / "one")
-    report = restore(SOURCES[2], into, topics="g-compact", new_cluster=True)
-    assert (report.partitions, report.missing) == ((), (("g-compact", 0),))
-    values = metadata_values(into / "bootstrap.checkpoint")
-    image = _metadata(SOURCES)
-    (topic,) = (topic for topic in image.topics if topic.name == "g-compact")
-    assert metadata_records.topic("g-compact", _uuid(topic.topic_id or "")) in values
-    assert sum(value.startswith(b"\1\3\1") for value in values) == 1
-
-
-def test_retention_looks_behind_segments_that_compaction_emptied(tmp_path: Path) -> None:
-    """Their policy is not known without metadata, and their first segments have no record whose age would tell."""
-    (tmp_path / "server.properties").write_text("# Kafka's defaults\n")
-    report = restore(OLD_LOG_DIRS, formatted(tmp_path / "one"), broker=tmp_path / "server.properties", new_cluster=True)
-    values = metadata_values(tmp_path / "one" / "bootstrap.checkpoint")
-    kept = {
-        topic
-        for topic in {each.topic for each in report.partitions}
-        if metadata_records.config("topic", topic, "retention.ms", "-1") in values
-    }
-    old = {golden.topic for golden in OLD_PARTITIONS if any(0 <= seen.timestamp < 1_710_000_000_000 for seen in golden.rows)}
-    untimed = {golden.topic for golden in OLD_PARTITIONS if not any(seen.timestamp >= 0 for seen in golden.rows)}
-    assert "o-v2-compact" in old
-    assert old <= kept
-    assert untimed
-    assert not untimed & kept, "a broker takes the time of the new file"
-
-
-def test_replicas_in_a_new_cluster(tmp_path: Path) -> None:
-    """Each replica is a copy of its own; a cluster with fewer brokers gets fewer."""
-    into = [formatted(tmp_path / str(node), node=node) for node in (1, 2, 3)]
-    report = restore(SOURCES, into, topics=["g-plain"], new_cluster=True, replication_factor=2)
-    nodes = [tuple(place.node_id for place in each.into) for each in report.partitions]
-    assert len({node for pair in nodes for node in pair}) == 3
-    for each in report.partitions:
-        (golden,) = named(f"g-plain-{each.partition}")
-        assert len(set(each.into)) == 2
-        for place in each.into:
-            check(golden, Path(place.path))
-    one = restore(SOURCES, formatted(tmp_path / "alone"), topics=["g-plain"], new_cluster=True, replication_factor=3, dry_run=True)
-    assert {len(each.into) for each in one.partitions} == {1}
-
-
 def stopped(place: Path, *, epoch: int = 7, node: int = 1, replicas: Sequence[int] = (1,)) -> tuple[Path, Path]:
     """A stopped broker's log dir, and its metadata: it has the topic `g-epochs` of another id, without a record."""
     log_dir = formatted(place / "logs", node=node)
@@ -333,11 +180,6 @@ def test_leader_epochs_that_the_cluster_takes(epoch: int, tmp_path: Path) -> Non
     assert states_of(restore(SOURCES, log_dir, topics=["g-epochs"], metadata=metadata)) == {"there"}
     assert tree(log_dir) == whole
     assert (log_dir / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":3}'
-
-
-def _as(place: Path, *, node: int) -> None:
-    text = (place / "meta.properties").read_text().replace("node.id=1", f"node.id={node}")
-    (place / "meta.properties").write_text(text)
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Path, Path], RestoreReport]]] = {
@@ -435,25 +277,6 @@ def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:
             broker.kill()
 
 
-def test_what_cannot_be_opened_keeps_a_new_cluster_waiting(tmp_path: Path) -> None:
-    """It is no partition that begins empty: the topics are not written before it is restored, or left out."""
-    shutil.copytree(CLEAN_LOG_DIRS[0], tmp_path / "old")
-    shutil.rmtree(tmp_path / "old" / "g-plain-0")
-    (tmp_path / "old" / "g-plain-0").write_text("no folder")
-    (tmp_path / "old" / "g-plain-0").rename(tmp_path / "old" / "aside")
-    (tmp_path / "old" / "g-plain-0").mkdir()
-    ((tmp_path / "old" / "g-plain-0") / f"{0:020}.log").mkdir()
-    into = formatted(tmp_path / "one")
-    before = (into / "bootstrap.checkpoint").read_bytes()
-    report = restore(tmp_path / "old", into, topics=["g-plain"], new_cluster=True)
-    states = {each.partition: each.state for each in report.partitions}
-    assert states[2] == "restored"
-    assert states[0] in {"refused", "failed"}
-    assert report.has_losses
-    assert (into / "bootstrap.checkpoint").read_bytes() == before
-    assert report.warnings
-
-
 def test_settings_that_may_not_be_all_are_not_stored(tmp_path: Path) -> None:
     """By the topic's own alone, a later upkeep of the folder would take Kafka's defaults for the rest, and delete."""
     report = restore(SOURCES, tmp_path / "new", topics=["g-plain", "g-compact"])
@@ -480,17 +303,6 @@ def test_what_a_broker_set_aside_is_told(tmp_path: Path) -> None:
     report = restore(tmp_path / "old", tmp_path / "new")
     assert [(each.topic, each.partition) for each in report.partitions] == [("g-plain", 0)]
     assert sorted(("-stray" in warning, "-delete" in warning) for warning in report.warnings) == [(False, True), (True, False)]
-
-
-def test_log_dirs_of_two_clusters(tmp_path: Path) -> None:
-    """Nobody serves topics whose halves are in two clusters."""
-    into = [formatted(tmp_path / "one"), formatted(tmp_path / "two", node=2)]
-    properties = into[1] / "meta.properties"
-    properties.write_text(
-        "\n".join("cluster.id=other" if line.startswith("cluster.id") else line for line in properties.read_text().splitlines())
-    )
-    with pytest.raises(LogDirError, match=r"cluster\.id"):
-        restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
 
 
 def test_progress_and_its_end(tmp_path: Path) -> None:
@@ -544,44 +356,3 @@ def test_the_command(tmp_path: Path) -> None:
     offsets.write_text("g-plain,0\n")
     bad = shell(*SOURCES, "--into", tmp_path / "c", "--offsets", offsets)
     assert (bad.returncode, "topic,partition,offset expected" in bad.stderr) == (2, True)
-
-
-KILLS = 100
-
-
-@pytest.mark.proof
-def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
-    """Killed a hundred times at random moments: whole partitions or none, no topic before its records, and the last run ends it."""
-    into = formatted(tmp_path / "one")
-    bootstrap = (into / "bootstrap.checkpoint").read_bytes()
-    chance = random.Random(20_261_125)
-    command = [sys.executable, "-m", "offsetlog", "restore", *map(str, SOURCES), "--into", str(into), "--new-cluster", "-q"]
-    began = time.monotonic()
-    subprocess.run([*command, "--dry-run"], env=environment(), check=True, capture_output=True)
-    start_seconds = time.monotonic() - began
-    partial = 0
-    golden = {each.name: each for each in CLEAN_PARTITIONS}
-    for number in range(KILLS):
-        with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                process.wait(start_seconds * chance.uniform(0.5, 2.5))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-        there = [place for place in into.iterdir() if place.name in golden]
-        if (into / "bootstrap.checkpoint").read_bytes() != bootstrap:
-            assert len(there) == len(golden)
-        for place in there:
-            with Log.open(place) as log:
-                assert (log.log_start_offset, log.log_end_offset) == (golden[place.name].start, golden[place.name].end)
-        partial += 0 < len(there) < len(golden)
-        if len(there) == len(golden) or number % 5 == 0:
-            # Begins anew, with what a kill left beside it.
-            for place in there:
-                shutil.rmtree(place)
-            (into / "bootstrap.checkpoint").write_bytes(bootstrap)
-    subprocess.run(command, env=environment(), check=True, capture_output=True)
-    for name, each in golden.items():
-        check(each, into / name)
-    leftover = {place.name for place in into.iterdir() if place.is_dir()} - golden.keys()
-    assert all(name.endswith("-delete") for name in leftover), leftover
-    assert partial > KILLS // 5, "kills that hit the middle of the work"

@@ -87,7 +87,11 @@ pub fn recreation<P: AsRef<Path>>(
     topics: &[String],
     options: &OpenOptions,
 ) -> Result<Recreation> {
-    let mut places = Places::read(paths, options)?;
+    Ok(of_places(&mut Places::read(paths, options)?, topics))
+}
+
+/// The same of folders that were read: takes the metadata and the warnings out of them.
+pub(crate) fn of_places(places: &mut Places, topics: &[String]) -> Recreation {
     let mut found = Recreation {
         topics: Vec::new(),
         left_out: Vec::new(),
@@ -103,7 +107,7 @@ pub fn recreation<P: AsRef<Path>>(
             found.topics.push(of_metadata(metadata, topic));
         }
     }
-    for (name, seen) in on_disk(&places) {
+    for (name, seen) in on_disk(places) {
         if names.insert(name.clone()) {
             let is_told = found.metadata.as_ref().is_some_and(|all| all.is_complete);
             if is_told && seen.is_live {
@@ -122,7 +126,7 @@ pub fn recreation<P: AsRef<Path>>(
         }
     }
     choose(&mut found, topics);
-    Ok(found)
+    found
 }
 
 /// Keeps the topics that are asked for, and that Kafka takes.

@@ -2,7 +2,7 @@
 
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
-use crate::recreation::{Recreation, TopicToMake, recreation};
+use crate::recreation::{Recreation, TopicToMake, of_places};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
@@ -82,10 +82,11 @@ pub(crate) fn find<P: AsRef<Path>>(
     let mut found = Sources {
         topics: Vec::new(),
         left_out: Vec::new(),
-        recreation: recreation(paths, &[], options)?,
+        recreation: of_places(&mut places, &[]),
         has_groups: false,
-        warnings: std::mem::take(&mut places.warnings),
+        warnings: Vec::new(),
     };
+    found.warnings = std::mem::take(&mut found.recreation.warnings);
     tell_set_aside(&places, how, &mut found.warnings);
     let mut by_topic = by_topic(&places);
     found.has_groups = by_topic.contains_key("__consumer_offsets");

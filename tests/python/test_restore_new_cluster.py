@@ -1,0 +1,221 @@
+"""``restore`` into a cluster that has not started: what its first controller will read, retention, room, and kills."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import metadata_records
+import pytest
+from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_LOG_DIRS, OLD_PARTITIONS, named
+from restoring import SOURCES, formatted, metadata_of, metadata_values, uuid_bytes
+from test_convert import check
+from writing import environment, python, tree
+
+from offsetlog import Log, LogDirError, restore
+
+
+def test_a_new_cluster_gets_its_topics_before_it_starts(tmp_path: Path) -> None:
+    """`bootstrap.checkpoint` keeps what it had, and has each topic with id, partitions and settings; once, however often it runs."""
+    into = [formatted(tmp_path / "one"), formatted(tmp_path / "two")]
+    (tmp_path / "two" / "bootstrap.checkpoint").unlink()
+    formatted_values = metadata_values(into[0] / "bootstrap.checkpoint")
+    report = restore(SOURCES, into, new_cluster=True)
+    assert (report.target, report.bootstrap_checkpoints) == ("new-cluster", (str(into[0] / "bootstrap.checkpoint"),))
+    values = metadata_values(into[0] / "bootstrap.checkpoint")
+    assert values[: len(formatted_values)] == formatted_values
+    new = values[len(formatted_values) :]
+    image = metadata_of(SOURCES)
+    for topic in image.topics:
+        raw = uuid_bytes(topic.topic_id or "")
+        assert new.count(metadata_records.topic(topic.name, raw)) == 1
+    of_partitions = [value for value in new if value.startswith(b"\1\3\1")]
+    assert len(of_partitions) == len(CLEAN_PARTITIONS)
+    epochs = {value[3:23]: value for value in of_partitions}
+    assert len(epochs) == len(of_partitions)
+    plain = next(topic for topic in image.topics if topic.name == "g-compact")
+    for key, value in image.configs["topic", "g-compact"].items():
+        assert new.count(metadata_records.config("topic", plain.name, key, value)) == 1
+    # Kafka hands out no id below it: those of the old cluster's producers, the open transaction's is 1000.
+    (ids,) = (value for value in new if value.startswith(b"\1\17\0"))
+    assert int.from_bytes(ids[15:23]) > 1000
+    assert {(tmp_path / place / ".kafka_cleanshutdown").exists() for place in ("one", "two")} == {True}
+    whole = tree(tmp_path)
+    assert not restore(SOURCES, into, new_cluster=True).has_losses
+    assert tree(tmp_path) == whole
+
+
+def test_retention_does_not_delete_what_was_just_restored(tmp_path: Path) -> None:
+    """Old records: the topic keeps them until somebody sets retention back, with the command that is told; or it is as it was."""
+    into = formatted(tmp_path / "one")
+    report = restore(SOURCES, into, topics=["g-plain", "g-retained-bytes"], new_cluster=True)
+    values = metadata_values(into / "bootstrap.checkpoint")
+    assert metadata_records.config("topic", "g-plain", "retention.ms", "-1") in values
+    commands = [command for each in report.remaining for command in each.commands]
+    assert any("--entity-name g-plain --delete-config retention.ms" in command for command in commands)
+    kept = formatted(tmp_path / "two")
+    restore(SOURCES, kept, topics=["g-plain"], new_cluster=True, keep_retention=True)
+    assert metadata_records.config("topic", "g-plain", "retention.ms", "-1") not in metadata_values(kept / "bootstrap.checkpoint")
+
+
+def test_retention_that_nobody_knows_deletes_nothing(tmp_path: Path) -> None:
+    """New records, and brokers of which nothing is known: they may keep an hour, or a megabyte."""
+    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
+        log.append(b"value")
+    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
+    for number, (broker, expected) in enumerate(((None, True), (tmp_path / "server.properties", False))):
+        into = formatted(tmp_path / str(number))
+        report = restore(tmp_path / "old", into, broker=broker, new_cluster=True)
+        values = metadata_values(into / "bootstrap.checkpoint")
+        for setting in ("retention.ms", "retention.bytes"):
+            assert (metadata_records.config("topic", "orders", setting, "-1") in values) == expected
+            assert any(setting in command for each in report.remaining for command in each.commands) == expected
+
+
+def test_a_topic_without_any_partition_here_begins_empty(tmp_path: Path) -> None:
+    """It is told as missing, and the new cluster has it all the same, with its id and settings."""
+    into = formatted(tmp_path / "one")
+    report = restore(SOURCES[2], into, topics="g-compact", new_cluster=True)
+    assert (report.partitions, report.missing) == ((), (("g-compact", 0),))
+    values = metadata_values(into / "bootstrap.checkpoint")
+    image = metadata_of(SOURCES)
+    (topic,) = (topic for topic in image.topics if topic.name == "g-compact")
+    assert metadata_records.topic("g-compact", uuid_bytes(topic.topic_id or "")) in values
+    assert sum(value.startswith(b"\1\3\1") for value in values) == 1
+
+
+def test_retention_looks_behind_segments_that_compaction_emptied(tmp_path: Path) -> None:
+    """Their policy is not known without metadata, and their first segments have no record whose age would tell."""
+    (tmp_path / "server.properties").write_text("# Kafka's defaults\n")
+    report = restore(OLD_LOG_DIRS, formatted(tmp_path / "one"), broker=tmp_path / "server.properties", new_cluster=True)
+    values = metadata_values(tmp_path / "one" / "bootstrap.checkpoint")
+    kept = {
+        topic
+        for topic in {each.topic for each in report.partitions}
+        if metadata_records.config("topic", topic, "retention.ms", "-1") in values
+    }
+    old = {golden.topic for golden in OLD_PARTITIONS if any(0 <= seen.timestamp < 1_710_000_000_000 for seen in golden.rows)}
+    untimed = {golden.topic for golden in OLD_PARTITIONS if not any(seen.timestamp >= 0 for seen in golden.rows)}
+    assert "o-v2-compact" in old
+    assert old <= kept
+    assert untimed
+    assert not untimed & kept, "a broker takes the time of the new file"
+
+
+def test_replicas_in_a_new_cluster(tmp_path: Path) -> None:
+    """Each replica is a copy of its own; a cluster with fewer brokers gets fewer."""
+    into = [formatted(tmp_path / str(node), node=node) for node in (1, 2, 3)]
+    report = restore(SOURCES, into, topics=["g-plain"], new_cluster=True, replication_factor=2)
+    nodes = [tuple(place.node_id for place in each.into) for each in report.partitions]
+    assert len({node for pair in nodes for node in pair}) == 3
+    for each in report.partitions:
+        (golden,) = named(f"g-plain-{each.partition}")
+        assert len(set(each.into)) == 2
+        for place in each.into:
+            check(golden, Path(place.path))
+    one = restore(SOURCES, formatted(tmp_path / "alone"), topics=["g-plain"], new_cluster=True, replication_factor=3, dry_run=True)
+    assert {len(each.into) for each in one.partitions} == {1}
+
+
+def test_what_cannot_be_opened_keeps_a_new_cluster_waiting(tmp_path: Path) -> None:
+    """It is no partition that begins empty: the topics are not written before it is restored, or left out."""
+    shutil.copytree(CLEAN_LOG_DIRS[0], tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "g-plain-0")
+    (tmp_path / "old" / "g-plain-0").write_text("no folder")
+    (tmp_path / "old" / "g-plain-0").rename(tmp_path / "old" / "aside")
+    (tmp_path / "old" / "g-plain-0").mkdir()
+    ((tmp_path / "old" / "g-plain-0") / f"{0:020}.log").mkdir()
+    into = formatted(tmp_path / "one")
+    before = (into / "bootstrap.checkpoint").read_bytes()
+    report = restore(tmp_path / "old", into, topics=["g-plain"], new_cluster=True)
+    states = {each.partition: each.state for each in report.partitions}
+    assert states[2] == "restored"
+    assert states[0] in {"refused", "failed"}
+    assert report.has_losses
+    assert (into / "bootstrap.checkpoint").read_bytes() == before
+    assert report.warnings
+
+
+LIMITED = """
+import resource, sys
+from offsetlog import restore
+resource.setrlimit(resource.RLIMIT_FSIZE, (11 << 20, 11 << 20))  # above an index of full size
+report = restore(sys.argv[1], sys.argv[2], new_cluster=True)
+print([each.state for each in report.partitions], report.has_losses, len(report.warnings))
+"""
+
+
+def test_a_partition_that_finds_no_room(tmp_path: Path) -> None:
+    """Nothing of it stays, no topic is written, and the next call does what is left."""
+    for number, count in enumerate((1, 130)):
+        with Log.open(tmp_path / "old" / f"orders-{number}", "a") as log:
+            for _ in range(count):
+                log.append(bytes(100_000))
+    into = formatted(tmp_path / "one")
+    before = (into / "bootstrap.checkpoint").read_bytes()
+    assert python(LIMITED, tmp_path / "old", into) == "['restored', 'failed'] True 1\n"
+    assert not (into / "orders-1").exists()
+    assert not [place for place in into.iterdir() if place.name.endswith("-delete")]
+    assert (into / "bootstrap.checkpoint").read_bytes() == before
+    again = restore(tmp_path / "old", into, new_cluster=True)
+    assert not again.has_losses
+    assert (into / "bootstrap.checkpoint").read_bytes() != before
+    with Log.open(into / "orders-1") as log:
+        assert log.log_end_offset == 130
+
+
+def test_log_dirs_of_two_clusters(tmp_path: Path) -> None:
+    """Nobody serves topics whose halves are in two clusters."""
+    into = [formatted(tmp_path / "one"), formatted(tmp_path / "two", node=2)]
+    properties = into[1] / "meta.properties"
+    properties.write_text(
+        "\n".join("cluster.id=other" if line.startswith("cluster.id") else line for line in properties.read_text().splitlines())
+    )
+    with pytest.raises(LogDirError, match=r"cluster\.id"):
+        restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
+
+
+KILLS = 100
+
+
+@pytest.mark.proof
+def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
+    """Killed a hundred times at random moments: whole partitions or none, no topic before its records, and the last run ends it."""
+    into = formatted(tmp_path / "one")
+    bootstrap = (into / "bootstrap.checkpoint").read_bytes()
+    chance = random.Random(20_261_125)
+    command = [sys.executable, "-m", "offsetlog", "restore", *map(str, SOURCES), "--into", str(into), "--new-cluster", "-q"]
+    began = time.monotonic()
+    subprocess.run([*command, "--dry-run"], env=environment(), check=True, capture_output=True)
+    start_seconds = time.monotonic() - began
+    partial = 0
+    golden = {each.name: each for each in CLEAN_PARTITIONS}
+    for number in range(KILLS):
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(start_seconds * chance.uniform(0.5, 2.5))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+        there = [place for place in into.iterdir() if place.name in golden]
+        if (into / "bootstrap.checkpoint").read_bytes() != bootstrap:
+            assert len(there) == len(golden)
+        for place in there:
+            with Log.open(place) as log:
+                assert (log.log_start_offset, log.log_end_offset) == (golden[place.name].start, golden[place.name].end)
+        partial += 0 < len(there) < len(golden)
+        if len(there) == len(golden) or number % 5 == 0:
+            # Begins anew, with what a kill left beside it.
+            for place in there:
+                shutil.rmtree(place)
+            (into / "bootstrap.checkpoint").write_bytes(bootstrap)
+    subprocess.run(command, env=environment(), check=True, capture_output=True)
+    for name, each in golden.items():
+        check(each, into / name)
+    leftover = {place.name for place in into.iterdir() if place.is_dir()} - golden.keys()
+    assert all(name.endswith("-delete") for name in leftover), leftover
+    assert partial > KILLS // 5, "kills that hit the middle of the work"
