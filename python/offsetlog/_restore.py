@@ -197,8 +197,9 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     ValueError
         No topic is meant by one of `topics`; a path is given twice.
     LogDirError
-        `into` is not what is needed, as the text says: for a new cluster, formatted and never started. It is, holds or lies in a
-        source. A partition that cannot be restored is no error: see :attr:`RestoredPartition.state`.
+        `into` is not what is needed, as the text says: for a new cluster, formatted. It is, holds or lies in a source. (A cluster
+        that has started is no error: its controllers take no topics any more, so it is restored into as into stopped brokers.)
+        A partition that cannot be restored is no error: see :attr:`RestoredPartition.state`.
     LogLockedError
         A broker runs on one of `into`.
     OSError

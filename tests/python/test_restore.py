@@ -183,15 +183,11 @@ def test_leader_epochs_that_the_cluster_takes(epoch: int, tmp_path: Path) -> Non
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Path, Path], RestoreReport]]] = {
-    "the cluster has started": (
-        "has started already",
-        lambda log_dir, metadata: restore(SOURCES, log_dir, metadata=metadata, new_cluster=True),
-    ),
     "a source": ("holds the source", lambda log_dir, metadata: restore([log_dir, metadata], log_dir)),
     "a folder of a source": ("holds the source", lambda log_dir, _: restore(log_dir, log_dir / "deeper")),
     "around a source": ("holds the source", lambda log_dir, _: restore(log_dir, log_dir.parent)),
     "a partition": ("not a partition|a log dir expected", lambda log_dir, _: restore(SOURCES, log_dir / "g-epochs-0")),
-    "no metadata of a new cluster": (
+    "no bootstrap.checkpoint": (
         "bootstrap.checkpoint",
         lambda log_dir, _: restore(SOURCES, log_dir, new_cluster=True),
     ),
@@ -207,6 +203,27 @@ def test_refusals_change_nothing(case: str, tmp_path: Path) -> None:
     with pytest.raises(LogDirError, match=match):
         act(log_dir, metadata)
     assert tree(tmp_path) == before
+
+
+def test_a_cluster_that_has_started_gets_its_topics_by_command(tmp_path: Path) -> None:
+    """Its controllers do not read `bootstrap.checkpoint` any more: what it has is restored, and commands make the rest."""
+    log_dir, metadata = stopped(tmp_path)
+    report = restore(SOURCES, log_dir, topics=["g-epochs", "g-plain"], metadata=metadata, new_cluster=True)
+    assert report.target == "stopped-broker"
+    assert any("do not read bootstrap.checkpoint any more" in warning for warning in report.warnings)
+    assert {(each.topic, each.state) for each in report.partitions} == {("g-epochs", "restored"), ("g-plain", "refused")}
+    (command,) = (
+        command for each in report.remaining if each.about == "g-plain" for command in each.commands if "kafka-topics" in command
+    )
+    assert "--create --topic g-plain --partitions 3 --replication-factor 1" in command
+    old = formatted(tmp_path / "old-cluster")
+    (old / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=any\n")
+    report = restore(SOURCES, old, topics=["g-plain"], new_cluster=True)
+    assert (report.target, states_of(report)) == ("stopped-broker", {"refused"})
+    assert any("ZooKeeper" in warning for warning in report.warnings)
+    (old / "meta.properties").unlink()
+    with pytest.raises(LogDirError, match=r"kafka-storage\.sh format"):
+        restore(SOURCES, old, topics=["g-plain"], new_cluster=True)
 
 
 def test_partitions_that_a_stopped_broker_cannot_take(tmp_path: Path) -> None:

@@ -324,7 +324,12 @@ fn write_rest(
     }
     if !args.dry_run {
         let files = plan.bootstrap_checkpoints.iter();
-        lines.extend(files.map(|path| format!("topics written: {}", path.display())));
+        lines.extend(files.map(|path| {
+            format!(
+                "topics written: {}; a controller reads the file of its metadata.log.dir alone",
+                path.display()
+            )
+        }));
     }
     if !plan.remaining.is_empty() {
         lines.push("left to do:".to_owned());

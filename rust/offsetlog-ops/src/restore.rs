@@ -243,7 +243,7 @@ impl RestorePlan {
                 .map(|file| file.path.clone())
                 .collect(),
             remaining: Vec::new(),
-            warnings: Vec::new(),
+            warnings: std::mem::take(&mut targets.warnings),
             log_dirs: targets.paths(),
             fresh: Vec::new(),
             bootstraps: Vec::new(),

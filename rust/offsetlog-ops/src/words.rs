@@ -40,6 +40,15 @@ pub(crate) fn segments(count: usize) -> String {
     }
 }
 
+/// `broker 2` or `brokers 2 and 3`.
+pub(crate) fn brokers(ids: &[i32]) -> String {
+    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    match names.as_slice() {
+        [one] => format!("broker {one}"),
+        several => format!("brokers {}", several.join(" and ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,11 @@
 //! What a restore leaves to be done by hand, with the commands for it; and retention, which would delete what was just restored.
 
 use super::sources::{SourceTopic, Sources};
-use super::targets::{Target, Targets, brokers};
+use super::targets::{Target, Targets};
 use super::{PartitionState, PartitionToRestore, RestorePlan};
+use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::quoted;
+use crate::words::brokers;
 use offsetlog::format::counted;
 use offsetlog::{BrokerSettings, LogConfig};
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,6 +241,9 @@ pub(super) fn list(
             commands: vec!["offsetlog groups SOURCE --reset-csv > offsets.csv".to_owned()],
         });
     }
+    if targets.kind == Target::StoppedBroker {
+        all.extend(topics_to_make(found, targets));
+    }
     if let Some(metadata) = &found.recreation.metadata
         && targets.kind == Target::NewCluster
     {
@@ -286,6 +291,35 @@ pub(super) fn list(
         }
     }
     all
+}
+
+/// Topics that a stopped broker's cluster does not have, with the commands that make them.
+fn topics_to_make(found: &Sources, targets: &Targets) -> Option<Remaining> {
+    let all = found.topics.iter().map(|topic| &topic.to_make);
+    let lacking = all.filter(|topic| !targets.has_topic(&topic.name));
+    let topics: Vec<TopicToMake> = lacking.cloned().collect();
+    if topics.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+    let about = names.join(", ");
+    let recreation = Recreation {
+        topics,
+        left_out: Vec::new(),
+        metadata: None,
+        metadata_error: None,
+        is_of_some: true,
+        warnings: Vec::new(),
+    };
+    let script = recreation.commands("localhost:9092", false, false);
+    let commands = script
+        .lines()
+        .filter(|line| line.starts_with("kafka-topics.sh "));
+    Some(Remaining {
+        about,
+        reason: "the cluster does not have them: make them while it runs, stop the broker, and run this again (offsetlog metadata SOURCE --as-commands prints all settings)".to_owned(),
+        commands: commands.map(ToOwned::to_owned).collect(),
+    })
 }
 
 /// Tells what ends the transactions that are open in what was restored.

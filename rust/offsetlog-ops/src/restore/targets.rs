@@ -4,6 +4,7 @@ use super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, has_started};
 use super::sources::{SourcePartition, SourceTopic};
 use super::{PartitionToRestore, RestoreOptions};
 use crate::places::{LogDirPlace, Places};
+use crate::words::brokers;
 use offsetlog::disk::IoCall;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
@@ -44,6 +45,7 @@ pub(crate) struct Targets {
     pub(crate) bootstraps: Vec<Bootstrap>,
     /// The ids of the topics of which partitions are here already.
     ids: BTreeMap<String, Uuid>,
+    pub(crate) warnings: Vec<String>,
 }
 
 struct TargetDir {
@@ -101,10 +103,7 @@ impl Targets {
         let mut places = match Places::read(&with_metadata, options) {
             Ok(places) => places,
             // A folder that is not there yet, or that is empty.
-            Err(error) if !how.new_cluster && is_empty(&all, options) => {
-                let _ = error;
-                return Ok(Self::folder(all));
-            }
+            Err(_) if !how.new_cluster && is_empty(&all, options) => return Ok(Self::folder(all)),
             Err(error) => return Err(error),
         };
         if let Some(error) = places.metadata_error.take() {
@@ -123,12 +122,13 @@ impl Targets {
         }
         found.check_cluster(&first)?;
         let is_brokers = found.log_dirs.iter().any(|each| each.node_id.is_some());
-        found.kind = match (how.new_cluster, is_brokers) {
+        let is_new = how.new_cluster && !found.is_refused(&with_metadata, options)?;
+        found.kind = match (is_new, is_brokers) {
             (true, _) => Target::NewCluster,
             (false, true) => Target::StoppedBroker,
             (false, false) => Target::Folder,
         };
-        if how.new_cluster {
+        if is_new {
             found.read_bootstraps(&with_metadata, options)?;
         }
         Ok(found)
@@ -149,6 +149,7 @@ impl Targets {
             metadata: None,
             bootstraps: Vec::new(),
             ids: BTreeMap::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -214,18 +215,36 @@ impl Targets {
         }
     }
 
-    fn read_bootstraps(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<()> {
-        for log_dir in &self.log_dirs {
-            if log_dir.node_id.is_none() || log_dir.is_of_zookeeper {
-                let reason = "no meta.properties of a KRaft node: format it first with kafka-storage.sh format (3.3 or later); without KRaft, make the topics with the broker (offsetlog metadata --as-commands), stop it, and restore without --new-cluster";
-                return Err(Error::log_dir(&log_dir.path, reason));
-            }
+    /// Whether the controllers would not take topics out of `bootstrap.checkpoint`: then the log dirs are those of stopped brokers.
+    fn is_refused(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<bool> {
+        if let Some(bare) = self.log_dirs.iter().find(|each| each.node_id.is_none()) {
+            let reason = "no meta.properties with a node id: format it first with kafka-storage.sh format (Kafka 3.3 or later)";
+            return Err(Error::log_dir(&bare.path, reason));
+        }
+        let as_stopped = "taken for log dirs of stopped brokers, whose cluster has the topics or gets them by command";
+        if let Some(old) = self.log_dirs.iter().find(|each| each.is_of_zookeeper) {
+            let path = old.path.display();
+            let warning = format!(
+                "{path} is of a cluster with ZooKeeper, which has no bootstrap.checkpoint: {as_stopped}"
+            );
+            self.warnings.push(warning);
+            return Ok(true);
         }
         for path in paths {
             if has_started(path, options)? {
-                let reason = "the cluster has started already, so its controllers do not read bootstrap.checkpoint any more: make the topics with kafka-topics.sh (offsetlog metadata --as-commands prints how), stop the brokers, and restore without --new-cluster";
-                return Err(Error::log_dir(path, reason));
+                let path = path.display();
+                let warning = format!(
+                    "the metadata log in {path} has records, and its controllers do not read bootstrap.checkpoint any more: {as_stopped}"
+                );
+                self.warnings.push(warning);
+                return Ok(true);
             }
+        }
+        Ok(false)
+    }
+
+    fn read_bootstraps(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<()> {
+        for path in paths {
             let file = path.join(BOOTSTRAP_CHECKPOINT);
             if options.disk.stat(&file).is_ok() {
                 self.bootstraps.push(Bootstrap::read(file, options)?);
@@ -364,7 +383,7 @@ impl Targets {
                 "does not have the topic"
             };
             return Err(format!(
-                "the cluster {what}: make it with kafka-topics.sh (offsetlog metadata SOURCE --as-commands prints how), stop the broker and run this again"
+                "the cluster {what}: make it with kafka-topics.sh, stop the broker and run this again"
             ));
         };
         let registered = registered.clone();
@@ -486,6 +505,19 @@ impl Targets {
         self.log_dirs.iter().map(|each| each.path.clone()).collect()
     }
 
+    /// Whether a stopped broker's cluster has a topic, as far as is known.
+    pub(crate) fn has_topic(&self, name: &str) -> bool {
+        self.metadata.as_ref().map_or_else(
+            || {
+                self.log_dirs
+                    .iter()
+                    .flat_map(|each| each.live.keys())
+                    .any(|(topic, _)| topic == name)
+            },
+            |metadata| metadata.topics.iter().any(|topic| topic.name == name),
+        )
+    }
+
     /// The log dirs that have no partitions but those that are restored.
     pub(crate) fn without_others(&self, restored: &[PartitionToRestore]) -> Vec<PathBuf> {
         let ours: BTreeSet<&Path> = restored
@@ -541,15 +573,6 @@ fn one_cluster(places: &Places) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// `broker 2` or `brokers 2 and 3`.
-pub(crate) fn brokers(ids: &[i32]) -> String {
-    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    match names.as_slice() {
-        [one] => format!("broker {one}"),
-        several => format!("brokers {}", several.join(" and ")),
-    }
 }
 
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
