@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
-.PHONY: help demo check test proof lint bench soak mutants fuzz miri docs wheel dist dist-check clean lock
+.PHONY: help demo check test proof lint bench bench-scale soak mutants fuzz miri docs wheel dist dist-check clean lock
 .PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
 .PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
 
@@ -64,6 +64,11 @@ lint: ## formatting, lints, types, layers, features, shape of the tree
 bench: $(if $(COMPARE),.venv/ready,.venv/installed .venv-spark40/installed) ## figures beside Kafka's, or COMPARE=commit: is it slower? (ROWS=1-5,20 for some of them)
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COMPARE),--compare '$(COMPARE)')
+
+bench-scale: .venv/installed .venv-bench/ready ## curves: how cost grows with size (CURVES=scan,open for some; SCALE="--gb 4 --minutes 5" for smaller ones)
+	$(say) "benches/python/scale.py"
+	@$(bin)/python benches/python/scale.py $(if $(CURVES),--curves $(CURVES)) $(SCALE)
+	@.venv-bench/bin/python benches/python/scale_charts.py build/bench/scale build/bench/scale
 
 soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
@@ -162,7 +167,7 @@ build/drivers.stamp: $(rust_sources)
 	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
 	@touch $@
 
-environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
+environments := .venv .venv-bench .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
@@ -171,6 +176,7 @@ environments := .venv .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .ven
 .venv-spark41/ready: requirements/spark41.txt
 .venv-spark42/ready: requirements/spark42.txt
 .venv-demo/ready: requirements/demo.txt
+.venv-bench/ready: requirements/bench.txt
 .venv-build/ready: requirements/build.txt
 .venv-docs/ready: requirements/docs.txt
 .venv-dist/ready: requirements/dist.txt
@@ -221,7 +227,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in build check dev spark40 spark41 spark42 demo docs dist; do \
+	@for name in bench build check dev spark40 spark41 spark42 demo docs dist; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \

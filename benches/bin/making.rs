@@ -1,7 +1,8 @@
 //! The data of comparisons between two commits, so that they need no JVM: the same keys and values, batches and segments as the Kafka
 //! peer makes, written by this engine.
 //!
-//! `make-log DIRECTORY CODEC VALUE_BYTES MIB BATCH_BYTES SEGMENT_BYTES` makes one partition directory;
+//! `make-log DIRECTORY CODEC VALUE_BYTES MIB BATCH_BYTES SEGMENT_BYTES [RECORDS]` makes one partition directory, of so many MiB of values
+//! or so many records;
 //! `make-compactable DIRECTORY CODEC halves | mixed MIB` one in which each key comes twice, for the cleaner;
 //! `make-topic LOG_DIR TOPIC CODEC VALUE_BYTES RECORDS BATCH_BYTES PARTITIONS` a topic in a log dir, batches to partitions in turn.
 
@@ -43,9 +44,13 @@ pub(crate) fn round(words: &[&str]) -> Outcome<Option<String>> {
             mib,
             batch_bytes,
             segment_bytes,
+            records @ ..,
         ] => {
             let value_bytes = value_bytes.parse()?;
-            let records = (mib.parse::<usize>()? << 20) / value_bytes;
+            let records = match records {
+                [records] => records.parse()?,
+                _ => (mib.parse::<usize>()? << 20) / value_bytes,
+            };
             let batches = Batches::new(codec, value_bytes, batch_bytes.parse()?)?;
             make_log(directory, batches, records, segment_bytes)?
         }
@@ -181,7 +186,13 @@ fn make_log(
     records: usize,
     segment_bytes: &str,
 ) -> Outcome<String> {
-    let log = new_log(directory, &[("segment.bytes", segment_bytes)])?;
+    // Kafka takes no segments below 1 MiB but for its own tests.
+    let setting = if segment_bytes.parse::<u64>()? < 1 << 20 {
+        "internal.segment.bytes"
+    } else {
+        "segment.bytes"
+    };
+    let log = new_log(directory, &[(setting, segment_bytes)])?;
     let (cpu, wall) = clocked(|| {
         for _ in 0..batches.holding(records) {
             log.append(batches.batch()?, &LEADER)?;
