@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from curves import Curve
+from curves import Curve, stored
 from data import BUILD, LogSpec, Own, build_ours, say
 from interpreter_rows import json_lines
 from processes import BenchError, LineProgram, Round
@@ -284,6 +284,11 @@ def main() -> int:
         curve.store(FOLDER)
         print(f"\n{curve.table()}", flush=True)
     if MEMORY.series:
+        # Of curves that were not measured this time, what an earlier run found stays.
+        measured = {series.name for series in MEMORY.series}
+        MEMORY.series += [
+            series for curve in stored(FOLDER) if curve.name == MEMORY.name for series in curve.series if series.name not in measured
+        ]
         MEMORY.machine = machine()
         MEMORY.store(FOLDER)
         print(f"\n{MEMORY.table()}")
