@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// The locked files of this process, so that a forked child can close its copies.
 static HELD: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
+/// Longer than any text that a lock file holds, in bytes.
+const SIGNATURE_MAX: usize = 64;
+
 /// The open file that owns a lock; empty in a forked child that closed its copy.
 #[derive(Debug)]
 struct Slot(Mutex<Option<File>>);
@@ -61,7 +64,9 @@ impl Lock {
         }
         let slot = Arc::new(Slot(Mutex::new(Some(file))));
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|slot| slot.strong_count() > 0);
+        if held.len() == held.capacity() {
+            held.retain(|slot| slot.strong_count() > 0);
+        }
         held.push(Arc::downgrade(&slot));
         Ok(Some(Self {
             slot: Some(slot),
@@ -80,12 +85,22 @@ impl Lock {
 
     /// Replaces the contents of the locked file with `text`, which names the holder for others.
     ///
+    /// The file is never emptied: ext4 writes a file that was emptied to the disk when it is closed, and waits for that.
+    ///
     /// # Errors
     /// The system's.
     pub fn sign(&self, text: &str) -> io::Result<()> {
         self.with_file(|file| {
-            file.set_len(0)?;
-            file.write_all_at(text.as_bytes(), 0)
+            let mut found = [0; SIGNATURE_MAX];
+            let length = file.read_at(&mut found, 0)?;
+            if found.get(..length) == Some(text.as_bytes()) {
+                return Ok(());
+            }
+            file.write_all_at(text.as_bytes(), 0)?;
+            if length > text.len() {
+                file.set_len(text.len() as u64)?;
+            }
+            Ok(())
         })
     }
 
@@ -173,5 +188,35 @@ fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, RealDisk};
+    use std::os::unix::fs::MetadataExt;
+
+    /// A signature is exactly the last one, whatever the file held, and is not written again.
+    #[test]
+    fn a_signature_replaces_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let sign = |text: &str| {
+            let lock = RealDisk.lock(&path, LockKind::Exclusive).unwrap().unwrap();
+            lock.sign(text).unwrap();
+            lock.release();
+            std::fs::read_to_string(&path).unwrap()
+        };
+        for text in ["12\n", "1234567\n", "9\n", "9\n"] {
+            assert_eq!(sign(text), text);
+        }
+        std::fs::write(&path, "x".repeat(5000)).unwrap();
+        assert_eq!(sign("7\n"), "7\n");
+        let modified = || std::fs::metadata(&path).unwrap().mtime_nsec();
+        let before = modified();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(sign("7\n"), "7\n");
+        assert_eq!(modified(), before);
     }
 }
