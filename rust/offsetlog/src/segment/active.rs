@@ -368,7 +368,12 @@ impl ActiveSegment {
         Ok(())
     }
 
-    /// The `.log` file, for a sync.
+    /// The `.log` file.
+    pub(crate) fn log(&self) -> &dyn DiskFile {
+        self.log.as_ref()
+    }
+
+    /// The `.log` file with its path, for a sync that runs beside further appends.
     pub(crate) fn log_file(&self) -> (PathBuf, Arc<dyn DiskFile>) {
         (self.path.clone(), Arc::clone(&self.log))
     }
