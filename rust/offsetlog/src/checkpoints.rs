@@ -57,11 +57,30 @@ impl Checkpoints {
         topic: &str,
         partition: i32,
     ) -> Result<Option<i64>> {
-        let path = self.path(file);
-        let stat = match self.disk.stat(&path) {
-            Ok(stat) => stat,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
+        self.offset_of_seen(file, None, topic, partition)
+    }
+
+    /// As [`offset_of`](Self::offset_of), for a caller that may have just seen the file with this stat.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn offset_of_seen(
+        &self,
+        file: OffsetCheckpointFile,
+        seen: Option<FileStat>,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<i64>> {
+        let stat = match seen {
+            Some(stat) => stat,
+            None => {
+                let path = self.path(file);
+                match self.disk.stat(&path) {
+                    Ok(stat) => stat,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
+                }
+            }
         };
         let offset = |known: &Known| known.offsets.get(topic)?.get(&partition).copied();
         let Some(slot) = self.known.get(file as usize) else {

@@ -3,7 +3,7 @@
 use super::state::{STATE_FILE, read_config, read_state};
 use super::{Isolation, Log, View};
 use crate::config::LogConfig;
-use crate::disk::read_whole;
+use crate::disk::{FileStat, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
 use crate::segment::Directory;
@@ -28,7 +28,12 @@ pub(super) struct Bounds {
 /// Reads the checkpoints beside the partition directory. One that is malformed, or not for us to read, counts as having no entries,
 /// as a broker takes it at start, and leaves a warning. Where the disk fails nothing is made up: the log would seem to begin where its
 /// deleted records do.
-pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
+///
+/// `looked` are the stats of the checkpoints of the log start offsets and of the high watermarks, where the caller has just seen them.
+pub(super) fn read_checkpoints(
+    directory: &Directory,
+    looked: &[Option<FileStat>; 2],
+) -> Result<Bounds> {
     let mut bounds = Bounds::default();
     if let Some(ends) = &directory.ends {
         bounds.log_start = Some(ends.log_start());
@@ -39,19 +44,22 @@ pub(super) fn read_checkpoints(directory: &Directory) -> Result<Bounds> {
     else {
         return Ok(bounds);
     };
-    let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
+    let [start_stat, high_stat] = *looked;
+    let mut entry = |file: OffsetCheckpointFile, stat: Option<FileStat>| -> Result<Option<i64>> {
         directory
             .checkpoints
-            .offset_of(file, name.topic, name.partition)
+            .offset_of_seen(file, stat, name.topic, name.partition)
             .or_else(|error| warn(error, &mut bounds.warnings))
     };
-    let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
-    let high_watermark = entry(OffsetCheckpointFile::HighWatermark)?;
+    let log_start = entry(OffsetCheckpointFile::LogStartOffset, start_stat)?;
+    let high_watermark = entry(OffsetCheckpointFile::HighWatermark, high_stat)?;
     // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
     let path = directory.path.join(STATE_FILE);
     let state = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
         .or_else(|error| warn(error, &mut bounds.warnings))?;
-    let in_log_dir = has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false);
+    // A log dir has these checkpoints; where neither was seen, other files may tell.
+    let in_log_dir = looked.iter().any(Option::is_some)
+        || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false));
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
     bounds.closed_with = state

@@ -374,7 +374,7 @@ impl Partition<'_> {
 
     /// Checks the log start offset against the log end offset, by the same rule as a reader.
     fn bounds(&mut self, end: i64, closed_with: Option<i64>) -> Result<()> {
-        let bounds = named_offsets::read_checkpoints(&self.directory)?;
+        let bounds = named_offsets::read_checkpoints(&self.directory, &[None; 2])?;
         // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.
         let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
         let doubtful = bounds.log_start.filter(|_| !is_ours);

@@ -14,6 +14,7 @@ use crate::segment::live_offsets::Roll;
 use crate::segment::walk::{Step, TornTail, Walk};
 use crate::segment::{Directory, OpenSegment, Segment, Source};
 use listing::{LISTINGS_MAX, Listing, settled_list};
+use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::FileState;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -93,10 +94,14 @@ pub(crate) struct View {
     max_open_files: usize,
 }
 
-const CHECKPOINTS: [&str; 2] = [
-    "log-start-offset-checkpoint",
-    "replication-offset-checkpoint",
+/// The checkpoints whose values a view has.
+const CHECKPOINTS: [OffsetCheckpointFile; 2] = [
+    OffsetCheckpointFile::LogStartOffset,
+    OffsetCheckpointFile::HighWatermark,
 ];
+
+/// The end of a segment of this size is found by reading it whole: that takes less time than opening its index.
+const SMALL_BYTES: u64 = 16 * 1024;
 
 /// If another process may write the log, a view answers point look-ups without a new check for this long after the last one:
 /// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
@@ -266,7 +271,7 @@ impl View {
         };
         // Bytes that were truncated and rewritten within one clock tick can have the same modification time and the same size.
         is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
-        let bounds = super::named_offsets::read_checkpoints(directory)?;
+        let bounds = super::named_offsets::read_checkpoints(directory, &stamp.checkpoints)?;
         warnings.extend(bounds.warnings);
         warnings.dedup();
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
@@ -527,6 +532,9 @@ impl View {
                 torn: None,
             });
         };
+        if active.stat.size <= SMALL_BYTES {
+            return walk_to_end(Walk::new(Arc::clone(active), 0, 64 * 1024, Vec::new()));
+        }
         let mut trace = Trace::default();
         let walk = find::start(
             active,
@@ -591,7 +599,7 @@ impl Stamp {
             directory: stat,
             active: active.and_then(stat_of),
             checkpoints: CHECKPOINTS
-                .map(|name| parent.and_then(|parent| stat_of(&parent.join(name)))),
+                .map(|file| parent.and_then(|parent| stat_of(&parent.join(file.name())))),
             writer,
         }
     }
