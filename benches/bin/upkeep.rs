@@ -1,15 +1,15 @@
 //! The works on whole log dirs, and compaction.
 //!
-//! `open-all LOG_DIR [append]` opens every partition and asks where it ends, all held at once; for appending, as many as a log dir
-//! holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
+//! `open-all LOG_DIR [append]` opens every partition and asks where it ends, on two threads as a broker does, all held at once; for
+//! appending, as many as a log dir holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
 //! partitions, appends one record to each, and closes it. `compact DIRECTORY` runs one pass of the cleaner over a log; opening and
 //! closing are not measured.
 
 use crate::writing::{Sources, log_checksum, remove};
 use crate::{Met, Outcome, answer, clocked};
 use offsetlog::{
-    AppendOptions, BatchBuilder, CompactOptions, LogConfig, LogDir, LogDirOptions, LogWriter,
-    NewTopic, OpenOptions, Route, WriteOptions,
+    AppendOptions, BatchBuilder, CompactOptions, Log, LogConfig, LogDir, LogDirOptions, LogWriter,
+    NewTopic, OpenOptions, Route, TopicPartition, WriteOptions,
 };
 use offsetlog_benches::FIRST_TIMESTAMP;
 use std::path::Path;
@@ -18,6 +18,8 @@ use std::path::Path;
 pub(crate) const SEGMENT_BYTES: &str = "67108864";
 /// Of a broker's cleaner.
 const MAP_BYTES: usize = 128 << 20;
+/// Of a broker's `num.recovery.threads.per.data.dir`, as the peer has it.
+const OPENING_THREADS: usize = 2;
 
 /// Runs a round if it is one of these.
 pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<String>> {
@@ -35,16 +37,13 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
 
 fn open_all(path: &str) -> Outcome<String> {
     let mut met = Met::default();
-    let mut logs = Vec::new();
+    let mut held = Vec::new();
     let (cpu, wall) = clocked(|| {
         let log_dir = LogDir::open(&[path], &OpenOptions::default())?;
-        for partition in log_dir.partitions() {
-            let log = log_dir.log(&partition.topic, partition.partition)?;
-            met.add(log.log_end_offset()? as u64);
-            logs.push(log);
-        }
+        (met, held) = ends_of_all(&log_dir, true)?;
         Ok(())
     })?;
+    drop(held);
     Ok(answer(cpu, wall, met))
 }
 
@@ -54,15 +53,42 @@ fn open_all_for_append(path: &str) -> Outcome<String> {
     let (cpu, wall) = clocked(|| {
         let options = LogDirOptions::default();
         let log_dir = LogDir::open_for_append(&[path], &OpenOptions::default(), &options)?;
-        for partition in log_dir.partitions() {
-            let log = log_dir.log(&partition.topic, partition.partition)?;
-            met.add(log.log_end_offset()? as u64);
-        }
+        (met, _) = ends_of_all(&log_dir, false)?;
         opened = Some(log_dir);
         Ok(())
     })?;
     opened.map_or(Ok(()), |log_dir| log_dir.close())?;
     Ok(answer(cpu, wall, met))
+}
+
+/// Opens every partition, and returns where they end, with the logs if they are to be held.
+fn ends_of_all(log_dir: &LogDir, are_held: bool) -> Outcome<(Met, Vec<Log>)> {
+    let partitions = log_dir.partitions();
+    let ends_of = &|part: &[TopicPartition]| -> Outcome<(Met, Vec<Log>)> {
+        let (mut met, mut held) = (Met::default(), Vec::new());
+        for partition in part {
+            let log = log_dir.log(&partition.topic, partition.partition)?;
+            met.add(log.log_end_offset()? as u64);
+            if are_held {
+                held.push(log);
+            }
+        }
+        Ok((met, held))
+    };
+    std::thread::scope(|scope| {
+        let parts = partitions.chunks(partitions.len().div_ceil(OPENING_THREADS).max(1));
+        let threads: Vec<_> = parts
+            .map(|part| scope.spawn(move || ends_of(part)))
+            .collect();
+        let (mut met, mut held) = (Met::default(), Vec::new());
+        for thread in threads {
+            let (part, logs) = thread.join().map_err(|_| "a thread panicked")??;
+            met.count += part.count;
+            met.sum = met.sum.wrapping_add(part.sum);
+            held.extend(logs);
+        }
+        Ok((met, held))
+    })
 }
 
 fn create(path: &str, source: &[(Vec<u8>, Vec<u8>)], partitions: i32) -> Outcome<String> {
