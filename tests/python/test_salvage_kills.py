@@ -59,21 +59,21 @@ def made(folder: Path) -> Path:
 @pytest.mark.parametrize("into", ["folder", "log dir"])
 def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
     source, chosen = made(tmp_path), random.Random(into)
-    target = tmp_path / "new"
-    target.mkdir()
-    if into == "log dir":
-        # A line of an earlier partition of that name, which may hold for no other.
-        (target / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {1 << 40}\n")
+    target, other = tmp_path / "new", tmp_path / "whole"
+    for folder in (target, other):
+        folder.mkdir()
+        if into == "log dir":
+            # A line of an earlier partition of that name, which may hold for no other.
+            (folder / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {1 << 40}\n")
     around = {path.name for path in target.iterdir()}
     before = tree(source), times(source)
-    (tmp_path / "whole").mkdir()
-    whole = started(source, tmp_path / "whole")
+    whole = started(source, other)
     began = time.monotonic()
-    while not (tmp_path / "whole" / NAME).exists():
+    while not (other / NAME).exists():
         assert time.monotonic() < began + 60
     seconds = time.monotonic() - began
     assert whole.wait(60) == 3
-    wanted = kafkas(tmp_path / "whole" / NAME)
+    wanted = kafkas(other / NAME)
     killed = finished = unfinished = 0
     while killed < KILLS:
         with started(source, target) as process:

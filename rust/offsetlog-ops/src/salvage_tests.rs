@@ -5,7 +5,7 @@ use offsetlog::{
     AppendOptions, BatchBuilder, LogConfig, LogWriter, RecoverOptions, VerifyOptions, WriteOptions,
     recover, verify,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -315,6 +315,49 @@ fn what_retention_and_compaction_removed_stays_removed() {
 }
 
 #[test]
+fn of_kept_files_that_overlap_one_is_taken_and_the_other_listed() {
+    let place = Place::new();
+    for word in ["first", "second"] {
+        // Three batches stay, and what follows the damaged one is kept.
+        let end = if word == "first" { 0 } else { 9 };
+        place.append(6 - end / 3, word, 0);
+        place.damage(9);
+        place.recover();
+    }
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(
+        offsets(&place.made()),
+        (0..9).chain(12..18).collect::<Vec<_>>()
+    );
+    let words: BTreeSet<String> = rows(&place.made())
+        .into_iter()
+        .filter(|row| row.0 >= 12)
+        .filter_map(|row| {
+            Some(
+                String::from_utf8(row.3?)
+                    .ok()?
+                    .split('-')
+                    .next()?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(words.len(), 1, "{words:?}");
+    assert_eq!(report.taken_back.len(), 1);
+    let left: Vec<_> = report
+        .left_out
+        .iter()
+        .filter(|left| left.batches > 0)
+        .map(|left| (left.batches, left.first_offset, left.last_offset))
+        .collect();
+    assert_eq!(left, [(2, 12, Some(17))]);
+    let taken_from = report.taken_back[0].path.display().to_string();
+    assert!(report.left_out.iter().any(|left| {
+        left.reason == format!("they overlap batches that were taken from {taken_from}")
+    }));
+}
+
+#[test]
 fn what_was_truncated_needs_to_be_asked_for() {
     let place = Place::new();
     place.append(6, "first", 0);
@@ -344,6 +387,33 @@ fn what_was_truncated_needs_to_be_asked_for() {
         offsets(&place.made()),
         (0..3).chain(12..18).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn segments_are_no_longer_in_time_than_those_of_the_log() {
+    const DAY: i64 = 86_400_000;
+    let place = Place::new();
+    let log = place.open(&[("segment.ms", "604800000")]);
+    let mut batch = BatchBuilder::default();
+    for day in 0..30 {
+        let time = 1_700_000_000_000 + day * DAY;
+        batch.push(time, None, Some(b"value"), &[]).unwrap();
+        log.append(&mut batch, &AppendOptions::default()).unwrap();
+    }
+    log.close().unwrap();
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(report.built.records, 30);
+    let bases = |path: PathBuf| {
+        let log = Log::open(path, &OpenOptions::default()).unwrap();
+        let segments = log.segments().unwrap();
+        segments
+            .iter()
+            .map(|segment| segment.base_offset)
+            .collect::<Vec<_>>()
+    };
+    // Seven days and the batch that begins them, as `LogSegment.shouldRoll` has it.
+    assert_eq!(bases(place.old()), [0, 8, 16, 24]);
+    assert_eq!(bases(place.made()), [0, 8, 16, 24]);
 }
 
 #[test]

@@ -79,6 +79,7 @@ pub(crate) use set_aside::SetAside;
 pub(crate) use state::{
     LogDirFiles, STATE_FILE, lock_idle, lock_log_dir, lock_partition, read_config, write_config,
 };
+pub(crate) use writer::Checksums;
 
 pub(crate) use crate::segment::live_offsets::LiveOffsets;
 pub(crate) use look_up::Scratch;

@@ -11,8 +11,8 @@ use crate::disk::{Access, Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
-    Batch, Log, LogWriter, OpenOptions, SegmentInfo, WriteOptions, forget_partition, lock_log_dir,
-    lock_partition, make_directory, partition_name,
+    Batch, Checksums, Log, LogWriter, OpenOptions, SegmentInfo, WriteOptions, forget_partition,
+    lock_log_dir, lock_partition, make_directory, partition_name,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use offsetlog_format::checksum::Crc64;
@@ -193,7 +193,12 @@ impl PartitionBuilder {
                 }
                 return Ok(());
             }
-            target.add(&header, codec, batch.bytes(), place)?;
+            let checksums = if batch.is_verified() {
+                Checksums::Verified
+            } else {
+                Checksums::Verify
+            };
+            target.add(&header, codec, (batch.bytes(), checksums), place)?;
             if !header.attributes.is_control() {
                 target.records += records;
             }
@@ -473,7 +478,7 @@ fn read_back(site: &Site, target: &Target) -> Result<()> {
         }
         bytes += position;
     }
-    if (bytes, digest.value()) == (target.bytes, target.digest()) {
+    if (bytes, Some(digest.value())) == (target.bytes, target.digest()) {
         return Ok(());
     }
     let reason = "what was read back is not what was written: the disk failed, or another program changed it";
@@ -498,11 +503,7 @@ fn count(batch: &mut Batch<'_>) -> Result<u64> {
     if let Some(count) = batch.take_whole() {
         return Ok(count);
     }
-    let mut count = 0;
-    while batch.next_record()?.is_some() {
-        count += 1;
-    }
-    Ok(count)
+    batch.count_records()
 }
 
 fn message_of<'r>(record: &RecordView<'r>) -> Message<'r> {

@@ -1,5 +1,6 @@
 //! Moving the batches of one log to the end of another, as they are: what was written aside is published, what was copied comes back.
 
+use super::writer::Checksums;
 use super::{AppendOptions, FetchOptions, Isolation, Log, LogWriter};
 use crate::append_info::AppendInfo;
 use crate::error::{Error, Result};
@@ -72,9 +73,11 @@ impl LogWriter {
                 let mut parts = parts(&bytes)?.into_iter().peekable();
                 while let Some(part) = parts.next() {
                     let is_last = parts.peek().is_none() && last.saturating_add(1) >= end;
-                    let info = writer.append_as_follower(part, newest).map_err(|error| {
-                        error.map_appended(|info| is_last.then(|| total.and(info)))
-                    })?;
+                    let info = writer
+                        .append_as_follower(part, newest, Checksums::Verify)
+                        .map_err(|error| {
+                            error.map_appended(|info| is_last.then(|| total.and(info)))
+                        })?;
                     total = total.and(info);
                 }
                 Ok(())

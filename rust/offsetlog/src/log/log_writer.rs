@@ -3,7 +3,9 @@
 use super::maintain::MaintenanceLock;
 use super::producers::MarkerOptions;
 use super::recovery::RecoveryReport;
-use super::writer::{AppendOptions, AppendOrigin, Commit, PartitionWriter, WriteOptions};
+use super::writer::{
+    AppendOptions, AppendOrigin, Checksums, Commit, PartitionWriter, WriteOptions,
+};
 use super::{Log, OpenOptions};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
@@ -204,7 +206,14 @@ impl LogWriter {
         flush: bool,
     ) -> Result<AppendInfo> {
         self.appending("append", flush, |writer| {
-            writer.append_as_follower(data, leader_epoch)
+            writer.append_as_follower(data, leader_epoch, Checksums::Verify)
+        })
+    }
+
+    /// Appends encoded batches of any epoch as [`append_as_follower`](Self::append_as_follower).
+    pub(crate) fn append_copied(&self, data: &[u8], checksums: Checksums) -> Result<AppendInfo> {
+        self.appending("append", false, |writer| {
+            writer.append_as_follower(data, i32::MAX, checksums)
         })
     }
 

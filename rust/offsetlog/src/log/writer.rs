@@ -43,6 +43,7 @@ pub use retention::{RemovedSegment, RetentionReason};
 
 pub(super) use flush::Commit;
 pub(super) use open::open;
+pub(crate) use validate::Checksums;
 
 /// Options for opening a log for appending.
 #[derive(Clone, Default)]

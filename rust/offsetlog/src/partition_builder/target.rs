@@ -4,7 +4,7 @@ use super::NewPartition;
 use crate::batch_decoder::BatchDecoder;
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{LogWriter, OpenOptions, Rewriter};
+use crate::log::{Checksums, LogWriter, OpenOptions, Rewriter};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
@@ -16,8 +16,12 @@ use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
 const BATCH_BYTES: usize = 64 << 10;
 /// The same for a compressed set, which becomes one batch unless it is huge.
 const SET_BYTES: usize = 1 << 30;
-/// Bytes that are appended to the log at once.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes that are appended to the log at once: as many as a follower fetches by default. Large writes take large folios of the page
+/// cache.
+const CHUNK_BYTES: usize = 1 << 20;
+/// In a log of small segments fewer, so that segments become nearly full.
+const CHUNK_BYTES_SMALL: usize = 256 << 10;
+const CHUNKS_IN_SEGMENT: usize = 64;
 /// Maximum span of offsets of one batch or one append.
 const SPAN_MAX: i64 = i32::MAX as i64;
 
@@ -109,10 +113,15 @@ pub(super) struct Target {
     /// Complete batches that will be appended together.
     chunk: Vec<u8>,
     chunk_first: i64,
+    /// Greatest timestamp of its first batch.
+    chunk_timestamp: i64,
+    /// `Verify` if any of its batches has not been verified.
+    chunk_checksums: Checksums,
     chunk_bytes: usize,
+    segment_ms: i64,
     epochs: Epochs,
-    /// Over all bytes that were appended, in their order.
-    digest: Crc64,
+    /// Over all bytes that were appended, in their order, if they will be compared with what is read back.
+    digest: Option<Crc64>,
     next_offset: i64,
     pub(super) records: u64,
     pub(super) batches: u64,
@@ -132,6 +141,8 @@ impl Target {
         for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
             compressor.set_level(codec, config.compression_level(codec))?;
         }
+        let segment_bytes = usize::try_from(config.segment_bytes()).unwrap_or(0);
+        let chunk_bytes = (segment_bytes / CHUNKS_IN_SEGMENT).clamp(CHUNK_BYTES_SMALL, CHUNK_BYTES);
         Ok(Self {
             log: log.clone(),
             codec,
@@ -143,10 +154,13 @@ impl Target {
             encoded: Vec::new(),
             chunk: Vec::new(),
             chunk_first: 0,
+            chunk_timestamp: -1,
+            chunk_checksums: Checksums::Verified,
             // An append larger than a segment is refused even if each of its batches would fit.
-            chunk_bytes: CHUNK_BYTES.min(usize::try_from(config.segment_bytes()).unwrap_or(0)),
+            chunk_bytes: chunk_bytes.min(segment_bytes),
+            segment_ms: config.segment_ms(),
             epochs: Epochs::new(begin.leader_epoch_max),
-            digest: Crc64::default(),
+            digest: begin.reads_back.then(Crc64::default),
             next_offset: 0,
             records: 0,
             batches: 0,
@@ -166,7 +180,7 @@ impl Target {
         &mut self,
         header: &BatchHeader,
         codec: Codec,
-        bytes: &[u8],
+        (bytes, checksums): (&[u8], Checksums),
         place: impl Fn(Error) -> Error,
     ) -> Result<()> {
         self.end_batch()?;
@@ -181,7 +195,10 @@ impl Target {
         let first = header.base_offset.unwrap_or(header.last_offset);
         let is_kept = wanted == codec || header.attributes.is_control() || header.record_count <= 0;
         if is_kept {
-            let start = self.hand_over(bytes, first, header.last_offset)?;
+            let start = self.hand_over(bytes, (first, header.last_offset), header.max_timestamp)?;
+            if checksums == Checksums::Verify {
+                self.chunk_checksums = checksums;
+            }
             self.batches_kept += 1;
             if !self.epochs.keeps(header.leader_epoch) {
                 // The checksum does not cover the epoch, and the log refuses a batch without one.
@@ -208,7 +225,7 @@ impl Target {
             wanted,
             plain,
         )?;
-        self.hand_over_encoded(first, header.last_offset)
+        self.hand_over_encoded((first, header.last_offset), header.max_timestamp)
     }
 
     /// Adds a batch of magic 2 with only its records below `end`: what follows cannot be read. Its offsets, its producer and its
@@ -245,7 +262,7 @@ impl Target {
         rewriter
             .write(&header, None, next, &mut self.encoded)
             .map_err(place)?;
-        self.hand_over_encoded(first, header.last_offset)
+        self.hand_over_encoded((first, header.last_offset), header.max_timestamp)
     }
 
     /// Adds a message of an old format to a batch of its kind. `is_set`: the message was in a compressed set.
@@ -318,7 +335,7 @@ impl Target {
             records,
         )?;
         self.records_encoded.clear();
-        self.hand_over_encoded(batch.first, batch.last)
+        self.hand_over_encoded((batch.first, batch.last), header.max_timestamp)
     }
 
     /// Appends everything that is left. Adds empty batches up to `log_end`, because compaction may have left only offsets after
@@ -332,7 +349,7 @@ impl Target {
             let header = self.header(first, last);
             let codec = Codec::None;
             encode(&mut self.encoded, &mut self.compressor, header, codec, &[])?;
-            self.hand_over_encoded(first, last)?;
+            self.hand_over_encoded((first, last), -1)?;
         }
         self.append_chunk()?;
         Ok(self.next_offset)
@@ -347,9 +364,9 @@ impl Target {
         }
     }
 
-    /// The checksum of all bytes of the new log.
-    pub(super) fn digest(&self) -> u64 {
-        self.digest.value()
+    /// The checksum of all bytes of the new log, if they are read back.
+    pub(super) fn digest(&self) -> Option<u64> {
+        self.digest.as_ref().map(Crc64::value)
     }
 
     /// The header of an empty batch.
@@ -371,21 +388,30 @@ impl Target {
         }
     }
 
-    fn hand_over_encoded(&mut self, first: i64, last: i64) -> Result<()> {
+    fn hand_over_encoded(&mut self, offsets: (i64, i64), max_timestamp: i64) -> Result<()> {
         let encoded = std::mem::take(&mut self.encoded);
-        let handed = self.hand_over(&encoded, first, last);
+        let handed = self.hand_over(&encoded, offsets, max_timestamp);
         self.encoded = encoded;
         handed.map(|_| ())
     }
 
     /// Adds a complete batch to the chunk and returns its position there.
-    fn hand_over(&mut self, bytes: &[u8], first: i64, last: i64) -> Result<usize> {
+    fn hand_over(
+        &mut self,
+        bytes: &[u8],
+        (first, last): (i64, i64),
+        max_timestamp: i64,
+    ) -> Result<usize> {
         let fits = self.chunk.len() + bytes.len() <= self.chunk_bytes;
-        if !fits || last - self.chunk_first > SPAN_MAX {
+        // What is appended at once comes into one segment.
+        let is_later = self.chunk_timestamp >= 0
+            && max_timestamp.saturating_sub(self.chunk_timestamp) > self.segment_ms;
+        if !fits || is_later || last - self.chunk_first > SPAN_MAX {
             self.append_chunk()?;
         }
         if self.chunk.is_empty() {
             self.chunk_first = first;
+            self.chunk_timestamp = max_timestamp;
         }
         let start = self.chunk.len();
         memory::extend(&mut self.chunk, bytes)?;
@@ -397,9 +423,12 @@ impl Target {
 
     fn append_chunk(&mut self) -> Result<()> {
         if !self.chunk.is_empty() {
-            self.log.append_as_follower(&self.chunk, i32::MAX, false)?;
-            self.digest.update(&self.chunk);
+            self.log.append_copied(&self.chunk, self.chunk_checksums)?;
+            if let Some(digest) = &mut self.digest {
+                digest.update(&self.chunk);
+            }
             self.chunk.clear();
+            self.chunk_checksums = Checksums::Verified;
         }
         Ok(())
     }

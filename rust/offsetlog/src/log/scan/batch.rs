@@ -129,6 +129,41 @@ impl<'s> Batch<'s> {
         }
     }
 
+    /// Decodes the remaining wanted records, and returns their number.
+    ///
+    /// # Errors
+    /// As [`next_record`](Self::next_record).
+    pub(crate) fn count_records(&mut self) -> Result<u64> {
+        // The first one opens the batch.
+        if self.next_record()?.is_none() {
+            return Ok(0);
+        }
+        let mut count = 1;
+        if self.selection.takes_all()
+            && self.limit.is_none()
+            && let Some(records) = self.records.as_mut()
+        {
+            let limits = &self.log.0.options.limits;
+            let mut next = self.next;
+            let mut checked = Ok(());
+            // What ends it is met, and placed, once more below.
+            while let Ok(Some(record)) = records.next_record() {
+                next = record.offset.saturating_add(1);
+                checked = limits.check_headers(&record);
+                if checked.is_err() {
+                    break;
+                }
+                count += 1;
+            }
+            self.next = next;
+            checked.map_err(|error| self.place(error))?;
+        }
+        while self.next_record()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Returns the codec. Ends the batch early, with `None`, if the codec is unknown, or if it is a producer's control batch whose marker
     /// says neither commit nor abort: a broker does not start on such a log.
     ///
@@ -144,6 +179,11 @@ impl<'s> Batch<'s> {
                 self.end_badly(error).map(|_| None)
             }
         }
+    }
+
+    /// Whether the scan has verified its checksum.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.filter.verify_checksums
     }
 
     /// Offset after the last record that was decoded.

@@ -4,7 +4,7 @@
 //! last check; here every check comes before both.
 
 use super::PartitionWriter;
-use super::validate::{self, AppendContext, Incoming, refused};
+use super::validate::{self, AppendContext, Checksums, Incoming, refused};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::error::{Error, ErrorKind, Result};
@@ -61,7 +61,13 @@ impl PartitionWriter {
             AppendOrigin::Client => Origin::Client,
             AppendOrigin::Coordinator => Origin::Coordinator,
         };
-        let incoming = validate::inspect(data, origin, leader_epoch, &self.config.effective)?;
+        let incoming = validate::inspect(
+            data,
+            origin,
+            Checksums::Verify,
+            leader_epoch,
+            &self.config.effective,
+        )?;
         if incoming.batches.is_empty() {
             return Ok(nothing(&incoming));
         }
@@ -97,11 +103,13 @@ impl PartitionWriter {
         &mut self,
         data: &[u8],
         leader_epoch: i32,
+        checksums: Checksums,
     ) -> Result<AppendInfo> {
         self.check_usable()?;
         let incoming = validate::inspect(
             data,
             Origin::Replication,
+            checksums,
             leader_epoch,
             &self.config.effective,
         )?;

@@ -36,6 +36,15 @@ pub(super) struct Incoming<'a> {
     source: Codec,
 }
 
+/// Whether an append computes the checksums of its batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checksums {
+    /// As for all bytes that come from elsewhere.
+    Verify,
+    /// The caller has just verified those of magic 2, or has made the batches.
+    Verified,
+}
+
 /// Settings, time and log state for one append.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppendContext<'c> {
@@ -89,6 +98,7 @@ pub(super) fn refused(reason: impl Into<String>) -> Error {
 pub(super) fn inspect<'a>(
     data: &'a [u8],
     origin: Origin,
+    checksums: Checksums,
     leader_epoch: i32,
     config: &LogConfig,
 ) -> Result<Incoming<'a>> {
@@ -122,7 +132,7 @@ pub(super) fn inspect<'a>(
         {
             return Err(place(too_large(batch.len(), config)));
         }
-        let header = checked_header(batch, origin).map_err(place)?;
+        let header = checked_header(batch, origin, checksums).map_err(place)?;
         if previous
             .is_some_and(|previous| header.base_offset.unwrap_or(header.last_offset) <= previous)
         {
@@ -173,9 +183,9 @@ fn next_batch(data: &[u8], at: usize) -> Result<Option<&[u8]>> {
 }
 
 /// Parses the header of a whole batch and verifies its checksum. Ignores the offset if a leader will overwrite it.
-fn checked_header(batch: &[u8], origin: Origin) -> Result<BatchHeader> {
+fn checked_header(batch: &[u8], origin: Origin, checksums: Checksums) -> Result<BatchHeader> {
     let magic = batch.get(16).copied().unwrap_or_default();
-    if magic == 2 {
+    if magic == 2 && checksums == Checksums::Verify {
         let covered = batch.get(CRC_COVERS_FROM_V2..).unwrap_or(&[]);
         checksum::check(
             Part::BatchHeader,
