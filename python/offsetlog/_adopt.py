@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
-from offsetlog._options import checked_topic_id, open_options, path_text, path_texts
+from offsetlog._options import check_progress, checked_topic_id, open_options, path_text, path_texts
 from offsetlog._topics import topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Unpack
 
     from offsetlog._options import Limits, PathLike
@@ -57,6 +57,7 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     set_aside: bool = False,
     single_replica: bool = False,
     dry_run: bool = False,
+    progress: Callable[[int, int, str], object] | None = None,
     **limits: Unpack[Limits],
 ) -> list[AdoptedPartition]:
     """Make each directory its topic's partition in its log dir, while the broker is stopped.
@@ -87,6 +88,9 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
         Do it although other brokers have replicas of the partition.
     dry_run
         Change nothing, and return what would be done. Reads as much.
+    progress
+        Called as the directories are checked with the bytes that are done, all of them, and the directory at work. What it raises
+        ends the work; it is not called behind the first change.
     **limits
         As for :meth:`Log.open`.
 
@@ -123,6 +127,7 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     """
     if topic is not None:
         topic_name(topic)
+    check_progress(progress)
     return _offsetlog.adopt(
         [path_text(path) for path in directories],
         open_options(**limits),
@@ -133,4 +138,5 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
         set_aside=bool(set_aside),
         single_replica=bool(single_replica),
         dry_run=bool(dry_run),
+        progress=progress,
     )

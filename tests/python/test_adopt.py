@@ -255,6 +255,30 @@ def test_several_at_once(place: Place) -> None:
     assert adopt(metadata=METADATA) == []
 
 
+def test_progress_and_its_end(place: Place) -> None:
+    """It is told of every directory that is checked; what it raises ends the work before anything is changed."""
+    strays = [aside(named(place.one / f"g-plain-{number}", OTHER)) for number in (0, 2)]
+    sizes = [sum(path.stat().st_size for path in stray.glob("*.log")) for stray in strays]
+    seen: list[tuple[int, int, str]] = []
+
+    def tell(done: int, total: int, name: str) -> None:
+        seen.append((done, total, name))
+        if done == total:
+            raise KeyError(name)
+
+    before = tree(place.root)
+    with pytest.raises(KeyError):
+        adopt(*strays, log_dirs=place.two, metadata=METADATA, progress=tell)
+    assert tree(place.root) == before
+    assert dict.fromkeys(name for _, _, name in seen) == dict.fromkeys(stray.name for stray in strays)
+    assert {total for _, total, _ in seen} == {sum(sizes)}
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert (sizes[0], sum(sizes), strays[0].name) in seen
+    with pytest.raises(TypeError, match="progress must be callable"):
+        adopt(*strays, progress=1)  # type: ignore[arg-type]
+    assert len(adopt(*strays, log_dirs=place.two, metadata=METADATA, progress=lambda *_: None)) == len(strays)
+
+
 def test_a_damaged_log_is_refused(place: Place) -> None:
     stray = aside(named(place.one / "g-plain-0", OTHER))
     segment = min(stray.glob("*.log"))

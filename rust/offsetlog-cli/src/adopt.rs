@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
+use crate::progress::Progress;
 use crate::{EXIT_FINE, EXIT_NOTHING};
 use offsetlog::OpenOptions;
 use offsetlog::format::counted;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
         interrupt: console.terminal.interrupt.clone(),
         ..OpenOptions::default()
     };
+    let (bar, told) = Progress::told(console);
     let how = AdoptOptions {
         log_dirs: args.log_dirs.clone(),
         metadata: args.metadata.clone(),
@@ -51,8 +53,10 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
         set_aside: args.set_aside,
         single_replica: args.single_replica,
         dry_run: args.dry_run,
+        progress: told,
     };
     let adopted = adopt(&args.directories, &how, &options).map_err(Failure::Writing)?;
+    drop(bar);
     for each in &adopted {
         if args.json {
             write_json(&mut console.out, &line_of(each, args.dry_run))?;

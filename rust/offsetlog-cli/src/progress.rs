@@ -1,9 +1,14 @@
 //! The bar on standard error while long work runs.
 
 use crate::console::Console;
+use crate::escape::escaped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::Arc;
 
 const REDRAWS_PER_SECOND: u8 = 10;
+
+/// What work calls with the steps that are done, all of them, and the name of what it is at.
+pub(crate) type Told = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 
 /// A bar, or nothing where nobody would see it or where it would stand among the data.
 pub(crate) struct Progress(Option<ProgressBar>);
@@ -33,6 +38,22 @@ impl Progress {
             "{bar:30} {percent:>3}%  {msg}",
         );
         (Self(Some(bar.clone())), Some(bar))
+    }
+
+    /// The same for work that tells by itself how far it is. Keep the bar until the work is done.
+    pub(crate) fn told(console: &Console<'_>) -> (Self, Option<Told>) {
+        let (progress, bar) = Self::before_output(console, 1);
+        progress.set(0, "");
+        let told = bar.map(|bar| {
+            Arc::new(move |done, total, name: &str| {
+                bar.set_length(total);
+                bar.set_position(done);
+                if bar.message() != name {
+                    bar.set_message(escaped(name));
+                }
+            }) as Told
+        });
+        (progress, told)
     }
 
     /// A counter for work that ends nobody knows when, if standard error is a terminal that nobody types into, and `-q` is absent.

@@ -13,13 +13,12 @@ use offsetlog::disk::IoCall;
 use offsetlog::format::counted;
 use offsetlog::{Error, OpenOptions, TopicPartition};
 use offsetlog_ops::{
-    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, RestoreProgress, Target, When,
+    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, Target, When,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// One partition, as a JSON line.
 #[derive(Serialize)]
@@ -114,17 +113,9 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
     }
     if !args.dry_run {
         console.out.flush()?;
-        let (_, bar) = Progress::before_output(console, plan.bytes().max(1));
-        let progress = bar.map(|bar| {
-            Arc::new(move |done, total, name: &str| {
-                bar.set_length(total);
-                bar.set_position(done);
-                if bar.message() != name {
-                    bar.set_message(escaped(name));
-                }
-            }) as RestoreProgress
-        });
-        plan.run(progress.as_ref()).map_err(Failure::Writing)?;
+        let (bar, told) = Progress::told(console);
+        plan.run(told.as_ref()).map_err(Failure::Writing)?;
+        drop(bar);
     }
     for each in &plan.partitions {
         if args.json {

@@ -11,14 +11,20 @@ use offsetlog::disk::IoCall;
 use offsetlog::format::name::{DirectoryName, DirectoryState, PARTITION_METADATA, directory_name};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
-    Adoption, Error, Finding, Log, OpenOptions, Result, Severity, VerifyOptions,
+    Adoption, Error, ErrorKind, Finding, Log, OpenOptions, Result, Severity, VerifyOptions,
     interrupted_adoption, verify,
 };
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use target::Target;
 
+/// Called as directories are checked with the bytes that are done, all of them, and the directory at work.
+pub type AdoptProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
+
 /// How directories are taken in.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct AdoptOptions {
     /// The broker's other log dirs.
     pub log_dirs: Vec<PathBuf>,
@@ -34,6 +40,22 @@ pub struct AdoptOptions {
     pub single_replica: bool,
     /// Changes nothing.
     pub dry_run: bool,
+    /// Called as the work proceeds.
+    pub progress: Option<AdoptProgress>,
+}
+
+impl fmt::Debug for AdoptOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdoptOptions")
+            .field("log_dirs", &self.log_dirs)
+            .field("metadata", &self.metadata)
+            .field("topic", &self.topic)
+            .field("topic_id", &self.topic_id)
+            .field("set_aside", &self.set_aside)
+            .field("single_replica", &self.single_replica)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A directory that was taken in.
@@ -107,17 +129,39 @@ pub fn adopt<P: AsRef<Path>>(
         return Ok(Vec::new());
     }
     let mut plans = plan(&paths, how, open)?;
+    let total = plans.iter().map(Plan::bytes_to_check).sum();
+    let mut done = 0;
     for (plan, given) in plans.iter_mut().zip(given) {
-        plan.check_log(open)?;
+        let name = given.file_name().unwrap_or_default().to_string_lossy();
+        plan.check_log(open, &checking(how, (done, total), &name))?;
+        done += plan.bytes_to_check();
+        if let Some(progress) = &how.progress {
+            progress(done, total, &name);
+        }
         plan.show_as(given);
     }
     if how.dry_run {
         return Ok(plans.into_iter().map(|plan| plan.adopted).collect());
     }
+    if open.interrupt.as_ref().is_some_and(|interrupt| interrupt()) {
+        return Err(Error::new(ErrorKind::Interrupted));
+    }
     plans
         .into_iter()
         .map(|plan| plan.carry_out(how, open))
         .collect()
+}
+
+/// How a directory is checked of which `name` is the last one, behind others of `done` bytes.
+fn checking(how: &AdoptOptions, (done, total): (u64, u64), name: &str) -> VerifyOptions {
+    let progress = how.progress.clone().map(|progress| {
+        let (name, read) = (name.to_owned(), AtomicU64::new(done));
+        Arc::new(move |bytes| {
+            let before = read.fetch_add(bytes, Ordering::Relaxed);
+            progress((before + bytes).min(total), total, &name);
+        }) as _
+    });
+    VerifyOptions { progress }
 }
 
 /// What is to be done with one directory.
@@ -361,13 +405,23 @@ impl Plan {
         self.adopted.directory = given.to_path_buf();
     }
 
+    /// Bytes of the segments, if they are to be checked.
+    fn bytes_to_check(&self) -> u64 {
+        let sizes = self.segments.iter().map(|(_, size)| *size);
+        if self.adopted.is_changed {
+            sizes.sum()
+        } else {
+            0
+        }
+    }
+
     /// Reads the whole log: what a broker would cut is not taken in.
-    fn check_log(&mut self, open: &OpenOptions) -> Result<()> {
+    fn check_log(&mut self, open: &OpenOptions, how: &VerifyOptions) -> Result<()> {
         let path = &self.adoption.directory;
         if !self.adopted.is_changed {
             return Ok(());
         }
-        let report = verify(&[path], open, &VerifyOptions::default())?;
+        let report = verify(&[path], open, how)?;
         let end = self.adopted.log_end_offset;
         let damage: Vec<&Finding> = report
             .findings

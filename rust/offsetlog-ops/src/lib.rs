@@ -25,7 +25,7 @@ mod when;
 mod why;
 mod words;
 
-pub use adopt::{AdoptOptions, AdoptedPartition, adopt};
+pub use adopt::{AdoptOptions, AdoptProgress, AdoptedPartition, adopt};
 pub use end_transaction::{EndTransactionOptions, EndedTransaction, end_transaction};
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
 pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};

@@ -1,5 +1,6 @@
 //! `adopt`: directories that a broker set aside made partitions again. Converts, detaches, calls, converts back.
 
+use crate::convert_log::{Raised, stopped, told_by_name};
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
@@ -10,9 +11,10 @@ use offsetlog_ops::{AdoptOptions, AdoptedPartition};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 #[pyfunction]
-#[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run))]
+#[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run, progress))]
 #[allow(clippy::too_many_arguments, reason = "one parameter an option")]
 pub(crate) fn adopt(
     py: Python<'_>,
@@ -25,8 +27,11 @@ pub(crate) fn adopt(
     set_aside: bool,
     single_replica: bool,
     dry_run: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<rows::AdoptedPartition>> {
-    let open = open_options(&options);
+    let mut open = open_options(&options);
+    let raised = Raised::default();
+    open.interrupt = Some(stopped(open.interrupt.take(), &raised));
     let topic_id = topic_id
         .map(|text| Uuid::parse(&text).map_err(|error| PyValueError::new_err(error.to_string())))
         .transpose()?;
@@ -38,8 +43,13 @@ pub(crate) fn adopt(
         set_aside,
         single_replica,
         dry_run,
+        progress: progress.map(|progress| told_by_name(progress, &raised)),
     };
     let adopted = detached(py, || offsetlog_ops::adopt(&directories, &how, &open));
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = raised {
+        return Err(error);
+    }
     let rows = adopted.or_raise(py)?.into_iter();
     Ok(rows.map(|each| row(each, dry_run)).collect())
 }

@@ -9,6 +9,7 @@ use crate::options::OpenValues;
 use crate::raise::OrRaise;
 use crate::rows;
 use offsetlog::{ConvertOptions, ConvertProgress, ConvertReport, Interrupt};
+use offsetlog_ops::RestoreProgress;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,20 @@ pub(crate) fn told(progress: Py<PyAny>, raised: &Raised) -> ConvertProgress {
     Arc::new(move |done, total| {
         let outcome = Python::try_attach(|py| {
             let arguments = (done, total).into_pyobject(py)?;
+            callback::call(progress.bind(py), &arguments).map(drop)
+        });
+        if let Some(Err(error)) = outcome {
+            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    })
+}
+
+/// A progress of done, total and the name of what is at work that calls Python's.
+pub(crate) fn told_by_name(progress: Py<PyAny>, raised: &Raised) -> RestoreProgress {
+    let raised = Arc::clone(raised);
+    Arc::new(move |done, total, name: &str| {
+        let outcome = Python::try_attach(|py| {
+            let arguments = (done, total, name).into_pyobject(py)?;
             callback::call(progress.bind(py), &arguments).map(drop)
         });
         if let Some(Err(error)) = outcome {

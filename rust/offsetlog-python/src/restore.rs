@@ -1,7 +1,6 @@
 //! `restore`: topics from a dead broker's disks. Converts, detaches, calls, converts back.
 
-use crate::callback;
-use crate::convert_log::{Raised, stopped};
+use crate::convert_log::{Raised, stopped, told_by_name};
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::log_dir::partition_key;
@@ -10,10 +9,10 @@ use crate::raise::OrRaise;
 use crate::rows;
 use crate::salvage::loss_row;
 use offsetlog::TopicPartition;
-use offsetlog_ops::{PartitionToRestore, RestoreOptions, RestorePlan, RestoreProgress};
+use offsetlog_ops::{PartitionToRestore, RestoreOptions, RestorePlan};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 #[pyfunction]
 #[pyo3(signature = (sources, into, options, values, *, progress))]
@@ -30,7 +29,7 @@ pub(crate) fn restore(
     options.interrupt = Some(stopped(options.interrupt.take(), &raised));
     let dry_run = values.dry_run;
     let how = options_of(values);
-    let progress = progress.map(|progress| told_of(progress, &raised));
+    let progress = progress.map(|progress| told_by_name(progress, &raised));
     let plan = detached(py, || {
         let mut plan = RestorePlan::make(&sources, &into, &how, &options)?;
         if !dry_run {
@@ -60,20 +59,6 @@ fn options_of(values: RestoreValues) -> RestoreOptions {
         single_replica: values.single_replica,
         keep_retention: values.keep_retention,
     }
-}
-
-/// Calls Python's progress; what it raises ends the work.
-fn told_of(progress: Py<PyAny>, raised: &Raised) -> RestoreProgress {
-    let raised = Arc::clone(raised);
-    Arc::new(move |done, total, name: &str| {
-        let outcome = Python::try_attach(|py| {
-            let arguments = (done, total, name).into_pyobject(py)?;
-            callback::call(progress.bind(py), &arguments).map(drop)
-        });
-        if let Some(Err(error)) = outcome {
-            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
-    })
 }
 
 fn report_row(plan: RestorePlan, dry_run: bool) -> rows::RestoreReport {

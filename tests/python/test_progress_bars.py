@@ -1,0 +1,63 @@
+"""The bar that long work of the command line draws on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS
+from writing import environment
+
+from offsetlog import Log
+
+WORKS = {
+    "salvage": ("old", "--into", "new"),
+    "restore": ("old", "--into", "new"),
+    "adopt": ("log-dir/g-plain-0", "--metadata", CLEAN / "metadata-dir", "--log-dir", CLEAN_LOG_DIRS[1], "--dry-run"),
+    "verify": ("old",),
+    "recover": ("old/orders-0", "--dry-run"),
+}
+
+
+def drawn(directory: Path, *arguments: object) -> str:
+    """What a command draws on the terminal that its standard error is."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    command = [sys.executable, "-m", "offsetlog", *map(str, arguments)]
+    done = subprocess.Popen(
+        command, cwd=directory, env={**environment(), "TERM": "xterm"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=its
+    )
+    os.close(its)
+    parts = []
+    try:
+        while part := os.read(ours, 65_536):
+            parts.append(part)
+    except OSError:
+        # That is how Linux tells that nobody has the other end any more.
+        pass
+    os.close(ours)
+    assert done.wait(60) == 0
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize("verb", WORKS)
+def test_it_is_drawn_on_a_terminal(verb: str, tmp_path: Path) -> None:
+    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
+        for _ in range(30):
+            log.append(bytes(100_000))
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-plain-0", tmp_path / "log-dir" / "g-plain-0")
+    shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", tmp_path / "log-dir")
+    (tmp_path / "log-dir" / "g-plain-0" / "partition.metadata").unlink()
+    text = drawn(tmp_path, verb, *WORKS[verb])
+    assert "%" in text
+    if verb != "verify":
+        assert ("g-plain-0" if verb == "adopt" else "orders-0") in text
+    assert "%" not in drawn(tmp_path, verb, *("elsewhere" if word == "new" else word for word in WORKS[verb]), "-q")
