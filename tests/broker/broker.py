@@ -89,6 +89,8 @@ class Broker:
         """What `server.properties` says besides, from the next start on; `None` takes away what all brokers here are given."""
         self.levels: Mapping[str, str] = {}
         """Loggers that say more, or less, than those of other brokers."""
+        self.environment: Mapping[str, str] = {}
+        """Variables that its process has besides, from the next start on."""
         self.address = ""
         self.runs = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,7 +178,9 @@ class Broker:
             self._output = self.output().open("wb")
             levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name, level in self.levels.items()]
             command = java(self.version, "kafka.Kafka", str(properties), options=levels)
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output, env={**os.environ, **self.environment}
+            )
             self._wait_until_started()
         except BaseException:
             self.kill()
@@ -281,7 +285,9 @@ class ZooKeeperBroker(Broker):
         said = self.directory / f"zookeeper-{self.runs}.log"
         settings = self.directory / "zookeeper.properties"
         settings.write_text(
-            f"dataDir={self.zookeeper_dir}\nclientPort={self._second_port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
+            f"dataDir={self.zookeeper_dir}\nclientPort={self._second_port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+            # Short sessions for brokers that ask for them; others keep their own.
+            "tickTime=1000\nmaxSessionTimeout=60000\n",
             encoding="utf-8",
         )
         program = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -294,6 +300,9 @@ class ZooKeeperBroker(Broker):
             if self._keeper.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"ZooKeeper did not start:\n{text[-4000:]}")
             time.sleep(0.1)
+        if self.log_dir.exists() and not (self.log_dir / CLEAN_MARK).exists():
+            # A killed broker's registration lives as long as its session, and keeps its next life out.
+            time.sleep(int(str(self.settings.get("zookeeper.session.timeout.ms", 18_000))) / 1000 + 1.5)
 
     def _ended(self) -> None:
         super()._ended()

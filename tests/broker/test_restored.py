@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from clients import Admin, ReaderOfAll, Writer
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, Golden, Row, partitions_of
+from moved_clock import MovedClock, why_not
 from peers import Appended
 
 from broker import Broker, broker_of, dump_files
@@ -41,13 +44,17 @@ ALWAYS = (
 coordinator begins to load by the metadata of the run before, when its broker does not lead yet."""
 
 
-def with_two_log_dirs(version: str, directory: Path, settings: Mapping[str, object]) -> tuple[Broker, list[Path]]:
+def with_log_dirs(version: str, directory: Path, settings: Mapping[str, object], *, count: int = 2) -> tuple[Broker, list[Path]]:
     """A broker that was formatted, or runs with ZooKeeper, and never started."""
     broker = broker_of(version, directory)
-    log_dirs = [broker.log_dir, directory / "logs-2"]
+    return broker, give_log_dirs(broker, settings, count=count)
+
+
+def give_log_dirs(broker: Broker, settings: Mapping[str, object], *, count: int = 2) -> list[Path]:
+    log_dirs = [broker.log_dir, broker.directory / "logs-2"][:count]
     broker.settings = {"log.dirs": ",".join(map(str, log_dirs)), **settings}
     broker.format()
-    return broker, log_dirs
+    return log_dirs
 
 
 def places(partitions: Iterable[Golden]) -> dict[TopicPartition, Golden]:
@@ -139,39 +146,110 @@ def check_files(log_dirs: Iterable[Path]) -> None:
     assert not [line for _, complaints in dumped.values() for line in complaints if not GAPS.match(line)]
 
 
-@pytest.mark.parametrize("version", KRAFT)
-def test_a_cluster_that_starts_with_restored_topics(version: str, tmp_path: Path) -> None:
-    """Two log dirs: every topic is there at the first start, groups go on; more starts, leaders and rounds of retention change nothing."""
-    broker, log_dirs = with_two_log_dirs(version, tmp_path / "broker", BUSY)
-    assert broker.metadata_dir is not None
-    report = restore(SOURCES, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
-    assert not report.has_losses
-    assert {Path(each.into[0].path).parent for each in report.partitions} == set(log_dirs)
-    names = [golden.name for golden in READABLE]
-    check_files(log_dirs)
-    ends = {golden.name: golden.end for golden in READABLE}
-    for _ in range(3 if version == "4.3.0" else 1):
-        with broker.running():
-            check_rows(broker, READABLE)
-            if broker.runs == 1:
-                expected = expected_commits()
-                found = committed_offsets(broker, {group for group, _, _ in expected})
-                assert expected
-                assert {key: found.get(key) for key in expected} == expected
-            with Writer(broker.address, "g-plain") as writer:
-                assert writer.send(0, [Appended(b"key", b"value", 1_800_000_000_000)]) == [ends["g-plain-0"]]
-                ends["g-plain-0"] += 1
-        check_words(broker, names)
+class Restored:
+    """A broker of a new cluster with two log dirs, whose topics are all restored, before its first start."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.broker, self.log_dirs = with_log_dirs(version, directory, BUSY)
+        assert self.broker.metadata_dir is not None
+        self.report = restore(
+            SOURCES, self.log_dirs, metadata=self.broker.metadata_dir, broker=self.broker.properties, new_cluster=True
+        )
+        self._end = {golden.name: golden.end for golden in READABLE}["g-plain-0"]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Broker]:
+        """A run in which every record is read and one is written, and after which nothing odd has been said."""
+        with self.broker.running():
+            check_rows(self.broker, READABLE)
+            with Writer(self.broker.address, "g-plain") as writer:
+                assert writer.send(0, [Appended(b"key", b"value", 1_800_000_000_000)]) == [self._end]
+                self._end += 1
+            yield self.broker
+        check_words(self.broker, [golden.name for golden in READABLE])
+
+
+@pytest.fixture(scope="module", params=KRAFT)
+def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Restored:
+    """One a version; its tests run in their order, each in further runs of the same broker."""
+    return Restored(str(request.param), tmp_path_factory.mktemp("restored") / "broker")
+
+
+def test_a_cluster_that_starts_with_restored_topics(restored: Restored) -> None:
+    """Every topic is there at the first start, and groups go on."""
+    assert not restored.report.has_losses
+    assert {Path(each.into[0].path).parent for each in restored.report.partitions} == set(restored.log_dirs)
+    check_files(restored.log_dirs)
+    with restored.running() as broker:
+        expected = expected_commits()
+        found = committed_offsets(broker, {group for group, _, _ in expected})
+        assert expected
+        assert {key: found.get(key) for key in expected} == expected
+
+
+HOUR = 3600
+YOUNG = {
+    # By the broker's own retention, an hour.
+    "young-deleted": {"cleanup.policy": "delete"},
+    "young-compacted": {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(1000 * HOUR),
+        "segment.ms": "1000",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
+}
+"""Topics of the new cluster itself, for which an hour makes a difference."""
+
+
+def young_values(broker: Broker) -> dict[str, list[bytes | None]]:
+    """What can be read of them."""
+    with ReaderOfAll(broker.address, [TopicPartition(topic, 0) for topic in YOUNG], "read_committed") as reader:
+        return {at.topic: [row.value for row in rows] for at, rows in reader.everything().items()}
+
+
+def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -> None:
+    """Two restarts and two hours by the broker's clock: retention and the cleaner do their work elsewhere, and change nothing here."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with restored.running():
+        pass
+    clock = MovedClock(tmp_path)
+    restored.broker.environment = clock.environment
+    with restored.running() as broker:
+        with Admin(broker.address) as admin:
+            for topic, settings in YOUNG.items():
+                admin.create(topic, 1, settings)
+                admin.leader_epochs(topic)
+        for topic in YOUNG:
+            with Writer(broker.address, topic) as writer:
+                for value in (b"before", b"then"):
+                    writer.send(0, [Appended(b"key", value, int(1000 * time.time()))])
+        # Retention looks every half second, the cleaner ten times a second.
+        time.sleep(2)
+        assert young_values(broker) == {topic: [b"before", b"then"] for topic in YOUNG}
+        clock.move(2 * HOUR)
+        with Writer(broker.address, "young-compacted") as writer:
+            # Its segment is old now, and is rolled.
+            writer.send(0, [Appended(b"other", b"last", int(1000 * (time.time() + 2 * HOUR)))])
+        end = time.monotonic() + 30
+        while (values := young_values(broker)) != {"young-deleted": [], "young-compacted": [b"then", b"last"]}:
+            assert time.monotonic() < end, values
+            time.sleep(0.2)
+        check_rows(broker, READABLE)
 
 
 UNCLEAN = [DATA / "kafka-4.3.0" / "unclean" / name for name in ("log-dir-1", "log-dir-2")]
 
 
+@pytest.mark.parametrize("version", KRAFT)
 @pytest.mark.parametrize("kind", ["unclean", "2.8.2"])
-def test_a_cluster_made_without_metadata(kind: str, tmp_path: Path) -> None:
-    """Of a broker that was killed, and of three old ones with messages of magic 0 and 1: names, ids and partitions out of the folders."""
+def test_a_cluster_made_without_metadata(kind: str, version: str, tmp_path: Path) -> None:
+    """Of a broker that was killed, and of three old ones with messages of magic 0 and 1: names, ids and partitions out of the folders.
+
+    Into two log dirs of 4.3.0, and into one of 3.9.2.
+    """
     sources = UNCLEAN if kind == "unclean" else OLD_LOG_DIRS
-    broker, log_dirs = with_two_log_dirs("4.3.0", tmp_path / "broker", BUSY)
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY, count=2 if version == "4.3.0" else 1)
     assert broker.metadata_dir is not None
     report = restore(sources, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
     assert not report.has_losses
@@ -187,20 +265,28 @@ def test_a_cluster_made_without_metadata(kind: str, tmp_path: Path) -> None:
 TOPICS = {"g-plain": 3, "g-epochs": 2, "g-codec-zstd": 1, "g-compact": 1, "g-deleted-prefix": 2, "g-idem": 2}
 
 
-@pytest.mark.parametrize("version", ["4.3.0", "3.9.2-zookeeper", "2.8.2"])
-def test_a_stopped_broker_takes_restored_topics(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "kind"), [("4.3.0", "clean"), ("3.9.2-zookeeper", "clean"), ("2.8.2", "clean"), ("2.8.2", "unclean")]
+)
+def test_a_stopped_broker_takes_restored_topics(version: str, kind: str, tmp_path: Path) -> None:
     """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
     quiet = {**BUSY, "log.retention.ms": -1}
-    broker, log_dirs = with_two_log_dirs(version, tmp_path / "broker", quiet)
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=2 if kind == "clean" else 1)
+    if kind == "clean":
+        sources, partitions = SOURCES, [golden for golden in READABLE if golden.topic in TOPICS]
+    else:
+        all_ = partitions_of(UNCLEAN, "kafka-4.3.0-unclean")
+        sources, partitions = UNCLEAN, [golden for golden in all_ if re.fullmatch(r"g-[a-z0-9-]+", golden.directory.name)]
+    topics = Counter(golden.topic for golden in partitions)
     with broker.running(), Admin(broker.address) as admin:
-        for topic, count in TOPICS.items():
+        for topic, count in topics.items():
             admin.create(topic, count, {"cleanup.policy": "compact" if topic == "g-compact" else "delete"})
             admin.leader_epochs(topic)
     metadata = broker.metadata_dir or broker.zookeeper_dir
-    report = restore(SOURCES, log_dirs, topics=list(TOPICS), metadata=() if metadata is None else metadata)
+    report = restore(sources, log_dirs, topics=list(topics), metadata=() if metadata is None else metadata)
     assert {each.state for each in report.partitions} == {"restored"}
-    partitions = [golden for golden in READABLE if golden.topic in TOPICS]
-    assert len(partitions) == len(report.partitions) == sum(TOPICS.values())
+    assert len(partitions) == len(report.partitions)
+    assert kind == "unclean" or topics == TOPICS
     with broker.running():
         # The cluster's epochs are below those of the old one, which are counted anew.
         check_rows(broker, partitions, epochs=False)
@@ -211,7 +297,8 @@ def test_a_stopped_broker_takes_restored_topics(version: str, tmp_path: Path) ->
     check_words(broker, [golden.name for golden in partitions])
 
 
-def test_hundreds_of_topics(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", KRAFT)
+def test_hundreds_of_topics(version: str, tmp_path: Path) -> None:
     """All of them are there at the first start, each with its record."""
     count = 300
     with Log.open(tmp_path / "old" / "topic-0-0", "a") as log:
@@ -219,7 +306,7 @@ def test_hundreds_of_topics(tmp_path: Path) -> None:
     for number in range(1, count):
         shutil.copytree(tmp_path / "old" / "topic-0-0", tmp_path / "old" / f"topic-{number}-0")
         (tmp_path / "old" / f"topic-{number}-0" / "partition.metadata").unlink(missing_ok=True)
-    broker, log_dirs = with_two_log_dirs("4.3.0", tmp_path / "broker", BUSY)
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY)
     assert broker.metadata_dir is not None
     report = restore(tmp_path / "old", log_dirs, metadata=broker.metadata_dir, new_cluster=True)
     assert len(report.partitions) == count
@@ -269,20 +356,24 @@ def wait_for_isr(broker: Broker, topics: Iterable[str], nodes: set[int]) -> dict
         client.close()
 
 
-def test_replicas_on_two_brokers(tmp_path: Path) -> None:
-    """Both are in sync from the start, each leads some, and when one goes the other has every record."""
-    first = broker_of("4.3.0", tmp_path / "first")
-    first.settings = BUSY
-    first.format()
+@pytest.mark.parametrize("version", KRAFT)
+def test_replicas_on_two_brokers(version: str, tmp_path: Path) -> None:
+    """Each has two log dirs. Both are in sync from the start, each leads some, and when one goes the other has every record."""
+    first = broker_of(version, tmp_path / "first")
     second = SecondBroker(first, tmp_path / "second")
-    second.settings = BUSY
-    second.format()
+    log_dirs = {broker: give_log_dirs(broker, BUSY) for broker in (first, second)}
     topics = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
     assert first.metadata_dir is not None
     report = restore(
-        SOURCES, [first.log_dir, second.log_dir], topics=topics, metadata=first.metadata_dir, new_cluster=True, replication_factor=2
+        SOURCES,
+        [*log_dirs[first], *log_dirs[second]],
+        topics=topics,
+        metadata=first.metadata_dir,
+        new_cluster=True,
+        replication_factor=2,
     )
     assert {tuple(sorted(place.node_id or 0 for place in each.into)) for each in report.partitions} == {(1, 2)}
+    assert {Path(place.path).parent for each in report.partitions for place in each.into} == {*log_dirs[first], *log_dirs[second]}
     partitions = [golden for golden in READABLE if golden.topic in topics]
     with first.running():
         with second.running():
@@ -294,9 +385,13 @@ def test_replicas_on_two_brokers(tmp_path: Path) -> None:
         with second.running():
             wait_for_isr(first, topics, {1, 2})
             check_rows(second, partitions)
-    assert leaders
+    assert set(leaders.values()) == {1, 2}
     for golden in partitions:
-        logs = [
-            b"".join(file.read_bytes() for file in sorted((broker.log_dir / golden.name).glob("*.log"))) for broker in (first, second)
-        ]
+        logs = [b"".join(file.read_bytes() for file in sorted(directory_of(golden, dirs).glob("*.log"))) for dirs in log_dirs.values()]
         assert logs[0] == logs[1], golden.name
+
+
+def directory_of(golden: Golden, log_dirs: Iterable[Path]) -> Path:
+    """Where a broker has the partition."""
+    (found,) = (log_dir / golden.name for log_dir in log_dirs if (log_dir / golden.name).exists())
+    return found
