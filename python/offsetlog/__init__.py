@@ -33,7 +33,7 @@ from offsetlog._metadata import (
     Stray,
     TopicImage,
 )
-from offsetlog._offsetlog import Record, __version__
+from offsetlog._offsetlog import Record, Writer, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
 from offsetlog._restore import NewReplica, NotRestored, OtherReplica, Remaining, RestoredPartition, RestoreReport, restore
@@ -64,7 +64,6 @@ from offsetlog._values import (
     TopicPartition,
 )
 from offsetlog._writable_log import WritableLog
-from offsetlog._writer import Writer
 from offsetlog._zookeeper import zookeeper_node
 from offsetlog.errors import (
     AppendOrderError,

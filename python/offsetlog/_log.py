@@ -255,7 +255,7 @@ class Log:
         log._options = options
         log._path = path
         log._absolute = os.path.abspath(path)
-        log._pid = os.getpid()
+        log._pid = _offsetlog.process_id()
         log._topic = native.topic
         log._partition = native.partition
         return log
@@ -266,13 +266,13 @@ class Log:
         if native is None:
             message = f"log is closed; {self._topic}-{self._partition}"
             raise LogClosedError(message, path=self._path)
-        return native if self._pid == os.getpid() else self._after_fork()
+        return native if self._pid == _offsetlog.process_id() else self._after_fork()
 
     def _after_fork(self) -> _offsetlog.Log:
         # The parent's caches may be locked by a thread that does not exist here: leave them alone, open again.
         native = _offsetlog.Log.open(self._absolute, self._options)
         self._native = native
-        self._pid = os.getpid()
+        self._pid = _offsetlog.process_id()
         return native
 
     def _is_done(self) -> bool:

@@ -275,7 +275,7 @@ class LogDir:
         log_dir._options = options
         log_dir._paths = texts
         log_dir._absolute = tuple(os.path.abspath(path) for path in texts)
-        log_dir._pid = os.getpid()
+        log_dir._pid = _offsetlog.process_id()
         log_dir._lent = WeakSet()
         log_dir._lent_lock = Lock()
         log_dir._upkeep = Upkeep(log_dir, seconds) if isinstance(log_dir, WritableLogDir) and seconds is not None else None
@@ -286,7 +286,7 @@ class LogDir:
         if native is None:
             message = f"log dir is closed; {', '.join(self._paths)}"
             raise LogClosedError(message, path=self._paths[0] if self._paths else None)
-        if self._pid != os.getpid():
+        if self._pid != _offsetlog.process_id():
             if self._appender is not None:
                 message = (
                     f"{', '.join(self._paths)}: opened for appending in process {self._pid}; a child process cannot write through "
@@ -295,7 +295,7 @@ class LogDir:
                 raise ForkedLogError(message, path=self._paths[0])
             native = _offsetlog.LogDir.open(self._absolute, self._options)
             self._native = native
-            self._pid = os.getpid()
+            self._pid = _offsetlog.process_id()
         return native
 
     def _appending(self) -> _offsetlog.LogDirAppender:
@@ -808,7 +808,7 @@ class LogDir:
         :meth:`log`. Calls of other threads that run meanwhile end before, or raise :class:`LogClosedError`.
         """
         native, self._native = self._native, None
-        if native is not None and self._appender is not None and self._pid == os.getpid():
+        if native is not None and self._appender is not None and self._pid == _offsetlog.process_id():
             if self._upkeep is not None:
                 self._upkeep.stop()
             try:

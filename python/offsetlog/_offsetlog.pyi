@@ -1,10 +1,12 @@
-"""The compiled half of offsetlog. Private: only the modules beside it use it, except for :class:`Record`, which is public."""
+"""The compiled half of offsetlog. Private: only the modules beside it use it, but :class:`Record` and :class:`Writer` are public."""
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from types import TracebackType
+from typing import Any, Final, Literal, Self, final
 
 from offsetlog._adopt import AdoptedPartition
+from offsetlog._append_arguments import Buffer, Headers
 from offsetlog._cluster import TopicSettings
 from offsetlog._config import Setting
 from offsetlog._damage import DamageReport, ScanReport
@@ -19,6 +21,7 @@ from offsetlog._options import (
     MarkerOptions,
     OpenOptions,
     RestoreOptions,
+    When,
     WriteOptions,
 )
 from offsetlog._restore import RestoreReport
@@ -75,6 +78,7 @@ __all__ = [
     "metadata_as_yaml",
     "partition_for",
     "partitions_for",
+    "process_id",
     "producers",
     "recover",
     "restore",
@@ -226,8 +230,6 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, isolation_level: str) -> OffsetAndTimestamp | None: ...
     def splits(self, start: int | None, stop: int | None, *, max_bytes: int) -> list[Split]: ...
 
-_Headers: TypeAlias = Sequence[tuple[bytes, bytes | None]]
-
 @final
 class Appender:
     """A partition that is open for appending."""
@@ -237,13 +239,14 @@ class Appender:
     def log(self) -> Log: ...
     def append(
         self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: _Headers | None,
-        timestamp: int | None,
+        value: Buffer | None,
+        key: Buffer | None,
+        headers: Headers,
+        timestamp: When | None,
         leader_epoch: int | None,
         flush: bool,
-    ) -> int: ...
+    ) -> int | None: ...
+    def writer(self, *, batch_bytes: int, linger_ms: int, compression: str | None, leader_epoch: int | None) -> Writer: ...
     def append_records(
         self,
         records: Iterable[object],
@@ -278,16 +281,36 @@ class Appender:
 
 @final
 class Writer:
-    """Many small appends gathered into batches."""
+    """Many small appends, gathered into batches. Made by :meth:`WritableLog.writer`; safe to use from several threads.
 
-    def __new__(
-        cls, appender: Appender, *, batch_bytes: int, linger_ms: int, compression: str | None, leader_epoch: int | None
-    ) -> Writer: ...
-    def append(self, value: bytes | None, key: bytes | None, headers: _Headers | None, timestamp: int | None) -> None: ...
-    def flush(self) -> AppendInfo | None: ...
-    def close(self) -> None: ...
+    A record counts as appended when its batch is: at the latest after :meth:`flush`, or when the writer is closed. The offsets
+    come with :meth:`flush`.
+    """
+
+    def append(self, value: Buffer | None, *, key: Buffer | None = None, headers: Headers = (), timestamp: When | None = None) -> None:
+        """Add a record to the batch, which is appended when it is full or has waited long enough.
+
+        Raises
+        ------
+        OSError, InvalidTimestampError, RecordTooLargeError
+            As :meth:`WritableLog.append`; also for an earlier batch, which the timer appended, or this call to make room. The error
+            then has a note that the record of this call was not taken. The records of a batch that was refused are not in the log;
+            ``appended`` is true where they are, and making them durable failed.
+        Exception
+            What a ``clock=`` raised, with a note that says whether the record of this call was taken and waits.
+        """
+
+    def flush(self) -> AppendInfo | None:
+        """Append what waits, and return what the last append did; ``None`` before the first."""
+
+    def close(self) -> None:
+        """Append what waits and end the writer. Closing twice is fine."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None: ...
 
 def close_inherited_locks() -> None: ...
+def process_id() -> int: ...
 def folder_kind(path: str) -> Literal["partition", "log_dir", "around_log_dirs", "zookeeper", "other"]: ...
 def metadata_as_commands(
     paths: Sequence[str],

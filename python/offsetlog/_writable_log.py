@@ -17,10 +17,8 @@ from offsetlog._append_arguments import (
     NewRecord,
     Origin,
     append_options,
-    checked_bytes,
     checked_compression,
     checked_epoch,
-    checked_headers,
     config_pairs,
     encoded,
 )
@@ -31,11 +29,11 @@ from offsetlog._options import MarkerOptions, OpenOptions, bounded, integer, ref
 from offsetlog._scan import Scan
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, Compaction, MaintainReport, RecoveryReport
-from offsetlog._writer import Writer
 from offsetlog.errors import ForkedLogError
 
 if TYPE_CHECKING:
     from offsetlog._config import SettingValue
+    from offsetlog._offsetlog import Writer
     from offsetlog._options import When
 
 __all__ = ["WritableLog"]
@@ -80,6 +78,11 @@ class WritableLog(Log):
         appender = self._appender
         assert appender is not None  # noqa: S101  # `close` takes both away
         return appender
+
+    def _refuse_use(self) -> NoReturn:
+        """Raise the error of a log that is closed, or that was opened in the parent process."""
+        self._writing()
+        raise AssertionError
 
     def _is_done(self) -> bool:
         appender = self._appender
@@ -189,14 +192,10 @@ class WritableLog(Log):
         survives power loss after :meth:`flush`, ``flush=True``, or as the settings ``flush.messages`` and ``flush.ms`` say. Many small
         records go faster through :meth:`writer` or :meth:`append_records`.
         """
-        return self._writing().append(
-            checked_bytes("value", value),
-            checked_bytes("key", key),
-            checked_headers(headers),
-            optional_millis(timestamp, "timestamp"),
-            checked_epoch(leader_epoch),
-            bool(flush),
-        )
+        appender = self._appender
+        # Arguments and process are checked there: a few calls in Python cost as much as the append.
+        offset = None if appender is None else appender.append(value, key, headers, timestamp, leader_epoch, flush)
+        return self._refuse_use() if offset is None else offset
 
     def append_records(  # noqa: PLR0913  # one parameter an option
         self,
@@ -371,14 +370,11 @@ class WritableLog(Log):
         ...     log.log_end_offset
         1000
         """
-        return Writer(
-            _offsetlog.Writer(
-                self._writing(),
-                batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
-                linger_ms=integer("linger_ms", linger_ms, minimum=0),
-                compression=checked_compression(compression),
-                leader_epoch=checked_epoch(leader_epoch),
-            )
+        return self._writing().writer(
+            batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
+            linger_ms=integer("linger_ms", linger_ms, minimum=0),
+            compression=checked_compression(compression),
+            leader_epoch=checked_epoch(leader_epoch),
         )
 
     def flush(self) -> None:

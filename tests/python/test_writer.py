@@ -166,6 +166,35 @@ def test_the_log_closed_first(tmp_path: Path) -> None:
         assert values(log) == []
 
 
+def test_a_closed_writer_holds_no_log_open(tmp_path: Path) -> None:
+    """A log that is let go without being closed gives its lock back, also if somebody still has its writer."""
+    log = Log.open(tmp_path / "orders-0", "a", SMALL)
+    writer = log.writer(linger_ms=0)
+    writer.append(b"a")
+    writer.close()
+    del log
+    with Log.open(tmp_path / "orders-0", "a") as again:
+        assert values(again) == [b"a"]
+    writer.close()
+
+
+def test_arguments_of_other_types_are_taken_as_by_append(log: WritableLog) -> None:
+    class Bytes(bytes):
+        """Somebody's own."""
+
+    class Number(int):
+        """Somebody's own."""
+
+    with log.writer() as writer:
+        for append in (log.append, writer.append):
+            append(Bytes(b"a"), key=Bytes(b"b"), headers=[], timestamp=Number(7))
+            append(b"", headers=iter([("h", Bytes(b"c"))]), timestamp=-1)
+            append(bytearray(b"d"), headers=(("h", bytearray(b"e")),))  # type: ignore[arg-type]  # a buffer does as well
+    found = [(record.key, record.value, record.headers, record.timestamp) for record in log.scan()]
+    assert found[:3] == [(b"b", b"a", (), 7), (None, b"", (("h", b"c"),), -1), (None, b"d", (("h", b"e"),), NOW)]
+    assert found[3:] == found[:3]
+
+
 def test_a_body_that_raises_appends_what_was_given(log: WritableLog) -> None:
     def body() -> None:
         with log.writer(linger_ms=0) as writer:

@@ -76,6 +76,52 @@ def test_a_child_can_use_nothing_and_hurts_nothing(tmp_path: Path) -> None:
         assert values(log)[6:] == [b"before the fork", b"after the fork", b"waits"]
 
 
+FORKED_BY_C = (
+    HEAD
+    + """
+import ctypes, threading
+writer = log.writer(linger_ms=0)
+writer.append(b"waits")
+reader = Log.open(path)
+before = contents(path)
+def refused(use):
+    try: use()
+    except ForkedLogError: return True
+    return False
+# As uWSGI or R fork: no hook of Python runs. Neither on the main thread nor on another one.
+def fork():
+    child = ctypes.CDLL(None).fork()
+    if child == 0:
+        uses = [lambda: log.append(b""), lambda: log.append_records([b""]), log.flush, lambda: writer.append(b"child"), writer.flush]
+        # The child may fork too.
+        grandchild = ctypes.CDLL(None).fork()
+        uses = uses[:3] if grandchild else [lambda: log.append(b"")]
+        right = all([refused(use) for use in uses]) and len([record.value for record in reader.scan()]) == 7
+        writer.close()
+        right = right and contents(path) == before
+        if grandchild:
+            right = right and os.waitpid(grandchild, 0)[1] == 0
+        os._exit(0 if right else 1)
+    print("child", os.waitpid(child, 0)[1], flush=True)
+fork()
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+log.append(b"after")
+writer.close()
+log.close()
+"""
+)
+
+
+@counted(17, "forks")
+def test_a_child_that_a_c_library_forked_can_use_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / "orders-0")
+    assert python(FORKED_BY_C, path) == "child 0\nchild 0\n"
+    with Log.open(path) as log:
+        assert values(log)[6:] == [b"before the fork", b"after", b"waits"]
+
+
 CLOSES_FIRST = (
     HEAD
     + """

@@ -8,7 +8,10 @@ use crate::log::{Log, open_options};
 use crate::options::{AppendValues, MaintainValues, MarkerValues, OpenValues, WriteValues};
 use crate::raise::OrRaise;
 use crate::record::Record;
+use crate::record_arguments::{RecordArguments, checked_epoch};
 use crate::rows;
+use crate::writer::Writer;
+use offsetlog::disk::process_id;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
 use offsetlog::{
@@ -27,6 +30,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Appender {
     log: offsetlog::LogWriter,
     clock: LogClock,
+    /// The process that opened it.
+    process: u32,
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
@@ -171,33 +176,49 @@ impl Appender {
         Log(self.log.log().clone())
     }
 
+    /// Returns the offset, or `None` in a forked child, where nothing was done. The facade asks neither before the call, because a small
+    /// append costs no more than a few calls in Python. `RecordArguments` says how the arguments are checked.
     #[pyo3(signature = (value, key, headers, timestamp, leader_epoch, flush))]
-    #[allow(clippy::too_many_arguments, reason = "one argument a field")]
     fn append(
         &self,
-        py: Python<'_>,
-        value: Option<PyBackedBytes>,
-        key: Option<PyBackedBytes>,
-        headers: Option<Vec<HeaderRow>>,
-        timestamp: Option<i64>,
-        leader_epoch: Option<i32>,
-        flush: bool,
-    ) -> PyResult<i64> {
+        value: &Bound<'_, PyAny>,
+        key: Option<&Bound<'_, PyAny>>,
+        headers: &Bound<'_, PyAny>,
+        timestamp: Option<&Bound<'_, PyAny>>,
+        leader_epoch: Option<&Bound<'_, PyAny>>,
+        flush: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<i64>> {
+        let py = value.py();
+        if self.process != process_id() {
+            return Ok(None);
+        }
+        let record = RecordArguments::checked(value, key, Some(headers), timestamp)?;
         let options = AppendOptions {
-            leader_epoch,
-            flush,
+            leader_epoch: checked_epoch(leader_epoch)?,
+            flush: flush.is_truthy()?,
         };
-        let headers = headers.unwrap_or_default();
+        let (key, value, views) = (record.key(), record.value(), record.headers());
+        let timestamp = record.timestamp;
         let append = || {
-            let views = header_views(&headers);
             let timestamp = timestamp.unwrap_or_else(|| self.clock.now());
             let mut batch = self.batch();
             batch.clear();
-            batch.push(timestamp, key.as_deref(), value.as_deref(), &views)?;
+            batch.push(timestamp, key, value, &views)?;
             self.log.append(&mut batch, &options)
         };
         let info = self.clock.timed(py, append)?.or_raise(py)?;
-        Ok(info.base_offset)
+        Ok(Some(info.base_offset))
+    }
+
+    #[pyo3(signature = (*, batch_bytes, linger_ms, compression, leader_epoch))]
+    fn writer(
+        &self,
+        batch_bytes: usize,
+        linger_ms: u64,
+        compression: Option<&str>,
+        leader_epoch: Option<i32>,
+    ) -> PyResult<Writer> {
+        Writer::of(self, batch_bytes, linger_ms, compression, leader_epoch)
     }
 
     #[pyo3(signature = (records, *, compression, leader_epoch, flush, producer_id, producer_epoch, base_sequence, transactional))]
@@ -229,7 +250,7 @@ impl Appender {
         callback::for_each(records, |record| {
             let now = match now {
                 Some(now) => now,
-                None => *now.insert(self.clock.timed(py, || self.clock.now())?),
+                None => *now.insert(self.clock.told(py)?),
             };
             push_record(&mut batch, &record, now)
         })?;
@@ -423,6 +444,7 @@ impl Appender {
         Self {
             log,
             clock,
+            process: process_id(),
             batch: Mutex::default(),
         }
     }

@@ -26,6 +26,7 @@ mod old_log;
 mod options;
 mod raise;
 mod record;
+mod record_arguments;
 mod records;
 mod requested;
 mod restore;
@@ -38,6 +39,12 @@ mod verify;
 mod writer;
 
 use pyo3::prelude::*;
+
+/// The id of this process; that of the child after a fork. `os.getpid` costs a system call.
+#[pyfunction]
+fn process_id() -> u32 {
+    offsetlog::disk::process_id()
+}
 
 #[pymodule(gil_used = true)]
 fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -66,6 +73,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(process_id, module)?)?;
     module.add_function(wrap_pyfunction!(restore::restore, module)?)?;
     module.add_function(wrap_pyfunction!(salvage::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(folder::folder_kind, module)?)?;

@@ -113,13 +113,22 @@ pub(crate) fn class_name(code: &'static str) -> &'static str {
     }
 }
 
-fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+/// The exception of this class of `offsetlog.errors` for a call that the engine is not asked about: the object is of no use any more.
+pub(crate) fn misuse(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    errors(py)
+        .and_then(|errors| errors.getattr(class)?.call1((message,)))
+        .map_or_else(|failure| failure, PyErr::from_value)
+}
+
+fn errors(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let errors = ERRORS
-        .get_or_try_init(py, || {
-            PyModule::import(py, "offsetlog.errors").map(Bound::unbind)
-        })?
-        .bind(py);
+    let errors = ERRORS.get_or_try_init(py, || {
+        PyModule::import(py, "offsetlog.errors").map(Bound::unbind)
+    })?;
+    Ok(errors.bind(py))
+}
+
+fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     if let Some(path) = error.path() {
         arguments.set_item("path", path.as_os_str())?;
     }
@@ -135,7 +144,7 @@ fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResu
     if let Some(expected) = error.expected() {
         arguments.set_item("expected", cut(&expected))?;
     }
-    let class = errors.getattr(class_name(error.kind().code()))?;
+    let class = errors(py)?.getattr(class_name(error.kind().code()))?;
     Ok(PyErr::from_value(
         class.call((error.to_string(),), Some(arguments))?,
     ))

@@ -1,25 +1,36 @@
-//! `Writer`: the engine's record accumulator for several Python threads, with a timer for what waits.
+//! `Writer`: the engine's record accumulator for several Python threads, with a timer for what waits. Public as `offsetlog.Writer`:
+//! a method in Python around `append` would cost as much as the append.
 
-use crate::appender::{Appender, HeaderRow, codec, header_views, info_row};
+use crate::appender::{Appender, codec, info_row};
 use crate::clock::LogClock;
 use crate::interrupt::detached;
-use crate::raise::{OrRaise, raise};
+use crate::raise::{OrRaise, misuse, raise};
+use crate::record_arguments::RecordArguments;
 use crate::rows;
+use offsetlog::disk::process_id;
 use offsetlog::{AppendInfo, AppendOptions, Error, RecordAccumulator};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const NOT_TAKEN_NOTE: &str = "the record of this call was not taken";
 const WAITS_NOTE: &str = "the record of this call was taken and waits; flush() appends it";
 
-#[pyclass(frozen, module = "offsetlog._offsetlog")]
-pub(crate) struct Writer(Arc<Shared>);
+/// Many small appends, gathered into batches. Made by ``WritableLog.writer``; safe to use from several threads.
+///
+/// A record counts as appended when its batch is: at the latest after ``flush``, or when the writer is closed. The offsets
+/// come with ``flush``.
+#[pyclass(frozen, module = "offsetlog")]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    /// The process that made it.
+    process: u32,
+    closed: AtomicBool,
+}
 
 /// What the writer and its timer share.
 struct Shared {
-    log: offsetlog::LogWriter,
     clock: LogClock,
     options: AppendOptions,
     has_linger: bool,
@@ -28,6 +39,8 @@ struct Shared {
 }
 
 struct State {
+    /// `None` once the writer is closed and its timer has ended: a writer that is done holds no log open.
+    log: Option<offsetlog::LogWriter>,
     records: RecordAccumulator,
     timer: bool,
     closed: bool,
@@ -43,6 +56,8 @@ enum Taken {
     Full,
     /// Its batch would be too large: those that wait are appended before.
     NoRoom,
+    /// Another thread has closed the writer meanwhile.
+    Closed,
 }
 
 impl Shared {
@@ -51,7 +66,10 @@ impl Shared {
     }
 
     fn append(&self, state: &mut State) -> Result<(), Error> {
-        let appended = state.records.append_to(&self.log, &self.options);
+        let Some(log) = &state.log else {
+            return Ok(());
+        };
+        let appended = state.records.append_to(log, &self.options);
         let info = match &appended {
             Ok(info) => *info,
             Err(error) => error.appended(),
@@ -77,69 +95,55 @@ impl Shared {
             }
         }
         state.timer = false;
+        state.end_if_closed();
+    }
+}
+
+impl State {
+    fn end_if_closed(&mut self) {
+        if self.closed && !self.timer {
+            self.log = None;
+        }
     }
 }
 
 #[pymethods]
 impl Writer {
-    #[new]
-    #[pyo3(signature = (appender, *, batch_bytes, linger_ms, compression, leader_epoch))]
-    fn new(
-        appender: &Appender,
-        batch_bytes: usize,
-        linger_ms: u64,
-        compression: Option<&str>,
-        leader_epoch: Option<i32>,
-    ) -> PyResult<Self> {
-        let (log, clock) = appender.engine();
-        let linger = Duration::from_millis(linger_ms);
-        let linger = (!linger.is_zero()).then_some(linger);
-        let records = RecordAccumulator::new(codec(compression)?, batch_bytes, linger);
-        Ok(Self(Arc::new(Shared {
-            log,
-            clock,
-            options: AppendOptions {
-                leader_epoch,
-                flush: false,
-            },
-            has_linger: linger.is_some(),
-            state: Mutex::new(State {
-                records,
-                timer: false,
-                closed: false,
-                failed: None,
-                last: None,
-            }),
-            changed: Condvar::new(),
-        })))
-    }
-
-    #[pyo3(signature = (value, key, headers, timestamp))]
+    /// Add a record to the batch, which is appended when it is full or has waited long enough.
+    #[pyo3(signature = (value, *, key=None, headers=None, timestamp=None),
+           text_signature = "($self, value, *, key=None, headers=(), timestamp=None)")]
     fn append(
         &self,
-        py: Python<'_>,
-        value: Option<PyBackedBytes>,
-        key: Option<PyBackedBytes>,
-        headers: Option<Vec<HeaderRow>>,
-        timestamp: Option<i64>,
+        value: &Bound<'_, PyAny>,
+        key: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let headers = headers.unwrap_or_default();
-        let shared = &self.0;
-        let views = header_views(&headers);
-        let timestamp = match timestamp {
+        let py = value.py();
+        self.check_usable(py)?;
+        let headers = match headers {
+            Some(headers) if headers.is_truthy()? => Some(headers),
+            _ => None,
+        };
+        let record = RecordArguments::checked(value, key, headers, timestamp)?;
+        let shared = &self.shared;
+        let timestamp = match record.timestamp {
             Some(timestamp) => timestamp,
             None => shared
                 .clock
-                .timed(py, || shared.clock.now())
+                .told(py)
                 .map_err(|raised| noted(py, raised, NOT_TAKEN_NOTE))?,
         };
+        let (key, value, views) = (record.key(), record.value(), record.headers());
         let push = |state: &mut State| -> Result<Taken, Error> {
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
+            let Some(log) = &state.log else {
+                return Ok(Taken::Closed);
+            };
             // Together with others it would take them along when the batch is refused.
-            shared.log.check_headers(views.len())?;
-            let (key, value) = (key.as_deref(), value.as_deref());
+            log.check_headers(views.len())?;
             let records = &mut state.records;
             if !records.push(Instant::now, timestamp, key, value, &views)? {
                 return Ok(Taken::NoRoom);
@@ -150,12 +154,6 @@ impl Writer {
             self.start_timer(state);
             Ok(Taken::Waits)
         };
-        let append = || shared.append(&mut shared.state());
-        // A clock that raises is asked before anything is appended.
-        let timed = |note| {
-            let appended = shared.clock.timed(py, append);
-            appended.map_err(|raised| noted(py, raised, note))
-        };
         loop {
             // The lock is held by the timer only while it appends, and then we wait without the interpreter.
             let taken = match shared.state.try_lock() {
@@ -165,19 +163,121 @@ impl Writer {
             match taken.map_err(|error| not_taken(py, &error))? {
                 Taken::Waits => return Ok(()),
                 Taken::Full => {
-                    let appended = timed(WAITS_NOTE).inspect_err(|_| {
+                    let appended = self.append_waiting(py, WAITS_NOTE).inspect_err(|_| {
                         detached(py, || self.start_timer(&mut shared.state()));
                     });
                     return appended?.or_raise(py);
                 }
-                Taken::NoRoom => timed(NOT_TAKEN_NOTE)?.map_err(|error| not_taken(py, &error))?,
+                Taken::NoRoom => self
+                    .append_waiting(py, NOT_TAKEN_NOTE)?
+                    .map_err(|error| not_taken(py, &error))?,
+                Taken::Closed => return Err(closed(py)),
             }
         }
     }
 
-    /// Appends what waits; gives what the last append did.
+    /// Append what waits, and return what the last append did; ``None`` before the first.
     fn flush(&self, py: Python<'_>) -> PyResult<Option<rows::AppendInfo>> {
-        let shared = &self.0;
+        self.check_usable(py)?;
+        self.flush_waiting(py)
+    }
+
+    /// Append what waits and end the writer. Closing twice is fine.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        // In a forked child the records that wait are the parent's to append.
+        if self.closed.swap(true, Ordering::AcqRel) || self.process != process_id() {
+            return Ok(());
+        }
+        let flushed = self.flush_waiting(py);
+        let shared = &self.shared;
+        // The timer may hold the lock while it waits for the interpreter, to ask a clock that is Python.
+        detached(py, || {
+            let mut state = shared.state();
+            state.closed = true;
+            state.end_if_closed();
+        });
+        shared.changed.notify_all();
+        flushed.map(|_| ())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().check_usable(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (kind, error, traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (kind, error, traceback);
+        self.close(py)
+    }
+}
+
+impl Writer {
+    pub(crate) fn of(
+        appender: &Appender,
+        batch_bytes: usize,
+        linger_ms: u64,
+        compression: Option<&str>,
+        leader_epoch: Option<i32>,
+    ) -> PyResult<Self> {
+        let (log, clock) = appender.engine();
+        let linger = Duration::from_millis(linger_ms);
+        let linger = (!linger.is_zero()).then_some(linger);
+        let records = RecordAccumulator::new(codec(compression)?, batch_bytes, linger);
+        let shared = Shared {
+            clock,
+            options: AppendOptions {
+                leader_epoch,
+                flush: false,
+            },
+            has_linger: linger.is_some(),
+            state: Mutex::new(State {
+                log: Some(log),
+                records,
+                timer: false,
+                closed: false,
+                failed: None,
+                last: None,
+            }),
+            changed: Condvar::new(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            process: process_id(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    fn check_usable(&self, py: Python<'_>) -> PyResult<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(closed(py));
+        }
+        if self.process != process_id() {
+            let message = format!(
+                "the writer was made in process {}; a child process cannot write through its parent's log",
+                self.process
+            );
+            return Err(misuse(py, "ForkedLogError", &message));
+        }
+        Ok(())
+    }
+
+    /// Appends what waits. The outer error is what a clock in Python raised, with `note`: nothing was appended then.
+    fn append_waiting(&self, py: Python<'_>, note: &str) -> PyResult<Result<(), Error>> {
+        let shared = &self.shared;
+        let append = || shared.append(&mut shared.state());
+        let appended = shared.clock.timed(py, append);
+        appended.map_err(|raised| noted(py, raised, note))
+    }
+
+    fn flush_waiting(&self, py: Python<'_>) -> PyResult<Option<rows::AppendInfo>> {
+        let shared = &self.shared;
         let append = || {
             let mut state = shared.state();
             if let Some(error) = state.failed.take() {
@@ -192,28 +292,21 @@ impl Writer {
             .map(|last| last.as_ref().map(info_row))
     }
 
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let flushed = self.flush(py);
-        let shared = &self.0;
-        // The timer may hold the lock while it waits for the interpreter, to ask a clock that is Python.
-        detached(py, || shared.state().closed = true);
-        shared.changed.notify_all();
-        flushed.map(|_| ())
-    }
-}
-
-impl Writer {
     /// A timer runs only while records wait.
     fn start_timer(&self, state: &mut State) {
-        if state.timer || !self.0.has_linger {
+        if state.timer || !self.shared.has_linger {
             return;
         }
-        let shared = Arc::clone(&self.0);
+        let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new()
             .name("offsetlog-linger".to_owned())
             .spawn(move || shared.keep_time());
         state.timer = started.is_ok();
     }
+}
+
+fn closed(py: Python<'_>) -> PyErr {
+    misuse(py, "LogClosedError", "the writer is closed")
 }
 
 /// The exception of a call whose record was not taken, also where it is about records that were given before.

@@ -8,6 +8,7 @@ mod map;
 mod one_file;
 mod overlay;
 mod pages;
+mod process;
 mod real;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -23,6 +24,7 @@ pub use lock::{Lock, close_inherited_locks};
 pub use map::Map;
 pub(crate) use one_file::OneFileDisk;
 pub use overlay::OverlayDisk;
+pub use process::process_id;
 pub use real::{RealDisk, wall_clock};
 
 /// Alignment of reads past the page cache, in memory and in the file, in bytes.
