@@ -1,4 +1,6 @@
 //! `Record`: one frozen object a record. What records of a batch share stands once, behind an `Arc`.
+//!
+//! Key and value are Python objects in fields of a frozen class: Python reads those as it reads its own slots, without a call.
 
 use crate::convert;
 use offsetlog::format::Headers;
@@ -65,8 +67,12 @@ pub(crate) struct Record {
     /// Timestamp in ms since 1970; -1 when there is none (magic 0).
     #[pyo3(get)]
     timestamp: i64,
-    key: Option<Py<PyBytes>>,
-    value: Option<Py<PyBytes>>,
+    /// The key; ``None`` is not the same as ``b""``.
+    #[pyo3(get)]
+    key: Py<PyAny>,
+    /// The value; ``None`` is a tombstone.
+    #[pyo3(get)]
+    value: Py<PyAny>,
     headers: Option<Box<LazyHeaders>>,
     /// Sequence number of this record; -1 for none.
     #[pyo3(get)]
@@ -90,11 +96,11 @@ pub(crate) struct Fields<'a> {
 impl Record {
     /// Key, value, headers and timestamp, for appending the record somewhere else.
     pub(crate) fn key_bytes<'a>(&'a self, py: Python<'a>) -> Option<&'a [u8]> {
-        self.key.as_ref().map(|key| key.as_bytes(py))
+        bytes_of(py, &self.key)
     }
 
     pub(crate) fn value_bytes<'a>(&'a self, py: Python<'a>) -> Option<&'a [u8]> {
-        self.value.as_ref().map(|value| value.as_bytes(py))
+        bytes_of(py, &self.value)
     }
 
     pub(crate) fn header_pairs(&self, py: Python<'_>) -> PyResult<Vec<HeaderBytes>> {
@@ -117,10 +123,17 @@ impl Record {
         self.timestamp
     }
 
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "a record by value is twelve words to copy, once a record"
+    )]
     pub(crate) fn of(py: Python<'_>, origin: Arc<Origin>, fields: &Fields<'_>) -> PyResult<Self> {
-        let bytes = |part: Option<&[u8]>| -> PyResult<Option<Py<PyBytes>>> {
-            part.map(|part| convert::bytes(py, part).map(Bound::unbind))
-                .transpose()
+        let bytes = |part: Option<&[u8]>| -> PyResult<Py<PyAny>> {
+            part.map_or_else(
+                || Ok(py.None()),
+                |part| convert::bytes(py, part).map(|part| part.into_any().unbind()),
+            )
         };
         let headers = (!fields.headers.is_empty()).then(|| {
             Box::new(LazyHeaders {
@@ -179,10 +192,6 @@ impl Record {
             None => Ok(PyTuple::empty(py)),
         }
     }
-
-    fn same_bytes(py: Python<'_>, one: Option<&Py<PyBytes>>, other: Option<&Py<PyBytes>>) -> bool {
-        one.map(|bytes| bytes.as_bytes(py)) == other.map(|bytes| bytes.as_bytes(py))
-    }
 }
 
 #[pymethods]
@@ -233,8 +242,8 @@ impl Record {
             }),
             offset,
             timestamp,
-            key: key.map(Bound::unbind),
-            value: value.map(Bound::unbind),
+            key: key.map_or_else(|| py.None(), |key| key.into_any().unbind()),
+            value: value.map_or_else(|| py.None(), |value| value.into_any().unbind()),
             headers: decoded.map(|pairs| {
                 let decoded = PyOnceLock::new();
                 let count = pairs.len();
@@ -261,18 +270,6 @@ impl Record {
     #[getter]
     fn partition(&self) -> i32 {
         self.origin.partition
-    }
-
-    /// The key; ``None`` is not the same as ``b""``.
-    #[getter]
-    fn key(&self, py: Python<'_>) -> Option<Py<PyBytes>> {
-        self.key.as_ref().map(|key| key.clone_ref(py))
-    }
-
-    /// The value; ``None`` is a tombstone.
-    #[getter]
-    fn value(&self, py: Python<'_>) -> Option<Py<PyBytes>> {
-        self.value.as_ref().map(|value| value.clone_ref(py))
     }
 
     /// Names and values in order, repeats kept; name bytes that are not UTF-8 become lone surrogates.
@@ -342,8 +339,8 @@ impl Record {
                 && self.timestamp == other.timestamp
                 && self.timestamp_type == other.timestamp_type
                 && self.sequence == other.sequence
-                && Self::same_bytes(py, self.key.as_ref(), other.key.as_ref())
-                && Self::same_bytes(py, self.value.as_ref(), other.value.as_ref())
+                && self.key_bytes(py) == other.key_bytes(py)
+                && self.value_bytes(py) == other.value_bytes(py)
                 && self.headers_tuple(py)?.eq(other.headers_tuple(py)?)?,
         ))
     }
@@ -364,8 +361,8 @@ impl Record {
             record.offset,
             record.timestamp,
             record.timestamp_type,
-            record.key(py),
-            record.value(py),
+            record.key.clone_ref(py),
+            record.value.clone_ref(py),
             record.headers_tuple(py)?,
         )
             .into_pyobject(py)?;
@@ -382,8 +379,8 @@ impl Record {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let part = |bytes: &Option<Py<PyBytes>>| match bytes {
-            Some(bytes) => convert::short_repr(py, bytes.as_bytes(py)),
+        let part = |bytes: Option<&[u8]>| match bytes {
+            Some(bytes) => convert::short_repr(py, bytes),
             None => Ok("None".to_owned()),
         };
         let mut text = format!(
@@ -392,8 +389,8 @@ impl Record {
             self.origin.partition,
             self.offset,
             self.timestamp,
-            part(&self.key)?,
-            part(&self.value)?,
+            part(self.key_bytes(py))?,
+            part(self.value_bytes(py))?,
         );
         if let Some(headers) = &self.headers {
             text.push_str(", headers=");
@@ -406,6 +403,13 @@ impl Record {
         }
         Ok(text)
     }
+}
+
+/// The bytes of a key or value; `None` for none.
+fn bytes_of<'a>(py: Python<'a>, part: &'a Py<PyAny>) -> Option<&'a [u8]> {
+    part.cast_bound::<PyBytes>(py)
+        .ok()
+        .map(|bytes| bytes.as_bytes())
 }
 
 /// Checks and copies headers given from Python: pairs of `str` and `bytes | None`.

@@ -57,16 +57,24 @@ impl Ahead {
 
     fn push(&mut self, header: &BatchHeader, record: &RecordView<'_>) -> Result<(), Error> {
         let start = self.bytes.len();
-        memory::extend(&mut self.bytes, record.key.unwrap_or_default())?;
-        memory::extend(&mut self.bytes, record.value.unwrap_or_default())?;
-        memory::extend(&mut self.bytes, record.headers.encoded())?;
+        let (key, value) = (
+            record.key.unwrap_or_default(),
+            record.value.unwrap_or_default(),
+        );
+        let headers = record.headers.encoded();
+        memory::reserve(&mut self.bytes, key.len() + value.len() + headers.len())?;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        if !headers.is_empty() {
+            self.bytes.extend_from_slice(headers);
+        }
         self.spans.push(Span {
             offset: record.offset,
             timestamp: record.timestamp,
             start,
             key: record.key.map(<[u8]>::len),
             value: record.value.map(<[u8]>::len),
-            headers: record.headers.encoded().len(),
+            headers: headers.len(),
             header_count: record.headers.len(),
             batch: self.batches.len().saturating_sub(1),
             sequence: sequence_of(header, record.offset),
@@ -90,6 +98,7 @@ struct Progress {
 
 impl Progress {
     /// Decodes the next records; leaves none at the end or when an error is all that is left.
+    #[inline(never)]
     fn refill(&mut self) {
         self.ahead.clear();
         self.next = 0;
@@ -109,7 +118,7 @@ impl Progress {
         }
     }
 
-    fn next_record(&mut self, py: Python<'_>) -> PyResult<Option<Record>> {
+    fn next_record(&mut self, py: Python<'_>) -> PyResult<Option<Py<Record>>> {
         while self.next >= self.ahead.spans.len() {
             if let Some(error) = self.failure.take() {
                 return Err(raise(py, &error));
@@ -158,7 +167,8 @@ impl Progress {
                 span.header_count,
             ),
         };
-        Record::of(py, origin, &fields).map(Some)
+        // Made where it stays: a record that is handed up is copied at each step.
+        Py::new(py, Record::of(py, origin, &fields)?).map(Some)
     }
 }
 
@@ -210,7 +220,7 @@ impl RecordIterator {
         slf
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Record>>> {
         // Waiting for a lock with the interpreter held could wait for a thread that waits for the interpreter.
         let mut progress = match self.0.try_lock() {
             Ok(progress) => progress,

@@ -20,7 +20,11 @@ pub(crate) fn copy(part: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Makes room for `more` bytes; where there is not enough for growing by a factor, for these only.
-pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<()> {
+///
+/// # Errors
+/// As [`extend`].
+#[inline]
+pub fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<()> {
     if bytes.try_reserve(more).is_err() && bytes.try_reserve_exact(more).is_err() {
         return Err(Error::no_memory());
     }
