@@ -6,6 +6,7 @@ use crate::append_info::AppendInfo;
 use crate::batch_builder::{BatchBuilder, Producer};
 use crate::error::{Error, Result};
 use crate::log::{AppendOptions, LogWriter};
+use offsetlog_format::v2::record_size_upper_bound;
 use offsetlog_format::{Codec, RecordView};
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,10 @@ impl RecordAccumulator {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<bool> {
+        // The exact size counts at the batch's end only.
+        let bound = record_size_upper_bound(key, value, headers.iter().copied());
         let has_room = self.batch.is_empty()
+            || self.batch.size_bytes() + bound <= self.batch_bytes
             || self.batch.size_bytes_with(timestamp, key, value, headers) <= self.batch_bytes;
         if has_room {
             self.batch.push(timestamp, key, value, headers)?;
