@@ -97,20 +97,17 @@ impl Columns {
     }
 
     /// Adds a record.
-    #[inline]
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "once a record; as a call it would write and read again each field of the view"
+    )]
     pub(super) fn push(&mut self, record: &RecordView<'_>) -> Result<()> {
         let size = record.key.map_or(0, <[u8]>::len)
             + record.value.map_or(0, <[u8]>::len)
             + record.headers.encoded().len();
-        if self.bytes + size > i32::MAX as usize {
-            return Err(Error::new(ErrorKind::Limit {
-                name: "arrow_batch_bytes",
-                limit: i32::MAX as u64,
-                seen: (self.bytes + size) as u64,
-            }));
-        }
-        if size > LARGE_BYTES {
-            self.make_room(record)?;
+        if size > LARGE_BYTES || self.bytes > LARGE_BYTES {
+            self.make_room(record, size)?;
         }
         if let Some(key) = &mut self.key {
             key.push(record.key);
@@ -135,9 +132,20 @@ impl Columns {
         Ok(())
     }
 
-    /// Reserves memory for a large record; fails if there is not enough.
-    #[cold]
-    fn make_room(&mut self, record: &RecordView<'_>) -> Result<()> {
+    /// Reserves memory for a large record, or for more in a large record batch; fails if there is not enough, or if offsets of 32 bits
+    /// do not reach as far.
+    #[inline(never)]
+    fn make_room(&mut self, record: &RecordView<'_>, size: usize) -> Result<()> {
+        if self.bytes + size > i32::MAX as usize {
+            return Err(Error::new(ErrorKind::Limit {
+                name: "arrow_batch_bytes",
+                limit: i32::MAX as u64,
+                seen: (self.bytes + size) as u64,
+            }));
+        }
+        if size <= LARGE_BYTES {
+            return Ok(());
+        }
         for (column, bytes) in [(&mut self.key, record.key), (&mut self.value, record.value)] {
             if let (Some(column), Some(bytes)) = (column, bytes) {
                 memory::reserve(&mut column.values, bytes.len())?;
@@ -299,6 +307,36 @@ fn take_vec<T>(vec: &mut Vec<T>) -> Vec<T> {
     std::mem::replace(vec, Vec::with_capacity(capacity))
 }
 
+/// Appends `part`. Most keys and many values are short, and there a call costs more than the copy: two pieces of one size that
+/// overlap are two moves in registers each.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as `Columns::push`")]
+fn extend(bytes: &mut Vec<u8>, part: &[u8]) {
+    match part.len() {
+        0 => {}
+        8..=16 => extend_twice::<8>(bytes, part),
+        17..=32 => extend_twice::<16>(bytes, part),
+        33..=64 => extend_twice::<32>(bytes, part),
+        65..=128 => extend_twice::<64>(bytes, part),
+        _ => bytes.extend_from_slice(part),
+    }
+}
+
+/// Appends `part`, of `SIZE` to two times as many bytes.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as `Columns::push`")]
+fn extend_twice<const SIZE: usize>(bytes: &mut Vec<u8>, part: &[u8]) {
+    match (part.first_chunk::<SIZE>(), part.last_chunk::<SIZE>()) {
+        (Some(first), Some(last)) => {
+            bytes.reserve(2 * SIZE);
+            bytes.extend_from_slice(first);
+            bytes.truncate(bytes.len() + part.len() - 2 * SIZE);
+            bytes.extend_from_slice(last);
+        }
+        _ => bytes.extend_from_slice(part),
+    }
+}
+
 /// A validity bitmap, created at the first null.
 #[derive(Debug, Default)]
 struct Validity(Option<BooleanBufferBuilder>);
@@ -345,10 +383,11 @@ impl Bytes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as `Columns::push`")]
     fn push(&mut self, bytes: Option<&[u8]>) {
         self.validity.push(self.offsets.len() - 1, bytes.is_some());
-        self.values.extend_from_slice(bytes.unwrap_or(&[]));
+        extend(&mut self.values, bytes.unwrap_or(&[]));
         self.offsets.push(self.values.len() as i32);
     }
 
