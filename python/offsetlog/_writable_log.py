@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from offsetlog._offsetlog import Writer
     from offsetlog._options import When
 
-__all__ = ["WritableLog"]
+__all__ = ["WritableLog", "moving_note"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -425,6 +425,14 @@ class WritableLog(Log):
         """
         return self._writing().end_offset_for_epoch(bounded("epoch", epoch, minimum=-1, bits=32))
 
+    def _move_log(self, source: str, batches: int) -> AppendInfo | None:
+        """Move the segments of a staged log, which nobody has open, to the end of this one by renaming.
+
+        ``None``, and nothing is changed, where its batches are to be copied; `batches` is how many they are. After an error or a crash
+        a part of the segments may be in the log: `moving_note` has the batches of all.
+        """
+        return self._writing().move_log(source, batches, None)
+
     def _abandon(self) -> None:
         """Let go of files and locks as a killed process would, for tests of recovery."""
         self._writing().abandon()
@@ -659,3 +667,14 @@ class WritableLog(Log):
             first_dirty=None if first_dirty is None else integer("first_dirty", first_dirty, minimum=0),
             map_bytes=None if map_bytes is None else integer("map_bytes", map_bytes, minimum=0),
         )
+
+
+def moving_note(source: str) -> list[tuple[int, int, int]] | None:
+    """Return size, checksum and last offset delta of each batch of a staged log that is being moved; ``None`` if that has not begun.
+
+    Raises
+    ------
+    LogDirError
+        The note in its directory is not one that this version has written.
+    """
+    return _offsetlog.moving_note(source)

@@ -323,6 +323,18 @@ impl Appender {
         Ok(info_row(&info))
     }
 
+    fn move_log(
+        &self,
+        py: Python<'_>,
+        source: PathBuf,
+        batches: usize,
+        leader_epoch: Option<i32>,
+    ) -> PyResult<Option<rows::AppendInfo>> {
+        let moved = || self.log.move_log(&source, batches, leader_epoch);
+        let info = self.clock.timed(py, moved)?.or_raise(py)?;
+        Ok(info.as_ref().map(info_row))
+    }
+
     fn append_marker(
         &self,
         py: Python<'_>,
@@ -571,4 +583,16 @@ pub(crate) fn recover(
     };
     let report = detached(py, || offsetlog::recover(&path, &options, &recover)).or_raise(py)?;
     Ok(recovery_row(report))
+}
+
+#[pyfunction]
+pub(crate) fn moving_note(
+    py: Python<'_>,
+    source: PathBuf,
+) -> PyResult<Option<Vec<(u32, u32, i32)>>> {
+    let read = || offsetlog::moving_note(&offsetlog::disk::RealDisk, &source);
+    let batches = detached(py, read).or_raise(py)?;
+    let plain =
+        |batch: &offsetlog::MovedBatch| (batch.size_bytes, batch.crc, batch.last_offset_delta);
+    Ok(batches.map(|batches| batches.iter().map(plain).collect()))
 }

@@ -67,6 +67,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(adopt::adopt, module)?)?;
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;
+    module.add_function(wrap_pyfunction!(appender::moving_note, module)?)?;
     module.add_function(wrap_pyfunction!(appender::recover, module)?)?;
     module.add_function(wrap_pyfunction!(arrow_append::append_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(arrow_append::arrow_digest, module)?)?;

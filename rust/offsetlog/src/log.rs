@@ -15,6 +15,7 @@ mod follow;
 mod log_writer;
 mod look_up;
 mod maintain;
+mod move_log;
 mod named_offsets;
 mod open;
 mod producers;
@@ -51,6 +52,7 @@ pub use follow::Follow;
 pub use log_writer::LogWriter;
 pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
+pub use move_log::{MovedBatch, moving_note};
 pub use producers::MarkerOptions;
 pub use recovery::{Cut, Progress, RecoverOptions, RecoveryReport};
 pub use scan::{

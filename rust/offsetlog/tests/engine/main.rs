@@ -22,6 +22,7 @@ mod compaction;
 mod companions;
 mod indexing;
 mod lost_records;
+mod moved;
 mod producers;
 mod recovery;
 mod refusals;

@@ -529,7 +529,7 @@ fn nothing(incoming: &Incoming<'_>) -> AppendInfo {
     }
 }
 
-fn check_epoch(leader_epoch: i32) -> Result<()> {
+pub(super) fn check_epoch(leader_epoch: i32) -> Result<()> {
     if leader_epoch < 0 {
         return Err(Error::argument(
             "leader_epoch",

@@ -166,7 +166,7 @@ impl PartitionWriter {
     }
 
     /// Deletes files under the new segment's names, left by an interrupted roll or by a deletion that did not reach the disk.
-    fn remove_leftovers_of(&self, base_offset: i64) -> Result<()> {
+    pub(super) fn remove_leftovers_of(&self, base_offset: i64) -> Result<()> {
         for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
             let path = segment_path(&self.directory.path, base_offset, suffix);
             match self.directory.disk.unlink(&path) {
