@@ -116,6 +116,7 @@ def failing(at: int, error: BaseException) -> Iterator[Callable[[], int]]:
         around(patched, publishing, "remove", after=True)
         around(patched, notes, "sync")
         around(patched, WritableLog, "append_log", after=True)
+        around(patched, WritableLog, "_move_log", after=True)
         around(patched, WritableLog, "flush")
         yield lambda: seen
 

@@ -88,6 +88,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
     around("sync", notes)
     around("discard", publishing)
     around("append_log", WritableLog)
+    around("_move_log", WritableLog)
     around("flush", WritableLog)
     return lambda: seen
 

@@ -1,6 +1,8 @@
 """One partition of a commit: its staged records published, what is there already found, what is there taken back.
 
-Batches are known by their sizes and checksums, which stay what they are when a batch gets its offset and epoch.
+Batches are known by their sizes and checksums, which stay what they are when a batch gets its offset and epoch. Staged records are
+copied, or their segments renamed into the log where they are large enough; the engine then leaves a note beside them with what their
+batches are, before it changes the first one, so that a commit that comes next knows them in whatever state it finds the files.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +21,10 @@ from offsetlog._commit.notes import Commit, CommitTarget
 from offsetlog._log import Log
 from offsetlog._text import counted
 from offsetlog._values import BatchInfo
-from offsetlog._writable_log import WritableLog
+from offsetlog._writable_log import WritableLog, moving_note
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
 
-__all__ = ["Patience", "Superseded", "mark", "metadata_among", "move_to", "opened", "take_back", "topic_id_of"]
+__all__ = ["Patience", "Superseded", "digest", "metadata_among", "move_to", "opened", "prints", "take_back", "topic_id_of"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
@@ -60,11 +62,6 @@ class Print(NamedTuple):
     last_offset: int
 
 
-def mark(log: Log) -> str:
-    """Return a digest of the batches of a staged log."""
-    return _digest(_prints(log))
-
-
 def topic_id_of(directory: str) -> str | None:
     """Return the id of a partition's topic; ``None`` where it has none."""
     with Log.open(directory) as log:
@@ -90,8 +87,17 @@ def move_to(
         # Where nobody has appended since, nothing of this is there.
         skip = 0 if before == target.start else _there(log, target, commit.preserve_offsets)
         left = target.batches - skip
-        for path in target.staged if left else ():
-            skip = _move(log, Path(target.directory, path), skip, commit.preserve_offsets)
+        # Notes of version 0 do not say how many batches each staged log has: those are copied.
+        is_known = len(target.marks) == len(target.staged)
+        counts: Sequence[int | None] = [batches for batches, _ in target.marks] if is_known else [None] * len(target.staged)
+        for path, batches in zip(target.staged, counts, strict=True) if left else ():
+            place = Path(target.directory, path)
+            if batches is not None and skip >= batches:
+                skip -= batches
+            elif batches is not None and not commit.preserve_offsets and _rename(log, place, batches, skip):
+                skip = 0
+            else:
+                skip = _copy(log, place, skip, commit.preserve_offsets)
         try:
             still()
         except Superseded:
@@ -184,16 +190,16 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     if log.log_start_offset > target.start and not preserve_offsets:
         return False, f"{target.name}: offsets {target.start} to {log.log_start_offset - 1} were deleted since"
     where = f"{target.name}: offsets {target.start} to {end - 1} hold records of it and another program's"
-    there = list(_prints(log, max(target.start, log.log_start_offset)))
+    there = list(prints(log, max(target.start, log.log_start_offset)))
     try:
         expected = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
     except FileNotFoundError:
         # Whole staged logs are known by their digests.
         at = 0
-        for batches, digest in target.marks:
+        for batches, noted in target.marks:
             if at == len(there):
                 break
-            if _digest(there[at : at + batches]) != digest:
+            if digest(there[at : at + batches]) != noted:
                 return False, where
             at += batches
         return (True, None) if at == len(there) else (False, where)
@@ -205,7 +211,18 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     return (True, None) if ours == len(there) else (False, where)
 
 
-def _move(log: WritableLog, path: Path, skip: int, preserve_offsets: bool) -> int:
+def _rename(log: WritableLog, path: Path, batches: int, skip: int) -> bool:
+    """Rename what is left of a staged log to the end of the log; return ``False`` where it has to be copied.
+
+    Its first `skip` batches are in the log. Once renaming has begun it cannot be copied any more: some of its batches may be numbered
+    for their new place, and some of its segments be there.
+    """
+    if skip and moving_note(str(path)) is None:
+        return False
+    return log._move_log(str(path), batches - skip) is not None  # noqa: SLF001  # same package
+
+
+def _copy(log: WritableLog, path: Path, skip: int, preserve_offsets: bool) -> int:
     """Append a staged log but for its first `skip` batches; return how many more are to be left out of the next."""
     with Log.open(path) as staged:
         if not skip:
@@ -238,7 +255,7 @@ def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
     deleted = log.log_start_offset - target.start
     if deleted > 0:
         count = sum(each.last_offset < deleted for each in _numbered(expected))
-    for batch in _prints(log, max(target.start, log.log_start_offset)):
+    for batch in prints(log, max(target.start, log.log_start_offset)):
         if count == len(expected):
             break
         if batch[:2] == expected[count][:2]:
@@ -247,17 +264,17 @@ def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
 
 
 def _begins_with(log: Log, target: CommitTarget) -> bool:
-    there = _prints(log, target.start)
-    for batches, digest in target.marks:
+    there = prints(log, target.start)
+    for batches, noted in target.marks:
         part = [each for _, each in zip(range(batches), there, strict=False)]
-        if len(part) < batches or _digest(part) != digest:
+        if len(part) < batches or digest(part) != noted:
             return False
     return True
 
 
 def _kept_there(log: Log, target: CommitTarget, expected: list[Print]) -> int:
     """The same for records that keep their offsets: each batch has one place, where another program's may be by now."""
-    there = {each.base_offset: each for each in _prints(log, max(target.start, log.log_start_offset))}
+    there = {each.base_offset: each for each in prints(log, max(target.start, log.log_start_offset))}
     for count, each in enumerate(expected):
         if each.base_offset >= log.log_end_offset:
             return count
@@ -282,11 +299,19 @@ def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
 
 
 def _staged_prints(path: Path) -> Iterator[Print]:
+    noted = moving_note(str(path))
+    if noted is not None:
+        # The files themselves are numbered anew by now, or moved.
+        next_offset = 0
+        for size_bytes, crc, last_offset_delta in noted:
+            yield Print(size_bytes, crc, next_offset, next_offset + last_offset_delta)
+            next_offset += last_offset_delta + 1
+        return
     with Log.open(path) as log:
-        yield from _prints(log)
+        yield from prints(log)
 
 
-def _prints(log: Log, start: int | None = None) -> Iterator[Print]:
+def prints(log: Log, start: int | None = None) -> Iterator[Print]:
     """Yield how the batches of a log are known again, from `start` on."""
     if start is not None and start >= log.log_end_offset:
         return
@@ -308,8 +333,9 @@ def _print(descriptor: int, batch: BatchInfo) -> Print:
     return Print(batch.size_bytes, crc, batch.base_offset, batch.last_offset)
 
 
-def _digest(prints: Iterable[Print]) -> str:
-    digest = hashlib.sha256()
-    for each in prints:
-        digest.update(struct.pack(">QI", each.size_bytes, each.crc))
-    return digest.hexdigest()[:32]
+def digest(batches: Iterable[Print]) -> str:
+    """Return a digest of batches, as a note keeps it of a staged log."""
+    found = hashlib.sha256()
+    for each in batches:
+        found.update(struct.pack(">QI", each.size_bytes, each.crc))
+    return found.hexdigest()[:32]

@@ -5,8 +5,8 @@ anything, and that it is done afterwards. What failed or died in between is fini
 commit of any name on the log dir: the note names the staged logs and where each log ended, and the batches that are there already are
 found by their checksums. Before the note is written nothing is published; what was staged then is nobody's.
 
-Order: tasks close their staged logs (durable) - note «publishing» (durable) - batches moved, several partitions at once, each log
-flushed - note «published» (durable) - staged logs removed.
+Order: tasks close their staged logs (durable) - note «publishing» (durable) - batches copied or their segments renamed, several
+partitions at once, each log flushed - note «published» (durable) - staged logs removed.
 
 What can never be finished, as staged files are gone or a partition refuses them for good, is taken back when the same name comes
 again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind - note removed. A job

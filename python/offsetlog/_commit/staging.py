@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetlog._commit.moving import mark
+from offsetlog._commit.moving import digest, prints
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._writable_log import WritableLog
@@ -52,7 +52,7 @@ class Staged(NamedTuple):
     batches: int
     size_bytes: int
     mark: str = ""
-    """Digest of its batches (:func:`offsetlog._commit.moving.mark`)."""
+    """Digest of its batches (:func:`offsetlog._commit.moving.digest`)."""
 
 
 class Stage:
@@ -85,20 +85,22 @@ class Stage:
         """Make everything durable, and return what there is."""
         staged = []
         for (topic, partition), (directory, log) in self._logs.items():
-            bases = [batch.base_offset for batch in log.batches()]
-            found = Staged(
-                topic,
-                partition,
-                directory,
-                os.path.relpath(log.path, directory),
-                bases[0],
-                log.log_end_offset - 1,
-                self._records[topic, partition],
-                len(bases),
-                log.size_bytes,
-                mark(log),
-            )
             log.close()
+            # Read back when it is closed: before that, its indexes are as long as they may become.
+            with Log.open(log.path) as closed:
+                batches = list(prints(closed))
+                found = Staged(
+                    topic,
+                    partition,
+                    directory,
+                    os.path.relpath(log.path, directory),
+                    batches[0].base_offset,
+                    batches[-1].last_offset,
+                    self._records[topic, partition],
+                    len(batches),
+                    sum(each.size_bytes for each in batches),
+                    digest(batches),
+                )
             staged.append(found)
         self._logs.clear()
         return staged
