@@ -10,6 +10,7 @@ commits take turns in two sessions.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -27,7 +29,7 @@ from pyspark.sql.types import StructType
 
 import offsetlog.spark
 from offsetlog import LogConfig, LogDir
-from spark_table import AGAINST_CONNECTOR, AGAINST_CONSTANTS
+from spark_table import AGAINST_CONNECTOR, AGAINST_CONSTANTS, Read
 
 try:
     from offsetlog._commit.publishing import commit
@@ -137,30 +139,33 @@ def to_noop(frame: DataFrame) -> int:
 WORKS = {"count": count, "sum": sum_of_lengths, "noop": to_noop}
 
 
-def timed(work: Callable[[DataFrame], int], frame: DataFrame) -> tuple[float, int]:
+Side = Callable[[], int]
+
+
+def timed(work: Side) -> tuple[float, int]:
     """Wall seconds and what the work gave."""
     start = time.perf_counter()
-    result = work(frame)
+    result = work()
     return time.perf_counter() - start, result
 
 
-def compare(
-    row: int, what: str, work: Callable[[DataFrame], int], ours: DataFrame, peers: dict[str, DataFrame], rows: int, rounds: int
-) -> None:
-    """Warms all sides, then lets them take turns; one line per peer."""
-    sides = {**peers, "ours": ours}
+def compare(read: Read, roads: dict[str, Side], peers: dict[str, Side], limit: Side | None, rows: int, rounds: int) -> None:
+    """Warms all sides, then lets them take turns; one line for each peer and each of our roads."""
+    sides = {**peers, **roads, **({} if limit is None else {"limit": limit})}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
         results = {}
-        for name, frame in sides.items():
-            took, results[name] = timed(work, frame)
+        for name, side in sides.items():
+            took, results[name] = timed(side)
             if turn > 0:
                 seconds[name].append(took)
+        # The constants have values of the same lengths.
         if len(set(results.values())) != 1:
-            raise SystemExit(f"row {row}, {what}: the sides differ: {results}")
+            raise SystemExit(f"row {read.row}, {read.what}: the sides differ: {results}")
     for name in peers:
-        figure = {"row": row, "work": what, "peer_name": name, "rows": rows, "peer": seconds[name], "ours": seconds["ours"]}
-        print(json.dumps(figure), flush=True)
+        for road in roads:
+            figure = {"row": read.row, "work": read.what, "road": road, "peer_name": name, "rows": rows}
+            print(json.dumps({**figure, "peer": seconds[name], "ours": seconds[road], "limit": seconds.get("limit", [])}), flush=True)
 
 
 def worker_peak_bytes() -> int:
@@ -212,6 +217,20 @@ def commit_staged(place: Path, turn: int) -> tuple[float, float, int]:
     return between - start, end - between, staged[0].size_bytes
 
 
+def counted(batches: Iterator[pa.RecordBatch]) -> int:
+    """Rows, inside the worker."""
+    return sum(batch.num_rows for batch in batches)
+
+
+def summed(batches: Iterator[pa.RecordBatch]) -> int:
+    """Bytes of all values, inside the worker."""
+    return sum(pyarrow.compute.sum(pyarrow.compute.binary_length(batch.column(0))).as_py() or 0 for batch in batches)
+
+
+# What a worker does itself on the direct roads, and the column that it needs.
+INSIDE = {"count": (counted, "offset"), "sum": (summed, "value")}
+
+
 class SparkRows:
     """The rows of one session."""
 
@@ -235,15 +254,33 @@ class SparkRows:
         reader = self._spark.read.format("constants").option("columns", columns)
         return reader.option("valueBytes", value_bytes).option("rows", rows).load()
 
+    def _roads(self, read: Read, columns: str) -> dict[str, Side]:
+        """Ours: the format, and for what returns little the direct roads, planned anew in each round."""
+        work, frame = WORKS[read.work], self._ours(read.topic, columns)
+        roads: dict[str, Side] = {"read.format": lambda: work(frame)}
+        if read.work in INSIDE:
+            inside, column = INSIDE[read.work]
+            options = {"subscribe": read.topic, "starting_offsets": "earliest", "columns": [column]}
+
+            def by_scan() -> int:
+                return work(offsetlog.spark.scan(self._spark, self._logs, **options))
+
+            def by_map_splits() -> int:
+                return sum(task.result for task in offsetlog.spark.map_splits(self._spark, self._logs, inside, **options))
+
+            roads |= {"spark.scan": by_scan, "spark.map_splits": by_map_splits}
+        return roads
+
     def against_connector(self) -> None:
-        """Rows 29 to 31 against Spark's own connector."""
+        """Rows 29 to 31 against Spark's own connector; constants show what PySpark itself takes."""
+        self._spark.dataSource.register(Constants)
         for read in AGAINST_CONNECTOR:
             if read.row in self._rows:
-                connector = self._connector(read.topic)
-                peers = {"Spark's Kafka connector": connector}
-                compare(
-                    read.row, read.what, WORKS[read.work], self._ours(read.topic, read.columns), peers, connector.count(), self._rounds
-                )
+                work, connector = WORKS[read.work], self._connector(read.topic)
+                rows = connector.count()
+                constants = self._constants(read.columns or ",".join(TYPES), read.value_bytes, rows)
+                peers: dict[str, Side] = {"Spark's Kafka connector": functools.partial(work, connector)}
+                compare(read, self._roads(read, read.columns), peers, functools.partial(work, constants), rows, self._rounds)
 
     def _to_write(self, rows: int) -> DataFrame:
         return self._spark.range(0, rows, 1, 4).selectExpr(
@@ -303,12 +340,13 @@ class SparkRows:
             if read.row not in self._rows:
                 continue
             columns = read.columns or ",".join(TYPES)
-            ours = self._ours(read.topic, columns=columns)
+            work, ours = WORKS[read.work], self._ours(read.topic, columns=columns)
             rows = self._ours(read.topic, columns="offset").count()
-            peers = {"constants": self._constants(columns, read.value_bytes, rows)}
+            frames = {"constants": self._constants(columns, read.value_bytes, rows)}
             if read.value_bytes == 1000:
-                peers["Parquet"] = self._spark.read.parquet(str(self._parquet(read.topic, columns)))
-            compare(read.row, read.what, WORKS[read.work], ours, peers, rows, self._rounds)
+                frames["Parquet"] = self._spark.read.parquet(str(self._parquet(read.topic, columns)))
+            peers: dict[str, Side] = {name: functools.partial(work, frame) for name, frame in frames.items()}
+            compare(read, {"read.format": functools.partial(work, ours)}, peers, None, rows, self._rounds)
 
     def _parquet(self, topic: str, columns: str) -> Path:
         target: Path = self._arguments.scratch / f"{topic}-{columns.count(',') + 1}-columns.parquet"
@@ -327,8 +365,8 @@ class SparkRows:
         peer: list[float] = []
         ours: list[float] = []
         for _ in range(self._rounds):
-            peer.append(timed(count, two)[0])
-            ours.append(timed(count, many)[0])
+            peer.append(timed(two.count)[0])
+            ours.append(timed(many.count)[0])
         figure = {"row": 34, "work": "count() of 200 partitions of one row", "peer_name": "ours, 2 partitions", "rows": 200}
         print(json.dumps({**figure, "peer": peer, "ours": ours}), flush=True)
 
@@ -352,7 +390,7 @@ class SparkRows:
             shutil.rmtree(directory)
         else:
             topic, columns = (*arguments, "")[:2]
-            wall, total = timed(WORKS[work], self._ours(topic, columns, directory))
+            wall, total = timed(functools.partial(WORKS[work], self._ours(topic, columns, directory)))
         return f"cpu=0 wall={wall:.9f} count={rows} sum={total}"
 
     def serve(self) -> None:
@@ -377,7 +415,7 @@ class SparkRows:
                     self.writing()
                     self.committing()
                 return
-            if {30, 31, 32} & set(self._rows):
+            if {29, 30, 31, 32} & set(self._rows):
                 self.memory()
                 self.against_constants()
             if 34 in self._rows:

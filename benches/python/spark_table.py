@@ -42,5 +42,10 @@ AGAINST_CONNECTOR = tuple(
     )
 )
 SMALL_VALUES = (Read(32, "none", 100, "sum", FIVE_COLUMNS), Read(32, "none", 100, "noop", FIVE_COLUMNS))
-AGAINST_CONSTANTS = (Read(30, "none", 1000, "sum", FIVE_COLUMNS), Read(31, "none", 1000, "noop"), *SMALL_VALUES)
+AGAINST_CONSTANTS = (
+    Read(29, "none", 1000, "count", "offset"),
+    Read(30, "none", 1000, "sum", FIVE_COLUMNS),
+    Read(31, "none", 1000, "noop"),
+    *SMALL_VALUES,
+)
 BETWEEN_COMMITS = (*AGAINST_CONNECTOR, *SMALL_VALUES)
