@@ -247,6 +247,9 @@ def check_promises(sent: list[Sent], rows: dict[Place, list[Row]]) -> None:
 
 def let_go(broker: Broker, names: list[str]) -> None:
     """Let the broker write its markers, and end what producers left open by coming back."""
+    with Admin(broker.address) as admin:
+        # A broker that has just started may not know its topics yet.
+        admin.leader_epochs("held")
     with Wire(broker.address) as wire:
         wire.alter_topic("held", {"min.insync.replicas": "1"})
         # A high watermark that stood still for want of replicas rises with the next append.
