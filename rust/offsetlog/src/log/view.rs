@@ -1,5 +1,6 @@
 //! A log at one moment: its segments, its bounds, and what was computed from them.
 
+mod end;
 mod listing;
 
 use super::LiveOffsets;
@@ -9,9 +10,8 @@ use super::transactions::TxnOutcomes;
 use super::writers::Slot;
 use crate::disk::FileStat;
 use crate::error::{Error, Result};
-use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::live_offsets::Roll;
-use crate::segment::walk::{Step, TornTail, Walk};
+use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
 use listing::{LISTINGS_MAX, Listing, settled_list};
 use offsetlog_format::OffsetCheckpointFile;
@@ -99,9 +99,6 @@ const CHECKPOINTS: [OffsetCheckpointFile; 2] = [
     OffsetCheckpointFile::LogStartOffset,
     OffsetCheckpointFile::HighWatermark,
 ];
-
-/// The end of a segment of this size is found by reading it whole: that takes less time than opening its index.
-const SMALL_BYTES: u64 = 16 * 1024;
 
 /// If another process may write the log, a view answers point look-ups without a new check for this long after the last one:
 /// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
@@ -532,48 +529,7 @@ impl View {
                 torn: None,
             });
         };
-        if active.stat.size <= SMALL_BYTES {
-            return walk_to_end(Walk::new(Arc::clone(active), 0, 64 * 1024, Vec::new()));
-        }
-        let mut trace = Trace::default();
-        let walk = find::start(
-            active,
-            i64::MAX,
-            ReadAhead::To(i64::MAX),
-            Vec::new(),
-            &mut trace,
-        )?;
-        let from_start = walk.position() == 0;
-        match walk_to_end(walk) {
-            Ok(end) if from_start || end.torn.is_none() => Ok(end),
-            // The index entry may have pointed into the middle of a batch. Only a walk from the start of the segment is
-            // reliable.
-            Ok(_) | Err(_) if !from_start => {
-                walk_to_end(Walk::new(Arc::clone(active), 0, 64 * 1024, Vec::new()))
-            }
-            end => end,
-        }
-    }
-}
-
-fn walk_to_end(mut walk: Walk) -> Result<End> {
-    walk.set_read_ahead(64 * 1024);
-    let mut end = End {
-        log_end_offset: walk.segment().base_offset,
-        leader_epoch: -1,
-        torn: None,
-    };
-    loop {
-        match walk.step(true)? {
-            Step::Batch(header) => {
-                end.log_end_offset = header.last_offset.saturating_add(1);
-                end.leader_epoch = header.leader_epoch;
-            }
-            Step::End(torn) => {
-                end.torn = torn;
-                return Ok(end);
-            }
-        }
+        end::find(active)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Records that go while somebody reads: told by an error, never left out without a word.
 
-use crate::common::{Place, log_file};
+use crate::common::{Place, closed, log_file};
 use crate::views::filled;
 use offsetlog::{
     Error, ErrorKind, Isolation, Log, LogWriter, MaintainOptions, OnCorrupt, ScanOptions,
@@ -132,6 +132,15 @@ fn what_was_deleted_is_told_beside_damage() {
         };
         assert_out_of_range(&reader.scan(&options).map(|_| ()).unwrap_err());
     }
+}
+
+/// An index entry behind damage leads to the end. In a small segment too, whose end is looked for without the index first.
+#[test]
+fn damage_before_an_index_entry_does_not_hide_the_end() {
+    let place = closed();
+    assert_eq!(place.offset_entries(8).len(), 1);
+    place.edit(&log_file(8), |bytes| bytes[16] ^= 1);
+    assert_eq!(place.reader().log_end_offset().unwrap(), 12);
 }
 
 /// Whoever got all batches that were asked for is told nothing of later deletions.
