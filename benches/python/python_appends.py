@@ -19,7 +19,7 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from offsetlog import Log
+from offsetlog import WritableLog
 from python_works import FIRST_TIMESTAMP, PER_BATCH, WRITER_BATCH_BYTES, Pair, Work, appended, found, records_of, table_of
 
 # The class of a peer; neither has types.
@@ -94,8 +94,8 @@ def main() -> None:
         "append_arrow": (PER_BATCH, 1 << 30),
     }
     for name in arguments.works:
-        if name != "writer.append" and not hasattr(Log, name):
-            print(json.dumps({"work": name, "missing": "Log has no such method"}), flush=True)
+        if name != "writer.append" and not hasattr(WritableLog, name):
+            print(json.dumps({"work": name, "missing": "WritableLog has no such method"}), flush=True)
             continue
         per_batch, batch_bytes = batches[name]
         sides: dict[str, Work] = {
