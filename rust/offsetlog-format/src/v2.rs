@@ -5,8 +5,8 @@ use crate::batch::BatchHeader;
 use crate::error::{Fault, FormatError, Part};
 use crate::record::{Headers, RecordView, next_bytes, write_bytes, write_header};
 use crate::varint::{
-    MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint, read_varlong, varint_bytes, varlong_bytes,
-    write_varint, write_varlong,
+    MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint, read_varlong, short_varint, varint_bytes,
+    varlong_bytes, write_varint, write_varlong, zigzag,
 };
 use alloc::vec::Vec;
 
@@ -16,6 +16,10 @@ const RECORD_OVERHEAD_MAX: usize = 1 + MAX_VARLONG_BYTES + 5 * MAX_VARINT_BYTES;
 /// Smallest encoded record, its length included: bounds how many records a payload can hold.
 pub const MINIMUM_RECORD_BYTES: usize = 7;
 
+/// Bytes from which all numbers before a key can be read, each of at most three bytes: length, attributes, timestamp delta, offset
+/// delta, length of the key.
+const FRONT_BYTES: usize = 16;
+
 /// Iterates the records of a batch over its decompressed payload.
 ///
 /// Strict where Kafka is not: offset deltas must ascend and stay within `last_offset`, and the payload must be used up by the
@@ -23,8 +27,9 @@ pub const MINIMUM_RECORD_BYTES: usize = 7;
 #[derive(Debug, Clone)]
 pub struct RecordsV2<'a> {
     payload: &'a [u8],
-    position: usize,
-    left: i32,
+    /// The records that were not decoded yet: the end of the payload.
+    rest: &'a [u8],
+    left: u32,
     count: i32,
     base_offset: i64,
     last_offset_delta: i64,
@@ -40,7 +45,7 @@ impl<'a> RecordsV2<'a> {
     /// `Count` for a negative record count.
     #[inline]
     pub fn new(header: &BatchHeader, payload: &'a [u8]) -> Result<Self, FormatError> {
-        if header.record_count < 0 {
+        let Ok(left) = u32::try_from(header.record_count) else {
             return Err(FormatError::new(
                 Part::Record,
                 0,
@@ -49,12 +54,12 @@ impl<'a> RecordsV2<'a> {
                     expected: i64::from(header.record_count),
                 },
             ));
-        }
+        };
         let base_offset = header.base_offset.unwrap_or(header.last_offset);
         Ok(Self {
             payload,
-            position: 0,
-            left: header.record_count,
+            rest: payload,
+            left,
             count: header.record_count,
             base_offset,
             last_offset_delta: header.last_offset - base_offset,
@@ -70,7 +75,12 @@ impl<'a> RecordsV2<'a> {
     /// Number of the record that comes next, from 0.
     #[must_use]
     pub const fn slot(&self) -> i32 {
-        self.count - self.left
+        self.count - self.left as i32
+    }
+
+    /// Byte of the payload where the next record begins.
+    const fn position(&self) -> usize {
+        self.payload.len() - self.rest.len()
     }
 
     /// Decodes the next record, or says that there is none.
@@ -80,20 +90,68 @@ impl<'a> RecordsV2<'a> {
     /// record; `OffsetOrder` for a delta that does not ascend or leaves the batch. `at` is the byte of the payload.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {
+        match self.next_plain() {
+            Some(record) => Ok(Some(record)),
+            None => self.next_checked(),
+        }
+    }
+
+    /// Decodes the next record if it is sound and plain: numbers of at most three bytes, and 16 bytes or more to the end of the payload.
+    /// `None` says nothing about the record, or whether there is one, and steps over nothing: [`next_record`](Self::next_record) decides.
+    ///
+    /// One check of bounds covers all numbers before the key, and no error is made here: a loop over records keeps them in registers.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "once a record; as a call it would write and read again each field of the view"
+    )]
+    pub fn next_plain(&mut self) -> Option<RecordView<'a>> {
+        let left = self.left.checked_sub(1)?;
+        let front = self.rest.first_chunk::<FRONT_BYTES>()?;
+        let mut at = 0;
+        let length = length_of(short_varint(front, &mut at)?)?;
+        let (record, rest) = self.rest.split_at_checked(at + length)?;
+        // The attributes byte of a record has no meaning yet.
+        at += 1;
+        let timestamp_delta = i64::from(zigzag(short_varint(front, &mut at)?));
+        let offset_delta = length_of(short_varint(front, &mut at)?)? as i64;
+        if offset_delta <= self.previous_delta || offset_delta > self.last_offset_delta {
+            return None;
+        }
+        let key_length = short_varint(front, &mut at)?;
+        let (key, body) = split_bytes(record.get(at..)?, key_length)?;
+        let mut at = 0;
+        let value_length = short_varint(body, &mut at)?;
+        let (value, body) = split_bytes(body.get(at..)?, value_length)?;
+        let headers = if body == [0] {
+            Headers::default()
+        } else {
+            headers_of(body)?
+        };
+        self.rest = rest;
+        self.left = left;
+        self.previous_delta = offset_delta;
+        Some(self.view(timestamp_delta, offset_delta, key, value, headers))
+    }
+
+    /// As [`next_record`](Self::next_record), for records of any shape: the rules stand here, and the errors.
+    #[cold]
+    #[inline(never)]
+    fn next_checked(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {
         if self.left == 0 {
             return self.finish();
         }
-        if self.position == self.payload.len() {
+        let start = self.position();
+        if self.rest.is_empty() {
             return Err(FormatError::new(
                 Part::Record,
-                self.position,
+                start,
                 Fault::Count {
                     found: i64::from(self.slot()),
                     expected: i64::from(self.count),
                 },
             ));
         }
-        let start = self.position;
         let mut position = start;
         let length = read_varint(self.payload, &mut position)?;
         let body_start = position;
@@ -116,7 +174,7 @@ impl<'a> RecordsV2<'a> {
         let record = self
             .decode(body, body_start)
             .map_err(|error| FormatError::new(error.part, error.at.max(start), error.fault))?;
-        self.position = body_end;
+        self.rest = self.payload.get(body_end..).unwrap_or(&[]);
         self.left -= 1;
         Ok(Some(record))
     }
@@ -147,6 +205,18 @@ impl<'a> RecordsV2<'a> {
                 .map_err(|error| FormatError::new(error.part, position + error.at, error.fault))?
         };
         self.previous_delta = offset_delta;
+        Ok(self.view(timestamp_delta, offset_delta, key, value, headers))
+    }
+
+    #[inline]
+    fn view(
+        &self,
+        timestamp_delta: i64,
+        offset_delta: i64,
+        key: Option<&'a [u8]>,
+        value: Option<&'a [u8]>,
+        headers: Headers<'a>,
+    ) -> RecordView<'a> {
         let (timestamp, timestamp_type) = match self.append_time {
             Some(time) => (time, TimestampType::LogAppend),
             None => (
@@ -154,7 +224,7 @@ impl<'a> RecordsV2<'a> {
                 TimestampType::Create,
             ),
         };
-        Ok(RecordView {
+        RecordView {
             // The delta is at most that of the last offset, which the header's check showed to fit.
             offset: self.base_offset.wrapping_add(offset_delta),
             timestamp,
@@ -162,7 +232,7 @@ impl<'a> RecordsV2<'a> {
             key,
             value,
             headers,
-        })
+        }
     }
 
     #[cold]
@@ -180,16 +250,46 @@ impl<'a> RecordsV2<'a> {
 
     #[inline]
     fn finish(&self) -> Result<Option<RecordView<'a>>, FormatError> {
-        if self.count == 0 || self.position == self.payload.len() {
+        if self.count == 0 || self.rest.is_empty() {
             Ok(None)
         } else {
             Err(FormatError::new(
                 Part::Record,
-                self.position,
+                self.position(),
                 Fault::Rule("bytes are left behind the last record that the batch counts"),
             ))
         }
     }
+}
+
+/// A length, or a delta that cannot be negative; `None` for null and what else is negative.
+#[inline]
+const fn length_of(raw: u32) -> Option<usize> {
+    if raw & 1 == 0 {
+        Some((raw >> 1) as usize)
+    } else {
+        None
+    }
+}
+
+/// Cuts off as many bytes as a length says; a negative length is null.
+#[inline]
+fn split_bytes(bytes: &[u8], length: u32) -> Option<(Option<&[u8]>, &[u8])> {
+    match length_of(length) {
+        Some(length) => {
+            let (cut, rest) = bytes.split_at_checked(length)?;
+            Some((Some(cut), rest))
+        }
+        None => Some((None, bytes)),
+    }
+}
+
+/// The headers of a record, their count before them, if they are sound.
+#[inline(never)]
+fn headers_of(bytes: &[u8]) -> Option<Headers<'_>> {
+    let mut at = 0;
+    let count = zigzag(short_varint(bytes, &mut at)?);
+    Headers::parse(bytes.get(at..)?, count).ok()
 }
 
 /// Size of an encoded record in bytes, its length included. Kafka: `DefaultRecord.sizeInBytes`.
@@ -271,26 +371,5 @@ pub fn write_record<'h>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::vec::Vec;
-
-    proptest! {
-        #[test]
-        fn sizes_are_those_of_what_is_written(
-            timestamp_delta: i64,
-            offset_delta: i32,
-            key: Option<Vec<u8>>,
-            value: Option<Vec<u8>>,
-            headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-        ) {
-            let (key, value) = (key.as_deref(), value.as_deref());
-            let headers = || headers.iter().map(|(name, value)| (&**name, value.as_deref()));
-            let mut out = Vec::new();
-            write_record(&mut out, timestamp_delta, offset_delta, key, value, headers());
-            prop_assert_eq!(record_size(timestamp_delta, offset_delta, key, value, headers()), out.len());
-            prop_assert!(record_size_upper_bound(key, value, headers()) >= out.len());
-        }
-    }
-}
+#[path = "v2_tests.rs"]
+mod tests;

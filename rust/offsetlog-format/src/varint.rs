@@ -29,7 +29,7 @@ pub fn read_varint(bytes: &[u8], position: &mut usize) -> Result<i32, FormatErro
             Some(&high) if high < 0x80 => {
                 *position += 2;
                 let raw = u32::from(low & 0x7f) | u32::from(high) << 7;
-                Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
+                Ok(zigzag(raw))
             }
             _ => read_long_varint(bytes, position),
         },
@@ -64,11 +64,47 @@ pub fn read_varlong(bytes: &[u8], position: &mut usize) -> Result<i64, FormatErr
     }
 }
 
+/// Reads a number of at most three bytes, its sign still in the lowest bit (see [`zigzag`]); `None` for a longer one, or where
+/// `bytes` end before it does.
+///
+/// Three bytes hold no more than 21 bits, so an `i32` and an `i64` read the same.
+#[inline(always)]
+#[allow(
+    clippy::inline_always,
+    reason = "five calls a record; the checks of bounds fold into one where the length of `bytes` is known"
+)]
+pub(crate) fn short_varint(bytes: &[u8], position: &mut usize) -> Option<u32> {
+    let at = *position;
+    let low = u32::from(*bytes.get(at)?);
+    let (raw, size) = if low < 0x80 {
+        (low, 1)
+    } else {
+        let middle = u32::from(*bytes.get(at + 1)?);
+        if middle < 0x80 {
+            (low & 0x7f | middle << 7, 2)
+        } else {
+            let high = u32::from(*bytes.get(at + 2)?);
+            if high >= 0x80 {
+                return None;
+            }
+            (low & 0x7f | (middle & 0x7f) << 7 | high << 14, 3)
+        }
+    };
+    *position = at + size;
+    Some(raw)
+}
+
+/// The number that is encoded as `raw`.
+#[inline]
+pub(crate) const fn zigzag(raw: u32) -> i32 {
+    (raw >> 1) as i32 ^ -((raw & 1) as i32)
+}
+
 #[cold]
 #[inline(never)]
 fn read_long_varint(bytes: &[u8], position: &mut usize) -> Result<i32, FormatError> {
     let raw = read_raw(bytes, position, MAX_VARINT_BYTES, u64::from(u32::MAX))? as u32;
-    Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
+    Ok(zigzag(raw))
 }
 
 #[cold]

@@ -4,6 +4,7 @@ use super::scan::ScanOptions;
 use super::values::Isolation;
 use offsetlog_format::{BatchHeader, RecordView, TimestampType};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// The filters of a scan, in the form in which they are applied.
 #[derive(Debug)]
@@ -75,6 +76,17 @@ pub(crate) enum Verdict {
 }
 
 impl Selection {
+    /// Of the batch with this header in a scan of these offsets.
+    pub(super) fn of(filter: &Filter, header: &BatchHeader, range: Range<i64>) -> Self {
+        let first = header.base_offset.unwrap_or(i64::MIN);
+        Self {
+            looks_at_records: filter.looks_at_records(),
+            cut: first < range.start || header.last_offset >= range.end,
+            start: range.start,
+            stop: range.end,
+        }
+    }
+
     /// First offset that can be wanted, and the one behind the last.
     pub(super) fn range(self) -> (i64, i64) {
         if self.cut {

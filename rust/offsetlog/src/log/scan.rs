@@ -246,7 +246,7 @@ impl Scan {
         else {
             return Ok(None);
         };
-        let first = header.base_offset.unwrap_or(i64::MIN);
+        let selection = Selection::of(&self.filter, &header, cursor.start..cursor.stop);
         Ok(Some(Batch {
             header,
             log: &cursor.log,
@@ -254,16 +254,12 @@ impl Scan {
             source: Some(&mut self.decompressor),
             records: None,
             filter: &self.filter,
-            selection: Selection {
-                looks_at_records: self.filter.looks_at_records(),
-                cut: first < cursor.start || header.last_offset >= cursor.stop,
-                start: cursor.start,
-                stop: cursor.stop,
-            },
+            is_whole: selection.takes_all() && self.limit.is_none(),
+            selection,
             limit: &mut self.limit,
             bad: &self.bad,
             stopped: &mut self.stopped,
-            next: first,
+            next: header.base_offset.unwrap_or(i64::MIN),
             ended_early: false,
         }))
     }

@@ -23,6 +23,8 @@ pub struct Batch<'s> {
     pub(super) filter: &'s Arc<Filter>,
     pub(super) selection: Selection,
     pub(super) limit: &'s mut Option<u64>,
+    /// Whether every record is wanted.
+    pub(super) is_whole: bool,
     pub(super) bad: &'s CorruptionPolicy,
     pub(super) stopped: &'s mut bool,
     /// Offset after the last decoded record.
@@ -90,6 +92,46 @@ impl<'s> Batch<'s> {
     /// Corruption, with file, position and offset, unless the scan reports it; `Limit`.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<RecordView<'s>>> {
+        loop {
+            let plain = match &mut self.records {
+                Some(Records::V2(records)) => records.next_plain(),
+                _ => None,
+            };
+            let record = match plain {
+                Some(record) => record,
+                None => match self.next_checked()? {
+                    Some(record) => record,
+                    None => return Ok(None),
+                },
+            };
+            self.next = record.offset.saturating_add(1);
+            if self.is_whole && record.headers.is_empty() {
+                return Ok(Some(record));
+            }
+            match self.selection.verdict(self.filter, &record) {
+                Verdict::Take => {}
+                Verdict::Leave => continue,
+                Verdict::Stop => return Ok(None),
+            }
+            if !record.headers.is_empty() {
+                let limits = &self.log.0.options.limits;
+                limits
+                    .check_headers(&record)
+                    .map_err(|error| self.place(error))?;
+            }
+            if let Some(limit) = self.limit {
+                match limit.checked_sub(1) {
+                    Some(left) => *limit = left,
+                    None => return Ok(None),
+                }
+            }
+            return Ok(Some(record));
+        }
+    }
+
+    /// Decodes the next record, wanted or not. Opens the batch first if it was not yet.
+    #[inline(never)]
+    fn next_checked(&mut self) -> Result<Option<RecordView<'s>>> {
         if self.records.is_none() {
             match self.open() {
                 Ok(true) => {}
@@ -100,33 +142,10 @@ impl<'s> Batch<'s> {
         let Some(records) = self.records.as_mut() else {
             return Ok(None);
         };
-        loop {
-            let record = match records.next_record() {
-                Ok(Some(record)) => record,
-                Ok(None) => return Ok(None),
-                Err(error) => {
-                    let error = self.place(Error::new(ErrorKind::from(error)));
-                    return self.end_badly(error);
-                }
-            };
-            self.next = record.offset.saturating_add(1);
-            match self.selection.verdict(self.filter, &record) {
-                Verdict::Take => {}
-                Verdict::Leave => continue,
-                Verdict::Stop => return Ok(None),
-            }
-            let limits = &self.log.0.options.limits;
-            if let Err(error) = limits.check_headers(&record) {
-                return Err(self.place(error));
-            }
-            if let Some(limit) = self.limit {
-                match limit.checked_sub(1) {
-                    Some(left) => *limit = left,
-                    None => return Ok(None),
-                }
-            }
-            return Ok(Some(record));
-        }
+        records.next_record().or_else(|error| {
+            let error = self.place(Error::new(ErrorKind::from(error)));
+            self.end_badly(error)
+        })
     }
 
     /// Decodes the remaining wanted records, and returns their number.
