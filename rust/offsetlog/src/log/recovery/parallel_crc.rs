@@ -6,6 +6,7 @@
 use crate::segment::walk::{HOP_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Source};
 use offsetlog_format::BatchHeader;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const WINDOW_BYTES: u64 = 32 << 20;
 /// Bytes that a thread takes at a time; at least one batch.
 const TURN_BYTES: u64 = 256 << 10;
+/// Bytes that a thread touches at a time, ahead of the walk over the headers. Otherwise that walk takes all page faults of the file, in one
+/// thread, and they cost as much as all checksums.
+const TOUCH_BYTES: usize = 1 << 20;
+/// Linux maps this many bytes at a page fault, if they are in the page cache.
+const FAULT_BYTES: usize = 64 << 10;
 
 /// Finding where smaller batches begin takes as long as their checksums.
 const LARGE_BATCH: u64 = 8 << 10;
@@ -52,7 +58,13 @@ impl Ahead {
             }
             self.window = position..end;
             self.is_right = match &segment.source {
-                Source::Mapped(map) => are_right(map.bytes(), &turns(&batches)),
+                Source::Mapped(map) => {
+                    // Behind the end or damage nothing is walked over, so nothing is touched.
+                    let is_last = end - position < WINDOW_BYTES;
+                    let touch = if is_last { 0 } else { WINDOW_BYTES };
+                    let following = end as usize..(end + touch) as usize;
+                    are_right(map.bytes(), &turns(&batches), &following)
+                }
                 Source::File(_) => false,
             };
         }
@@ -93,18 +105,28 @@ fn turns(batches: &[(u64, BatchHeader)]) -> Vec<&[(u64, BatchHeader)]> {
         .collect()
 }
 
-fn are_right(log: &[u8], turns: &[&[(u64, BatchHeader)]]) -> bool {
+/// Whether all checksums are right. Also touches the pages of the `following` window.
+fn are_right(log: &[u8], turns: &[&[(u64, BatchHeader)]], following: &Range<usize>) -> bool {
     let (next, is_wrong) = (AtomicUsize::new(0), AtomicBool::new(false));
     let is_right = |(position, header): &(u64, BatchHeader)| {
         let bytes = log.get(*position as usize..);
         bytes.is_some_and(|bytes| header.check_crc(bytes).is_ok())
     };
+    let touched = following.len() / TOUCH_BYTES;
     in_two_threads(|| {
-        while let Some(turn) = turns.get(next.fetch_add(1, Ordering::Relaxed))
-            && !is_wrong.load(Ordering::Relaxed)
-        {
-            if !turn.iter().all(is_right) {
-                is_wrong.store(true, Ordering::Relaxed);
+        while !is_wrong.load(Ordering::Relaxed) {
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            if turn < touched {
+                let start = following.start + turn * TOUCH_BYTES;
+                for at in (start..start + TOUCH_BYTES).step_by(FAULT_BYTES) {
+                    black_box(log.get(at).copied());
+                }
+            } else if let Some(turn) = turns.get(turn - touched) {
+                if !turn.iter().all(is_right) {
+                    is_wrong.store(true, Ordering::Relaxed);
+                }
+            } else {
+                return;
             }
         }
     }) && !is_wrong.into_inner()
