@@ -409,7 +409,7 @@ impl Record {
 fn bytes_of<'a>(py: Python<'a>, part: &'a Py<PyAny>) -> Option<&'a [u8]> {
     part.cast_bound::<PyBytes>(py)
         .ok()
-        .map(|bytes| bytes.as_bytes())
+        .map(PyBytesMethods::as_bytes)
 }
 
 /// Checks and copies headers given from Python: pairs of `str` and `bytes | None`.

@@ -78,7 +78,7 @@ impl<'a, 'py> Part<'a, 'py> {
 
 fn checked_headers(given: &Bound<'_, PyAny>) -> PyResult<Vec<HeaderRow>> {
     static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    if given.cast::<PyTuple>().is_ok_and(|given| given.is_empty()) {
+    if given.cast::<PyTuple>().is_ok_and(PyTupleMethods::is_empty) {
         return Ok(Vec::new());
     }
     let check = CHECK.import(given.py(), "offsetlog._append_arguments", "checked_headers")?;

@@ -71,15 +71,14 @@ impl Checkpoints {
         topic: &str,
         partition: i32,
     ) -> Result<Option<i64>> {
-        let stat = match seen {
-            Some(stat) => stat,
-            None => {
-                let path = self.path(file);
-                match self.disk.stat(&path) {
-                    Ok(stat) => stat,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                    Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
-                }
+        let stat = if let Some(stat) = seen {
+            stat
+        } else {
+            let path = self.path(file);
+            match self.disk.stat(&path) {
+                Ok(stat) => stat,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
             }
         };
         let offset = |known: &Known| known.offsets.get(topic)?.get(&partition).copied();

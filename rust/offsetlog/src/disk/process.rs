@@ -8,17 +8,20 @@ use super::map::ForkMark;
 #[cfg(target_os = "linux")]
 use std::cell::RefCell;
 
-/// The id that the system gave when `mark` was filled.
+/// What a thread knows of the id of its process.
 #[cfg(target_os = "linux")]
-struct Known {
-    mark: ForkMark,
-    id: u32,
+enum Known {
+    /// Nobody has asked.
+    Nothing,
+    /// The id that the system gave when `mark` was filled.
+    Id { mark: ForkMark, id: u32 },
+    /// The system has no such page: it is asked each time.
+    NoMark,
 }
 
 #[cfg(target_os = "linux")]
 thread_local! {
-    /// `None` before the first question, `Some(None)` if the system has no such page.
-    static KNOWN: RefCell<Option<Option<Known>>> = const { RefCell::new(None) };
+    static KNOWN: RefCell<Known> = const { RefCell::new(Known::Nothing) };
 }
 
 /// Returns the id of this process, as [`std::process::id`]; that of the child after a fork.
@@ -29,16 +32,17 @@ pub fn process_id() -> u32 {
         // A thread that is ending has no value any more.
         let known = KNOWN.try_with(|known| {
             let mut known = known.try_borrow_mut().ok()?;
-            let known = known.get_or_insert_with(|| {
-                let mark = ForkMark::new()?;
-                Some(Known { mark, id: 0 })
-            });
-            let known = known.as_mut()?;
-            if !known.mark.is_full() {
-                known.id = std::process::id();
-                known.mark.fill();
+            if matches!(*known, Known::Nothing) {
+                *known = ForkMark::new().map_or(Known::NoMark, |mark| Known::Id { mark, id: 0 });
             }
-            Some(known.id)
+            let Known::Id { mark, id } = &mut *known else {
+                return None;
+            };
+            if !mark.is_full() {
+                *id = std::process::id();
+                mark.fill();
+            }
+            Some(*id)
         });
         if let Ok(Some(id)) = known {
             return id;
