@@ -6,6 +6,7 @@
 pub(crate) mod active;
 pub(crate) mod find;
 pub(crate) mod index_file;
+pub(crate) mod index_maps;
 pub(crate) mod indexing;
 pub(crate) mod live_offsets;
 pub(crate) mod offset_index;
@@ -16,6 +17,7 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{Access, Disk, DiskFile, FileStat, IoCall, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+use index_maps::{IndexMaps, SegmentMaps};
 use live_offsets::LiveOffsets;
 use offset_index::OffsetIndex;
 use offsetlog_format::FileState;
@@ -31,6 +33,8 @@ pub(crate) struct Directory {
     pub(crate) limits: Limits,
     /// Whether indexes of closed segments may be mapped: the caller promised that nobody writes them.
     pub(crate) map_indexes: bool,
+    /// The maps of indexes, if this log was opened for appending: its locks keep others from the files.
+    pub(crate) maps: Option<Arc<IndexMaps>>,
     /// Whether `.log` files may be mapped: the caller promised that nobody writes them.
     pub(crate) map_logs: bool,
     /// The current start and end of the log, if this process writes it.
@@ -49,6 +53,7 @@ impl Directory {
             limits: self.limits,
             // Truncating a mapped file kills the process with SIGBUS, so nothing is mapped beside a writer.
             map_indexes: self.map_indexes && !is_written,
+            maps: None,
             map_logs: self.map_logs && !is_written,
             ends,
             checkpoints: Arc::clone(&self.checkpoints),
@@ -62,6 +67,7 @@ impl Directory {
             disk: Arc::clone(&self.disk),
             limits: self.limits,
             map_indexes: false,
+            maps: None,
             map_logs: true,
             ends: None,
             checkpoints: Arc::clone(&self.checkpoints),
@@ -79,6 +85,8 @@ pub(crate) struct Segment {
     /// State of the segment's files: live, or renamed with a suffix such as `.deleted`.
     state: FileState,
     open: Mutex<Option<Arc<OpenSegment>>>,
+    /// Survive [`close`](Self::close): they need no descriptor.
+    maps: Option<Arc<SegmentMaps>>,
     /// Survives [`close`](Self::close): the times do not change within one view of the log.
     times: OnceLock<SegmentTimes>,
     /// Times computed from the batch headers, for a time index that proved wrong.
@@ -96,6 +104,8 @@ pub(crate) struct OpenSegment {
     pub(crate) stat: FileStat,
     state: FileState,
     index: OnceLock<OffsetIndex>,
+    /// Of a closed segment in a log that was opened for appending.
+    maps: Option<Arc<SegmentMaps>>,
 }
 
 /// The source of a `.log` file's bytes.
@@ -111,10 +121,13 @@ impl Segment {
         base_offset: i64,
         next_base_offset: Option<i64>,
     ) -> Self {
+        let maps = (next_base_offset.is_some() && directory.maps.is_some())
+            .then(|| Arc::new(SegmentMaps::default()));
         Self {
             base_offset,
             next_base_offset,
             directory,
+            maps,
             state: FileState::Live,
             open: Mutex::new(None),
             times: OnceLock::new(),
@@ -220,6 +233,7 @@ impl OpenSegment {
             stat,
             state: segment.state,
             index: OnceLock::new(),
+            maps: segment.maps.clone(),
             directory,
         })
     }

@@ -181,3 +181,48 @@ fn look_ups_beside_truncations_are_of_one_moment() {
         ends.store(true, Ordering::Release);
     });
 }
+
+/// A person with truncate(1), whom no lock keeps out.
+#[test]
+fn an_index_that_another_program_empties_is_read_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let settings = [
+        ("internal.segment.bytes", "1000000"),
+        ("index.interval.bytes", "0"),
+    ];
+    let write = WriteOptions {
+        config: Some(LogConfig::parse(settings).unwrap()),
+        ..WriteOptions::default()
+    };
+    let writer = LogWriter::open(&path, &OpenOptions::default(), &write).unwrap();
+    for offset in 0..2000 {
+        let mut batch = BatchBuilder::default();
+        batch.push(NOW + offset, None, Some(b"value"), &[]).unwrap();
+        writer
+            .append(&mut batch, &AppendOptions::default())
+            .unwrap();
+    }
+    writer.roll().unwrap();
+    let check = |offset| {
+        assert_eq!(writer.get(offset).unwrap().unwrap().offset, offset);
+        let found = writer.offset_for_timestamp(NOW + offset, Isolation::ReadUncommitted);
+        assert_eq!(found.unwrap().unwrap().offset, offset);
+    };
+    check(10);
+    check(1990);
+    for (suffix, size) in [("index", 40), ("timeindex", 0)] {
+        let index = path.join(format!("{:020}.{suffix}", 0));
+        assert!(
+            index.metadata().unwrap().len() > 4096,
+            "large enough to be mapped"
+        );
+        // Longer than a map is used without another look at its file.
+        std::thread::sleep(Duration::from_millis(25));
+        let file = std::fs::File::options().write(true).open(index).unwrap();
+        file.set_len(size).unwrap();
+        for offset in [1990, 10, 1000] {
+            check(offset);
+        }
+    }
+}

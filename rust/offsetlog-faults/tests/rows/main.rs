@@ -16,5 +16,6 @@ mod row_08_errors;
 mod row_09_failed_sync;
 mod row_11_malformed;
 mod row_12_fuzzing;
+mod row_14_maps;
 mod row_14_races;
 mod row_26_convert;

@@ -2,11 +2,13 @@
 //!
 //! Policy. Maps of files are private, read-only, and never written through. If somebody truncates a mapped file, the next access kills
 //! the process with SIGBUS. So a map is made only
-//! 1. for `.log` files and indexes if the caller opened the log with `mapped`, whose documentation states this risk, and
+//! 1. for `.log` files and indexes if the caller opened the log with `mapped`, whose documentation states this risk;
 //! 2. for `.log` files that recovery or truncation reads in a directory whose exclusive lock this process holds; the map is
-//!    dropped before the file is truncated.
+//!    dropped before the file is truncated; and
+//! 3. for indexes of closed segments while this process holds both locks of the log, shared on the log dir and exclusive on the
+//!    partition. `segment/index_maps.rs` drops them before a change of their files and before the locks are released.
 //!
-//! Readers of indexes copy entries out; slices of a mapped `.log` live no longer than the scan that owns the map. If a file
+//! Locks do not keep out a program that does not ask for them (decision 3). Readers of indexes copy entries out; slices of a mapped `.log` live no longer than the scan that owns the map. If a file
 //! system cannot map (FUSE with direct I/O), the caller reads instead.
 //!
 //! One more map is of no file: a page of memory that the system empties in a forked child, which tells parent and child apart.

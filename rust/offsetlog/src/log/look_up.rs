@@ -315,23 +315,11 @@ fn get(log: &Log, view: &View, offset: i64, scratch: &mut Scratch) -> Result<Opt
         return Ok(None);
     };
     let open = view.open(segment)?;
-    let direct = find::find_next_entry(&open, offset, &mut scratch.buffer)?;
-    let (mut walk, header) = if let Some(found) = direct {
-        found
-    } else {
-        let buffer = std::mem::take(&mut scratch.buffer);
-        match find::find(
-            &open,
-            offset,
-            ReadAhead::To(offset),
-            buffer,
-            &mut Trace::default(),
-        )? {
-            (walk, Found::Batch(header)) => (walk, header),
-            (walk, Found::End(_)) => {
-                scratch.buffer = walk.into_buffer();
-                return Ok(None);
-            }
+    let (mut walk, header) = match find::find_record(&open, offset, &mut scratch.buffer)? {
+        (walk, Found::Batch(header)) => (walk, header),
+        (walk, Found::End(_)) => {
+            scratch.buffer = walk.into_buffer();
+            return Ok(None);
         }
     };
     let limits = &log.0.options.limits;

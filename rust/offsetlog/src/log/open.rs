@@ -12,6 +12,7 @@ use crate::disk::{Disk, IoCall};
 use crate::error::{Error, Result};
 use crate::folder;
 use crate::segment::Directory;
+use crate::segment::index_maps::IndexMaps;
 use offsetlog_format::name::{DirectoryName, DirectoryState, LOCK, check_topic};
 use std::io;
 use std::path::Path;
@@ -175,13 +176,15 @@ pub(super) fn directory(
         },
         Arc::clone,
     );
+    let ends = writes.then(|| Arc::new(LiveOffsets::default()));
     let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,
         // Even if nobody writes now, a broker may start later and truncate a file while it is mapped: only the caller can promise.
         map_indexes: options.mapped && !writes,
         map_logs: options.mapped && !writes,
-        ends: writes.then(|| Arc::new(LiveOffsets::default())),
+        maps: ends.as_ref().map(|ends| Arc::new(IndexMaps::new(ends))),
+        ends,
         checkpoints,
         path,
     };

@@ -63,6 +63,7 @@ impl SetAside {
         Arc::new(Directory {
             limits: options.limits,
             map_indexes: options.mapped,
+            maps: None,
             map_logs: options.mapped,
             ends: None,
             checkpoints: Arc::new(Checkpoints::new(&disk, &self.path, max_bytes)),

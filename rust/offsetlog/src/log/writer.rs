@@ -31,6 +31,7 @@ use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::Directory;
 use crate::segment::active::{ActiveSegment, Settings};
+use crate::segment::index_maps::IndexMaps;
 use flush::Flusher;
 use offsetlog_format::LeaderEpochs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +85,7 @@ pub(crate) struct PartitionWriter {
     guard: Guard,
     clock: ClockHolder,
     ends: Arc<LiveOffsets>,
+    maps: Arc<IndexMaps>,
     segments: Segments,
     epochs: LeaderEpochs,
     producers: Producers,
@@ -93,10 +95,10 @@ pub(crate) struct PartitionWriter {
     poisoned: Option<String>,
     /// The log was closed cleanly and opening it changed nothing, so closing it unchanged need not write anything.
     started_clean: bool,
-    /// Held until the log is closed. Declared after the state with the open files, so that a drop closes those first.
-    locks: Vec<Lock>,
     #[expect(dead_code, reason = "for its end")]
     closing: CloseAtEnd,
+    /// Held until the log is closed. Declared last, so that a drop first closes the files and drops the maps.
+    locks: Vec<Lock>,
 }
 
 /// The effective settings and their sources.
@@ -189,7 +191,7 @@ impl Segments {
 
 /// Marks the log as closed for readers when the writer is dropped, even if it was never closed.
 #[derive(Debug)]
-struct CloseAtEnd(Arc<LiveOffsets>);
+struct CloseAtEnd(Arc<IndexMaps>);
 
 impl Drop for CloseAtEnd {
     fn drop(&mut self) {

@@ -47,24 +47,29 @@ pub(crate) fn start(
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<Walk> {
-    start_peeked(segment, target, read_ahead, buffer, trace).map(|(walk, _)| walk)
+    let around = segment.index().around(target);
+    start_peeked(segment, around, target, read_ahead, buffer, trace).map(|(walk, _)| walk)
 }
 
-/// As [`start`]; also the header at the walk's position if that was looked at.
+/// The index entry at or below a target, and the one after it.
+type Around = (Option<IndexSlot>, Option<IndexSlot>);
+
+/// As [`start`], from the entries around the target; also the header at the walk's position if that was looked at.
 fn start_peeked(
     segment: &Arc<OpenSegment>,
+    around: Around,
     target: i64,
     read_ahead: ReadAhead,
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<(Walk, Option<BatchHeader>)> {
     let from_start = |bytes, buffer| Ok((Walk::new(Arc::clone(segment), 0, bytes, buffer), None));
-    let Some(entry) = segment.index().lookup(target) else {
+    let (Some(entry), next) = around else {
         return from_start(read_ahead.at_start(), buffer);
     };
     let read_ahead = match read_ahead {
         ReadAhead::Bytes(bytes) => bytes,
-        ReadAhead::To(end) => look_up_bytes(segment, entry, end),
+        ReadAhead::To(end) => look_up_bytes(segment, entry, next, end),
     };
     if entry.position == 0 {
         trace.entry = Some(entry);
@@ -83,8 +88,12 @@ fn start_peeked(
 
 /// How many bytes a look-up reads at once from an entry on: to where the target's batch probably ends if batches are alike, at
 /// most up to the next entry plus 1 KiB; or only headers where batches are larger than the index interval.
-fn look_up_bytes(segment: &OpenSegment, entry: IndexSlot, end_offset: i64) -> usize {
-    let next = segment.index().entry(entry.slot + 1);
+fn look_up_bytes(
+    segment: &OpenSegment,
+    entry: IndexSlot,
+    next: Option<IndexSlot>,
+    end_offset: i64,
+) -> usize {
     let until = next.map_or(segment.stat.size, |next| next.position);
     let gap = until.saturating_sub(entry.position);
     if gap > LOOKUP_BYTES as u64 {
@@ -163,7 +172,34 @@ pub(crate) fn find(
     buffer: Vec<u8>,
     trace: &mut Trace,
 ) -> Result<(Walk, Found)> {
-    let (walk, peeked) = start_peeked(segment, target, read_ahead, buffer, trace)?;
+    let around = segment.index().around(target);
+    find_from(segment, around, target, read_ahead, buffer, trace)
+}
+
+/// Finds the batch that holds the record at `target`, as [`find`] does. Begins with a shortcut for large batches.
+pub(crate) fn find_record(
+    segment: &Arc<OpenSegment>,
+    target: i64,
+    buffer: &mut Vec<u8>,
+) -> Result<(Walk, Found)> {
+    let around = segment.index().around(target);
+    if let Some((walk, header)) = find_next_entry(segment, around, target, buffer)? {
+        return Ok((walk, Found::Batch(header)));
+    }
+    let (buffer, read_ahead) = (std::mem::take(buffer), ReadAhead::To(target));
+    let trace = &mut Trace::default();
+    find_from(segment, around, target, read_ahead, buffer, trace)
+}
+
+fn find_from(
+    segment: &Arc<OpenSegment>,
+    around: Around,
+    target: i64,
+    read_ahead: ReadAhead,
+    buffer: Vec<u8>,
+    trace: &mut Trace,
+) -> Result<(Walk, Found)> {
+    let (walk, peeked) = start_peeked(segment, around, target, read_ahead, buffer, trace)?;
     let Some(entry) = trace.entry.filter(|entry| entry.position > 0) else {
         return scan_to(walk, peeked, target, trace);
     };
@@ -210,19 +246,17 @@ fn scan_to(
 /// A shortcut for batches larger than the index interval. The entry after the one that the look-up gives is then the target
 /// batch's own entry, and the batch header proves it. `None` means that the shortcut does not apply, not that the offset is
 /// missing.
-pub(crate) fn find_next_entry(
+fn find_next_entry(
     segment: &Arc<OpenSegment>,
+    (entry, next): Around,
     target: i64,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<(Walk, BatchHeader)>> {
-    let index = segment.index();
-    let slot = index.lookup(target).map(|entry| (entry.slot, entry));
-    let next_slot = slot.map_or(0, |(slot, _)| slot + 1);
-    let before = slot.map_or(0, |(_, entry)| entry.position);
-    let Some(next) = index.entry(next_slot) else {
+    let before = entry.map_or(0, |entry| entry.position);
+    let Some(next) = next else {
         return Ok(None);
     };
-    let is_own_entry = slot.is_some_and(|(_, entry)| entry.offset == target);
+    let is_own_entry = entry.is_some_and(|entry| entry.offset == target);
     let gap = next.position.saturating_sub(before);
     if is_own_entry || gap <= LOOKUP_BYTES as u64 || next.position >= segment.stat.size {
         return Ok(None);
@@ -245,7 +279,7 @@ pub(crate) fn find_next_entry(
 impl OpenSegment {
     /// The state of the offset index file.
     pub(crate) fn index_state(&self) -> IndexState {
-        self.index().state
+        self.index().state()
     }
 
     pub(crate) fn is_mapped(&self) -> bool {

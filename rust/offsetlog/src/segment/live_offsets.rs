@@ -139,6 +139,16 @@ impl LiveOffsets {
         self.files.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`listing`](Self::listing), without waiting; `None` while files change.
+    pub(crate) fn try_listing(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.files.try_read().ok()
+    }
+
+    /// Base offset of the active segment.
+    pub(crate) fn active_base(&self) -> i64 {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn raise_generation(&self) -> u64 {
         self.generation.fetch_add(1, Ordering::AcqRel) + 1
     }

@@ -7,13 +7,14 @@
 //! Known gap: an entry that points too far, at a batch that by chance has the entry's very timestamp, is believed, as by Kafka.
 //! Only a walk over all headers, which the index is there to save, would show it.
 
-use super::find::{self, Found, ReadAhead, Trace};
-use super::offset_index::Entries;
+use super::find::{self, ReadAhead, Trace};
+use super::index_maps::IndexMap;
+use super::offset_index::{Entries, Found};
 use super::walk::hop_headers;
 use super::{Check, OpenSegment};
 use crate::error::Result;
 use offsetlog_format::index_entry::{TIME_INDEX_ENTRY_BYTES, TimeIndexEntry, time_entry_count};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A walk over headers remembers one place per this many bytes.
 const MARK_BYTES: u64 = 64 * 1024;
@@ -31,13 +32,20 @@ pub(crate) struct SegmentTimes {
 enum Places {
     /// From the index file.
     Index(Vec<(i64, i64)>),
+    /// From the map of the index file, which had this many entries, all in order; read where it is gone.
+    Mapped {
+        map: Arc<IndexMap>,
+        base_offset: i64,
+        count: usize,
+        read: OnceLock<Vec<(i64, i64)>>,
+    },
     /// From the headers: the greatest timestamp before each position.
     Headers(Vec<(i64, u64)>),
 }
 
 impl SegmentTimes {
     pub(crate) fn load(segment: &Arc<OpenSegment>, check: &Check<'_>) -> Result<Self> {
-        if let Some(entries) = sound_entries(segment)
+        if let Some(entries) = SoundEntries::load(segment)
             && let Some(times) = Self::from_index(segment, entries, check)?
         {
             return Ok(times);
@@ -48,10 +56,10 @@ impl SegmentTimes {
     /// Uses the index if the batch at its last entry has exactly that timestamp. Batches after that one are walked.
     fn from_index(
         segment: &Arc<OpenSegment>,
-        entries: Vec<(i64, i64)>,
+        entries: SoundEntries,
         check: &Check<'_>,
     ) -> Result<Option<Self>> {
-        let Some(&(timestamp, offset)) = entries.last() else {
+        let Some((timestamp, offset)) = entries.last else {
             return Ok(None);
         };
         let found = find::find(
@@ -61,7 +69,7 @@ impl SegmentTimes {
             Vec::new(),
             &mut Trace::default(),
         );
-        let Ok((walk, Found::Batch(header))) = found else {
+        let Ok((walk, find::Found::Batch(header))) = found else {
             return Ok(None);
         };
         if header.max_timestamp != timestamp {
@@ -74,7 +82,7 @@ impl SegmentTimes {
         })?;
         Ok(Some(Self {
             max_timestamp,
-            places: Arc::new(Places::Index(entries)),
+            places: Arc::new(entries.places),
         }))
     }
 
@@ -85,7 +93,7 @@ impl SegmentTimes {
             Err(error) if error.is_corruption() && !segment.is_active() => error,
             loaded => return loaded,
         };
-        let last = sound_entries(segment).and_then(|entries| entries.last().copied());
+        let last = SoundEntries::load(segment).and_then(|entries| entries.last);
         let Some((timestamp, _)) = last else {
             return Err(error);
         };
@@ -125,23 +133,34 @@ impl SegmentTimes {
     pub(crate) fn start(&self, timestamp: i64) -> Start {
         match self.places.as_ref() {
             Places::Index(entries) => {
-                let slot = first_at_or_after(entries, timestamp);
-                let Some(&(before, offset)) = slot.checked_sub(1).and_then(|at| entries.get(at))
-                else {
-                    return Start::Position(0);
-                };
-                // Timestamps mostly grow as offsets do.
-                let probable_end = entries.get(slot).and_then(|&(after, next)| {
-                    let records = next.abs_diff(offset);
-                    let passed = records.checked_mul(timestamp.abs_diff(before))?;
-                    offset.checked_add_unsigned(passed.checked_div(after.abs_diff(before))?)
-                });
-                Start::Entry {
-                    timestamp: before,
-                    offset,
-                    probable_end: probable_end.unwrap_or(i64::MAX),
-                }
+                let at = |slot: usize| entries.get(slot).copied();
+                Start::of_entries(entries.len(), at, timestamp)
             }
+            Places::Mapped {
+                map,
+                base_offset,
+                count,
+                read,
+            } => map
+                .read(|bytes| {
+                    let at = |slot| entry_at(bytes, slot, *base_offset);
+                    Start::of_entries(*count, at, timestamp)
+                })
+                .unwrap_or_else(|| {
+                    let entries = read.get_or_init(|| {
+                        let read = Entries::read_unmapped(map);
+                        read.and_then(|read| {
+                            let bytes = read.bytes();
+                            let slots = 0..time_entry_count(bytes).min(*count);
+                            slots
+                                .map(|slot| entry_at(bytes, slot, *base_offset))
+                                .collect()
+                        })
+                        .unwrap_or_default()
+                    });
+                    let at = |slot: usize| entries.get(slot).copied();
+                    Start::of_entries(entries.len(), at, timestamp)
+                }),
             Places::Headers(places) => {
                 let slot = places.partition_point(|&(before, _)| before < timestamp);
                 slot.checked_sub(1)
@@ -167,32 +186,51 @@ pub(crate) enum Start {
     Position(u64),
 }
 
-/// Slot of the first entry at or after `timestamp`.
+impl Start {
+    /// The last of `count` entries, which ascend, before `timestamp`.
+    fn of_entries(count: usize, at: impl Fn(usize) -> Option<(i64, i64)>, timestamp: i64) -> Self {
+        let slot = first_at_or_after(count, |slot| at(slot).map(|(entry, _)| entry), timestamp);
+        let Some((before, offset)) = slot.checked_sub(1).and_then(&at) else {
+            return Self::Position(0);
+        };
+        // Timestamps mostly grow as offsets do.
+        let probable_end = at(slot).and_then(|(after, next)| {
+            let records = next.abs_diff(offset);
+            let passed = records.checked_mul(timestamp.abs_diff(before))?;
+            offset.checked_add_unsigned(passed.checked_div(after.abs_diff(before))?)
+        });
+        Self::Entry {
+            timestamp: before,
+            offset,
+            probable_end: probable_end.unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// Slot of the first entry at or after `timestamp`; `at` returns the timestamp in a slot.
 ///
 /// Timestamps mostly grow evenly, so the search begins where the entry then is, and widens from there: a look-up waits for one
 /// or two lines of memory in place of one for each halving.
-fn first_at_or_after(entries: &[(i64, i64)], timestamp: i64) -> usize {
-    let (Some(&(first, _)), Some(&(last, _))) = (entries.first(), entries.last()) else {
+fn first_at_or_after(count: usize, at: impl Fn(usize) -> Option<i64>, timestamp: i64) -> usize {
+    let Some(most) = count.checked_sub(1) else {
+        return 0;
+    };
+    let (Some(first), Some(last)) = (at(0), at(most)) else {
         return 0;
     };
     if timestamp <= first {
         return 0;
     }
     if timestamp > last {
-        return entries.len();
+        return count;
     }
-    let is_before = |slot: usize| {
-        entries
-            .get(slot)
-            .is_some_and(|&(entry, _)| entry < timestamp)
-    };
+    let is_before = |slot: usize| at(slot).is_some_and(|entry| entry < timestamp);
     let (passed, range) = (timestamp.abs_diff(first), last.abs_diff(first));
     // So few bits that the product has at most 64; the guess loses nothing that matters.
     let shift = 32_u32.saturating_sub(range.leading_zeros());
-    let most = entries.len() - 1;
     let guess = (passed >> shift).saturating_mul(most as u64) / (range >> shift).max(1);
     let guess = (guess as usize).min(most);
-    let (mut low, mut high, mut step) = (0, entries.len(), 4);
+    let (mut low, mut high, mut step) = (0, count, 4);
     if is_before(guess) {
         low = guess + 1;
         while let Some(next) = low.checked_add(step).filter(|&next| next < high) {
@@ -214,33 +252,82 @@ fn first_at_or_after(entries: &[(i64, i64)], timestamp: i64) -> usize {
             step *= 2;
         }
     }
-    let within = entries.get(low..high).unwrap_or(&[]);
-    low + within.partition_point(|&(entry, _)| entry < timestamp)
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
-/// The entries of the `.timeindex` as (timestamp, offset), if both ascend, no timestamp is negative and all offsets lie within
-/// the segment.
+/// The entry in a slot, as (timestamp, offset).
+#[inline]
+fn entry_at(bytes: &[u8], slot: usize, base_offset: i64) -> Option<(i64, i64)> {
+    let entry = TimeIndexEntry::read(bytes, slot, base_offset).ok()?;
+    Some((entry.timestamp, entry.offset))
+}
+
+/// The entries of a `.timeindex` in which both timestamps and offsets ascend, no timestamp is negative and all offsets lie
+/// within the segment.
 ///
 /// Kafka makes no entry for "no timestamp". One would agree with every batch that has none, wherever it points.
-fn sound_entries(segment: &OpenSegment) -> Option<Vec<(i64, i64)>> {
-    let loaded = Entries::load(segment, ".timeindex", TIME_INDEX_ENTRY_BYTES)?;
-    let bytes = loaded.bytes();
+struct SoundEntries {
+    places: Places,
+    last: Option<(i64, i64)>,
+}
+
+impl SoundEntries {
+    fn load(segment: &OpenSegment) -> Option<Self> {
+        let base_offset = segment.base_offset;
+        let map = match Entries::load(segment, ".timeindex", TIME_INDEX_ENTRY_BYTES)? {
+            Found::Bytes(entries) => return Self::of_bytes(segment, entries.bytes()),
+            Found::Kept(map) => map,
+        };
+        let checked = map.read(|bytes| check_entries(segment, bytes, |_| {}));
+        let Some(checked) = checked else {
+            return Self::of_bytes(segment, Entries::read_unmapped(&map)?.bytes());
+        };
+        let (count, last) = checked?;
+        let places = Places::Mapped {
+            map,
+            base_offset,
+            count,
+            read: OnceLock::new(),
+        };
+        Some(Self { places, last })
+    }
+
+    fn of_bytes(segment: &OpenSegment, bytes: &[u8]) -> Option<Self> {
+        let mut entries = Vec::with_capacity(time_entry_count(bytes));
+        let (_, last) = check_entries(segment, bytes, |entry| entries.push(entry))?;
+        let places = Places::Index(entries);
+        Some(Self { places, last })
+    }
+}
+
+/// Passes each entry to `visit`. Returns their number and the last one; `None` if they are not sound.
+fn check_entries(
+    segment: &OpenSegment,
+    bytes: &[u8],
+    mut visit: impl FnMut((i64, i64)),
+) -> Option<(usize, Option<(i64, i64)>)> {
     let count = time_entry_count(bytes);
-    let mut entries: Vec<(i64, i64)> = Vec::with_capacity(count);
+    let mut last: Option<(i64, i64)> = None;
     for slot in 0..count {
-        let entry = TimeIndexEntry::read(bytes, slot, segment.base_offset).ok()?;
-        let offset = entry.offset;
+        let (timestamp, offset) = entry_at(bytes, slot, segment.base_offset)?;
         let within = offset >= segment.base_offset
             && segment.next_base_offset.is_none_or(|next| offset < next);
-        let ascends = entries
-            .last()
-            .is_none_or(|&(timestamp, last)| entry.timestamp > timestamp && offset >= last);
-        if !within || !ascends || entry.timestamp < 0 {
+        let ascends = last.is_none_or(|(before, last)| timestamp > before && offset >= last);
+        if !within || !ascends || timestamp < 0 {
             return None;
         }
-        entries.push((entry.timestamp, offset));
+        last = Some((timestamp, offset));
+        visit((timestamp, offset));
     }
-    Some(entries)
+    Some((count, last))
 }
 
 #[cfg(test)]
@@ -260,12 +347,12 @@ mod tests {
         ) {
             timestamps.sort_unstable();
             timestamps.dedup();
-            let entries: Vec<(i64, i64)> = timestamps.iter().map(|&timestamp| (timestamp, 0)).collect();
+            let at = |slot: usize| timestamps.get(slot).copied();
             let near = timestamps.iter().flat_map(|&at| [at.saturating_sub(1), at, at.saturating_add(1)]);
             for timestamp in near.chain(others).chain([i64::MIN, i64::MAX]) {
                 prop_assert_eq!(
-                    first_at_or_after(&entries, timestamp),
-                    entries.partition_point(|&(entry, _)| entry < timestamp)
+                    first_at_or_after(timestamps.len(), at, timestamp),
+                    timestamps.partition_point(|&entry| entry < timestamp)
                 );
             }
         }

@@ -381,7 +381,7 @@ impl PartitionWriter {
             // A poisoned log is left as after a crash: the next opening recovers it.
             Err(error) => Err(error),
         };
-        self.ends.close();
+        self.maps.close();
         self.durability.flusher.close();
         self.unlock();
         closed
@@ -428,7 +428,7 @@ impl PartitionWriter {
 
     /// Closes the log as a killed process would: writes nothing more and releases the locks.
     pub(crate) fn abandon(&mut self) {
-        self.ends.close();
+        self.maps.close();
         self.durability.flusher.close();
         self.unlock();
     }

@@ -79,8 +79,8 @@ impl PartitionWriter {
             next = next.saturating_add(piece.offsets);
         }
         self.begin_epoch(leader_epoch, base_offset)?;
-        let ends = Arc::clone(&self.ends);
-        let files = ends.changing_files();
+        let maps = Arc::clone(&self.maps);
+        let files = maps.changing_files(base_offset..);
         let taken = self.take_in(&staged.pieces, &settings);
         if let Err(error) = &taken {
             // Only the next opening can find out which files exist.

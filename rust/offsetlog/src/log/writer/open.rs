@@ -14,6 +14,7 @@ use crate::log::state::{
 use crate::log::{Guard, LogDirFiles, OpenOptions, Surroundings, open, view};
 use crate::segment::Directory;
 use crate::segment::active::ActiveSegment;
+use crate::segment::index_maps::IndexMaps;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,6 +115,8 @@ pub(super) fn assemble(
         ),
     };
     let ends = directory.ends.clone().unwrap_or_default();
+    let maps = directory.maps.clone();
+    let maps = maps.unwrap_or_else(|| Arc::new(IndexMaps::new(&ends)));
     let changed = loaded.report.is_changed();
     // After a clean end everything is durable.
     let durable = if loaded.report.clean {
@@ -171,8 +174,9 @@ pub(super) fn assemble(
         report: loaded.report,
         poisoned: None,
         locks,
-        closing: CloseAtEnd(Arc::clone(&ends)),
+        closing: CloseAtEnd(Arc::clone(&maps)),
         ends,
+        maps,
     };
     let log_end = writer.report.log_end_offset;
     writer.place.limit_durable(log_end);

@@ -169,8 +169,8 @@ impl PartitionWriter {
             return Ok(());
         };
         self.mark_unclean()?;
-        let ends = Arc::clone(&self.ends);
-        let _files = ends.changing_files();
+        let maps = Arc::clone(&self.maps);
+        let _files = maps.changing_files(first..=group.last().copied().unwrap_or(first));
         self.ready(first, suffixes)?;
         let swapped = self.take_places(group, first, suffixes, plan);
         if let Err(error) = &swapped {

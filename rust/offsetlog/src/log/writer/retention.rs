@@ -170,8 +170,8 @@ impl PartitionWriter {
             // The log start offset stays. If the caller passed it at opening, it may not be stored yet.
             self.save_point()?;
         }
-        let ends = Arc::clone(&self.ends);
-        let _files = ends.changing_files();
+        let maps = Arc::clone(&self.maps);
+        let _files = maps.changing_files(..start);
         let due = now.saturating_add(config.file_delete_delay_ms());
         let done = removed
             .iter()

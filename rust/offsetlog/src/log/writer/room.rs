@@ -51,8 +51,8 @@ impl PartitionWriter {
 
     fn remove_oldest(&mut self, segment: &RemovedSegment) -> Result<()> {
         let (base, start) = (segment.base_offset, segment.end_offset);
-        let ends = Arc::clone(&self.ends);
-        let _files = ends.changing_files();
+        let (ends, maps) = (Arc::clone(&self.ends), Arc::clone(&self.maps));
+        let _files = maps.changing_files(..=base);
         let disk = Arc::clone(&self.directory.disk);
         let path = |suffix| segment_path(&self.directory.path, base, suffix);
         let beside = [".index", ".timeindex", ".txnindex", ".snapshot"].map(path);

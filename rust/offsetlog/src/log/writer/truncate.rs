@@ -68,8 +68,8 @@ impl PartitionWriter {
         let now = self.now();
         let due = now.saturating_add(self.config.effective.file_delete_delay_ms());
         self.durability.unsynced = true;
-        let ends = Arc::clone(&self.ends);
-        let files = ends.changing_files();
+        let maps = Arc::clone(&self.maps);
+        let files = maps.changing_files(self.segments.floor_base(offset)..);
         let kept = self.segments.closed.partition_point(|&base| base <= offset);
         if self.segments.active.base_offset > offset {
             self.segments.made_with.split_off(&offset.saturating_add(1));
@@ -95,7 +95,7 @@ impl PartitionWriter {
         }
         self.rebuild_producers(offset, now)?;
         self.publish(offset);
-        ends.note_cut(self.segments.data_end.min(offset));
+        self.ends.note_cut(self.segments.data_end.min(offset));
         drop(files);
         self.sync_truncation()?;
         self.save_point()
@@ -288,8 +288,8 @@ impl PartitionWriter {
         let due = now.saturating_add(self.config.effective.file_delete_delay_ms());
         self.durability.unsynced = true;
         self.durability.names_changed = true;
-        let ends = Arc::clone(&self.ends);
-        let files = ends.changing_files();
+        let maps = Arc::clone(&self.maps);
+        let files = maps.changing_files(..);
         let bases = self.segments.bases();
         let settings = self.settings(now);
         // The new segment is created first if its name is free: a directory without segments does not say where its log begins.
@@ -322,7 +322,7 @@ impl PartitionWriter {
         self.segments.cut_inside = None;
         self.ends.set_log_start(log_start);
         self.publish(offset);
-        ends.note_cut(offset);
+        self.ends.note_cut(offset);
         drop(files);
         self.sync_truncation()?;
         self.save_point()
