@@ -88,6 +88,25 @@ pub fn uncompressed_log(
     records: usize,
     value_bytes: usize,
 ) -> io::Result<PathBuf> {
+    let shape = (segments, batches, records, value_bytes);
+    write_log(name, shape, INDEX_INTERVAL_BYTES, false)
+}
+
+/// As [`uncompressed_log`], of batches of one record of 8 bytes that have an entry each in both indexes: as many entries as in
+/// segments 50 times as large.
+///
+/// # Errors
+/// The system's.
+pub fn densely_indexed_log(name: &str, segments: usize, batches: usize) -> io::Result<PathBuf> {
+    write_log(name, (segments, batches, 1, 8), 0, true)
+}
+
+fn write_log(
+    name: &str,
+    (segments, batches, records, value_bytes): (usize, usize, usize, usize),
+    interval: usize,
+    has_time_index: bool,
+) -> io::Result<PathBuf> {
     let directory = new_log_path(name)?;
     fs::create_dir_all(&directory)?;
     let mut draws = Draws::new(7);
@@ -95,10 +114,14 @@ pub fn uncompressed_log(
     for _ in 0..segments {
         let base_offset = offset;
         let (mut log, mut index, mut indexed) = (Vec::new(), Vec::new(), 0);
+        let mut time_index = Vec::new();
         for _ in 0..batches {
-            if log.len() - indexed > INDEX_INTERVAL_BYTES {
-                index.extend_from_slice(&((offset - base_offset) as i32).to_be_bytes());
+            if log.len() - indexed > interval {
+                let relative = ((offset - base_offset) as i32).to_be_bytes();
+                index.extend_from_slice(&relative);
                 index.extend_from_slice(&(log.len() as i32).to_be_bytes());
+                time_index.extend_from_slice(&(FIRST_TIMESTAMP + offset).to_be_bytes());
+                time_index.extend_from_slice(&relative);
                 indexed = log.len();
             }
             offset = append_batch(
@@ -112,6 +135,10 @@ pub fn uncompressed_log(
         }
         fs::write(directory.join(format!("{base_offset:020}.log")), log)?;
         fs::write(directory.join(format!("{base_offset:020}.index")), index)?;
+        if has_time_index {
+            let name = format!("{base_offset:020}.timeindex");
+            fs::write(directory.join(name), time_index)?;
+        }
     }
     Ok(directory)
 }
