@@ -123,8 +123,8 @@ def native_use(path: str, text: str) -> Iterator[str]:
     """Python outside the private modules of the facade that imports the compiled module."""
     if re.fullmatch(r"python/offsetlog/_[a-z]\w*\.py", path):
         return
-    # `Record` and the version are public names that live there.
-    public = {"Record", "__version__"} if path == "python/offsetlog/__init__.py" else set()
+    # `Record`, `Writer` and the version are public names that live there.
+    public = {"Record", "Writer", "__version__"} if path == "python/offsetlog/__init__.py" else set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = {alias.name for alias in node.names if alias.name == "offsetlog._offsetlog"}

@@ -76,7 +76,7 @@ def test_compiled_module() -> None:
     assert list(rules.native_use("python/offsetlog/spark/source.py", "from offsetlog import _offsetlog"))
     assert list(rules.native_use("python/offsetlog/errors.py", "import offsetlog._offsetlog"))
     assert list(rules.native_use("python/offsetlog/__init__.py", "from offsetlog._offsetlog import Scan"))
-    assert not list(rules.native_use("python/offsetlog/__init__.py", "from offsetlog._offsetlog import Record, __version__"))
+    assert not list(rules.native_use("python/offsetlog/__init__.py", "from offsetlog._offsetlog import Record, Writer, __version__"))
     assert not list(rules.native_use("python/offsetlog/_log.py", "from offsetlog import _offsetlog"))
 
 
