@@ -69,8 +69,8 @@ impl PartitionWriter {
             write_indexes(disk.as_ref(), piece)?;
         }
         self.roll()?;
-        self.mark_unclean()?;
-        self.make_durable_below_active()?;
+        // Otherwise a power failure could leave them behind a hole, and recovery would take them out.
+        self.settle_for_cleaning()?;
         self.check_in_place()?;
         let base_offset = self.log_end();
         let mut next = base_offset;
@@ -98,17 +98,6 @@ impl PartitionWriter {
         self.note_gap().map_err(|error| error.after_append(info))?;
         self.after_append(now, recovery_point);
         Ok(Some(info))
-    }
-
-    /// Makes durable what is in the log: otherwise a power failure could leave the moved segments behind a hole, and recovery would
-    /// take them out.
-    fn make_durable_below_active(&mut self) -> Result<()> {
-        self.durability.flusher.wait();
-        self.durability.flusher.check(&self.directory.path)?;
-        if self.ends.recovery_point() < self.segments.active.base_offset {
-            self.commit_job()?.run()?;
-        }
-        Ok(())
     }
 
     /// Why the staged log has to be copied, if it has.
@@ -165,8 +154,6 @@ impl PartitionWriter {
         let mut bases = Vec::new();
         for piece in pieces {
             if !bases.is_empty() {
-                // No file system promises the order of renames: without this a crash could leave a hole.
-                self.sync_names()?;
                 self.remove_leftovers_of(base_offset)?;
                 self.producers.states.set_end_offset(base_offset);
                 self.take_snapshot(true)?;
@@ -178,7 +165,8 @@ impl PartitionWriter {
                 disk.rename(&from, &to)
                     .map_err(|error| Error::io(IoCall::Rename, &from, error))?;
             }
-            self.durability.names_changed = true;
+            // No file system promises the order of renames: without this a crash could leave a hole.
+            self.sync_names()?;
             bases.push(base_offset);
             base_offset = base_offset.saturating_add(piece.offsets);
         }
