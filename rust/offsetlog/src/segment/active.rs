@@ -368,12 +368,7 @@ impl ActiveSegment {
         Ok(())
     }
 
-    /// The `.log` file.
-    pub(crate) fn log(&self) -> &dyn DiskFile {
-        self.log.as_ref()
-    }
-
-    /// The `.log` file with its path, for a sync that runs beside further appends.
+    /// The `.log` file, for a sync.
     pub(crate) fn log_file(&self) -> (PathBuf, Arc<dyn DiskFile>) {
         (self.path.clone(), Arc::clone(&self.log))
     }

@@ -4,7 +4,6 @@ use crate::common::{
     HOUR, NOW, Place, append, append_at, bases, end, file, follow, log_file, produce, records,
     sent, sized, values,
 };
-use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 
 /// Magic, checksum and count of no producers: contract 3.
 const EMPTY_SNAPSHOT: [u8; 10] = [0, 1, 0x48, 0x67, 0x4b, 0xc7, 0, 0, 0, 0];
@@ -222,26 +221,4 @@ fn producers_are_written_down_at_a_roll() {
     expected.extend(offsetlog_faults::batch::crc32c(&covered).to_be_bytes());
     expected.extend(covered);
     assert_eq!(place.bytes(&file(5, ".snapshot")), expected);
-}
-
-/// What the syncs of the rolls made durable is not synced again by each flush.
-#[test]
-fn a_flush_behind_rolls_syncs_the_active_segment_alone() {
-    let place = Place::new();
-    let disk = FaultDisk::over(&place.disk, Plan::none());
-    let log = place.open_over(&disk, &[]);
-    for value in ["a", "b", "c"] {
-        append(&log, &[value]);
-        log.roll().unwrap();
-    }
-    append(&log, &["d"]);
-    log.flush().unwrap();
-    disk.set(Plan {
-        kinds: |call, _| matches!(call, Call::Sync | Call::SyncDirectory | Call::Open),
-        ..Plan::none()
-    });
-    append(&log, &["e"]);
-    log.flush().unwrap();
-    assert_eq!((disk.seen(), log.recovery_point()), (1, 5));
-    log.close().unwrap();
 }

@@ -308,18 +308,19 @@ impl PartitionWriter {
     /// As [`commit_job`](Self::commit_job), but checks and writes nothing.
     pub(super) fn job(&mut self) -> Job {
         let recovery_point = self.ends.recovery_point();
+        let first = self
+            .segments
+            .closed
+            .partition_point(|&base| base <= recovery_point);
         let mut closed = std::mem::take(&mut self.durability.unsettled);
-        // Else the syncs of the rolls, or opening, have made all closed segments durable.
-        if recovery_point < self.segments.active.base_offset {
-            let first = self
-                .segments
+        closed.extend_from_slice(
+            self.segments
                 .closed
-                .partition_point(|&base| base <= recovery_point);
-            let holding_it = first.saturating_sub(1);
-            closed.extend_from_slice(self.segments.closed.get(holding_it..).unwrap_or(&[]));
-            closed.sort_unstable();
-            closed.dedup();
-        }
+                .get(first.saturating_sub(1)..)
+                .unwrap_or(&[]),
+        );
+        closed.sort_unstable();
+        closed.dedup();
         self.durability.last_flush = self.now();
         self.durability.unsynced = false;
         Job {
@@ -395,8 +396,8 @@ impl PartitionWriter {
     /// Checks that the active segment's file still has its name. Called before files are created by path: in a replaced
     /// directory they would be created among those of another log.
     pub(super) fn check_in_place(&self) -> Result<()> {
-        let active = &self.segments.active;
-        check_in_place(self.directory.disk.as_ref(), active.path(), active.log())
+        let (path, file) = self.segments.active.log_file();
+        check_in_place(self.directory.disk.as_ref(), &path, file.as_ref())
     }
 
     fn close_files(&mut self) -> Result<()> {
@@ -409,13 +410,11 @@ impl PartitionWriter {
         self.segments.active.touch()?;
         let now = self.now();
         self.expire_producers(now);
-        // Synced with the rest, as at a roll: recovery does not believe a snapshot that a power failure left incomplete.
-        let snapshot = self.take_snapshot(false)?;
+        self.take_snapshot(true)?;
         self.segments.active.close()?;
         let mut job = self.commit_job()?;
         // Opening after a clean end rebuilds no index, so the indexes are synced too.
         job.files = self.segments.active.files();
-        job.files.extend(snapshot);
         job.names = true;
         // The clean-shutdown mark identifies the file by its modification time.
         job.times = true;
