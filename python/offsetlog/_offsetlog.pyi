@@ -76,6 +76,7 @@ __all__ = [
     "identity",
     "metadata_as_commands",
     "metadata_as_yaml",
+    "moving_note",
     "partition_for",
     "partitions_for",
     "process_id",
