@@ -18,7 +18,11 @@ from pages import ROOT, Block, blocks, read
 PAGES = [
     "README.md",
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in {"cli.md", "FORMAT.md"}),
-    *(f"docs/symptoms/{path.name}" for path in sorted((ROOT / "docs/symptoms").glob("*.md"))),
+    *(
+        f"docs/{folder}/{path.name}"
+        for folder in ("guides", "internals", "symptoms")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
 ]
 MARK = "-- end of block --"
 
