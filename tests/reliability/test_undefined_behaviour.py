@@ -25,7 +25,7 @@ NO_VALGRIND = "needs valgrind (apt-get install valgrind)"
 SLOW_IN_MIRI = (
     *("read_back", "reads_back", "never_panic", "or_refused", "is_identity", "or_an_error"),
     *("limits_hold", "counts_make_no_more", "hostile_bytes", "every_cut_and_every_flipped_bit", "a_log_ends_where_nothing"),
-    "sizes_are_those",
+    *("sizes_are_those", "of_a_plain_decoder", "a_plain_decoder_finds_it", "by_a_plain_decoder", "every_byte_in_every_value"),
 )
 # What Python reads before it was written, and what it leaves behind at its end, are no faults of ours.
 VALGRIND = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no", "--undef-value-errors=no")
