@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 const START: i64 = 1_700_000_000_000;
 /// Batches of a record each between two rolls: more than a page of entries in each index.
@@ -53,6 +54,19 @@ fn mapped_bytes(inode: u64) -> u64 {
     lengths.max().unwrap_or(0)
 }
 
+/// Whether something stays true. A map whose last user is dropping it just now, on another thread, is still among those of the process
+/// for a moment, and nobody can look into it any more.
+fn stays(mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(5);
+    while is_so() {
+        if Instant::now() > end {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
 fn is_index(path: &Path) -> bool {
     path.to_string_lossy().contains("index")
 }
@@ -62,7 +76,7 @@ impl DiskFile for WatchedFile {
         let stat = self.file.stat()?;
         if is_index(&self.path) && size < stat.size {
             self.seen.shortened.fetch_add(1, Ordering::Relaxed);
-            if mapped_bytes(stat.id.1) > size.next_multiple_of(4096) {
+            if stays(|| mapped_bytes(stat.id.1) > size.next_multiple_of(4096)) {
                 let what = format!("{} from {} to {size}", self.path.display(), stat.size);
                 self.seen.shortened_under_a_map.lock().unwrap().push(what);
                 // Left as it is: the process shall live to tell.
@@ -276,13 +290,17 @@ impl Case {
             }
         }
         writer.close().map_err(|error| format!("close: {error}"))?;
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let folder = self.path.to_string_lossy().into_owned();
-        if let Some(left) = maps
-            .lines()
-            .find(|line| line.contains(&folder) && line.contains("index"))
-        {
-            return Err(format!("mapped after closing: {left}"));
+        let mut left = None;
+        if stays(|| {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let mut lines = maps.lines();
+            left = lines
+                .find(|line| line.contains(&folder) && line.contains("index"))
+                .map(str::to_owned);
+            left.is_some()
+        }) {
+            return Err(format!("mapped after closing: {left:?}"));
         }
         if !has_mapped {
             return Err("no index was mapped".to_owned());
