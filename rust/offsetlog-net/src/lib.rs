@@ -1,0 +1,13 @@
+//! Serves Kafka's directories to real Kafka clients, and mirrors a live cluster's topics batch for batch.
+//!
+//! The protocol logic touches no socket: it takes the bytes of a request and the time, and returns a [`Step`], whose reply is made of
+//! bytes and of ranges of files. A transport runs it on sockets; a test runs it under a seeded scheduler.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
+
+mod step;
+
+pub use step::{Changes, Peer, Piece, Reply, Service, Step};

@@ -1,0 +1,146 @@
+//! What the protocol logic answers to a request, before any socket is touched.
+
+use offsetlog::disk::DiskFile;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What comes of a request.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this, then read the next request.
+    Reply(Reply),
+    /// Send nothing, and read the next request: the client asked for no answer.
+    Silent,
+    /// Nothing can be answered yet. Call [`Service::resume`] when [`Changes`] moved, and at this time at the latest.
+    Wait {
+        /// Milliseconds since 1970.
+        until_ms: i64,
+    },
+    /// Send the reply, if there is one, and end the connection. The reason is for the log.
+    Close {
+        /// Last words.
+        reply: Option<Reply>,
+        /// Why, in words for the server's log.
+        reason: String,
+    },
+}
+
+/// One response, without the four bytes of its length in front.
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// What to send, in order.
+    pub pieces: Vec<Piece>,
+}
+
+impl Reply {
+    /// Bytes to send, which the frame's length says. Saturates.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.pieces
+            .iter()
+            .map(Piece::length)
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// A part of a response.
+#[derive(Debug)]
+pub enum Piece {
+    /// Bytes that the protocol logic made.
+    Bytes(Vec<u8>),
+    /// Bytes that stand in a file and go to the socket without a copy where the system can do that.
+    File {
+        /// The file.
+        file: Arc<dyn DiskFile>,
+        /// Where they begin.
+        position: u64,
+        /// How many there are. A file that has become shorter ends the connection: nothing else is sent in their place.
+        length: u64,
+    },
+}
+
+impl Piece {
+    /// Number of bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Whether the connection is encrypted.
+    pub is_encrypted: bool,
+}
+
+/// Protocol logic that a transport runs.
+///
+/// A connection has one request in work at a time, as in Kafka: after `receive` returns [`Step::Wait`] the transport calls `resume`, and
+/// `receive` only when that returned something else.
+pub trait Service: Send + Sync {
+    /// What the logic knows of one connection.
+    type Session: Send;
+
+    /// A connection has been accepted.
+    fn begin(&self, peer: Peer) -> Self::Session;
+
+    /// A whole request has come: the bytes of its frame without their length.
+    fn receive(&self, session: &mut Self::Session, frame: &[u8], now_ms: i64) -> Step;
+
+    /// Looks again whether the request that waits can be answered.
+    fn resume(&self, session: &mut Self::Session, now_ms: i64) -> Step;
+
+    /// The connection has ended, for whatever reason.
+    fn end(&self, session: Self::Session, now_ms: i64);
+
+    /// Does what is due by time alone, such as ending the sessions of members that are silent. Returns when it is to be called next, in
+    /// milliseconds since 1970.
+    fn tick(&self, now_ms: i64) -> i64;
+
+    /// What moves when a request that waits may be answered.
+    fn changes(&self) -> &Changes;
+}
+
+/// A count that moves when something happened that waiting requests want to see.
+#[derive(Debug, Default)]
+pub struct Changes {
+    count: Mutex<u64>,
+    moved: Condvar,
+}
+
+impl Changes {
+    /// Moves on: all that wait look again.
+    pub fn announce(&self) {
+        let mut count = self.lock();
+        *count = count.wrapping_add(1);
+        drop(count);
+        self.moved.notify_all();
+    }
+
+    /// The count. Ask before looking, and give it to [`wait`](Self::wait): nothing is missed in between.
+    pub fn count(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Waits until the count is another than `seen`, for `at_most` at the longest. Returns whether it is.
+    pub fn wait(&self, seen: u64, at_most: Duration) -> bool {
+        let waited = self
+            .moved
+            .wait_timeout_while(self.lock(), at_most, |count| *count == seen);
+        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *count != seen
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
