@@ -15,6 +15,7 @@ mod watch;
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -304,6 +305,22 @@ pub trait DiskFile: Debug + Send + Sync {
     fn set_modified(&self, modified_ms: i64) -> io::Result<()> {
         let _ = modified_ms;
         Ok(())
+    }
+
+    /// Sends bytes of the file to another descriptor, such as a socket's, without a copy through this process. Returns how many it
+    /// accepted: fewer than `length` if it has no room for more or the file ends, 0 at the end of the file. `None` if this file or this
+    /// descriptor cannot do that: read and write instead. Waits while a descriptor that blocks has no room.
+    ///
+    /// # Errors
+    /// The system's, `WouldBlock` among them. Interrupted calls are retried.
+    fn send_to(
+        &self,
+        to: BorrowedFd<'_>,
+        position: u64,
+        length: usize,
+    ) -> io::Result<Option<usize>> {
+        let _ = (to, position, length);
+        Ok(None)
     }
 
     /// Maps the first `size` bytes; `None` if this file cannot be mapped. [`Map`] says who may call this.

@@ -9,6 +9,8 @@ use super::{
 use rustix::fs::{FileType, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
+#[cfg(target_os = "linux")]
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -231,6 +233,26 @@ impl DiskFile for RealFile {
         self.file.set_modified(time.unwrap_or(UNIX_EPOCH))
     }
 
+    #[cfg(target_os = "linux")]
+    fn send_to(
+        &self,
+        to: BorrowedFd<'_>,
+        position: u64,
+        length: usize,
+    ) -> io::Result<Option<usize>> {
+        use rustix::io::Errno;
+        let mut position = position;
+        loop {
+            return match rustix::fs::sendfile(to, &self.file, Some(&mut position), length) {
+                Ok(sent) => Ok(Some(sent)),
+                Err(Errno::INTR) => continue,
+                // A file system or a descriptor that cannot be spliced.
+                Err(Errno::INVAL | Errno::NOSYS) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+
     fn map(&self, size: u64) -> Option<Map> {
         usize::try_from(size)
             .ok()
@@ -301,6 +323,26 @@ fn stat_of(metadata: &fs::Metadata) -> FileStat {
 mod tests {
     use super::*;
     use crate::disk::{Access, RealDisk};
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_range_of_a_file_goes_to_a_socket() {
+        use std::io::Read;
+        use std::os::fd::AsFd;
+        use std::os::unix::net::UnixStream;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"twelve bytes").unwrap();
+        let file = RealDisk.open(&path, Access::Read).unwrap();
+        let (here, mut there) = UnixStream::pair().unwrap();
+        assert_eq!(file.send_to(here.as_fd(), 7, 3).unwrap(), Some(3));
+        assert_eq!(file.send_to(here.as_fd(), 7, 100).unwrap(), Some(5));
+        assert_eq!(file.send_to(here.as_fd(), 12, 100).unwrap(), Some(0));
+        drop(here);
+        let mut sent = Vec::new();
+        there.read_to_end(&mut sent).unwrap();
+        assert_eq!(sent, b"bytbytes");
+    }
 
     /// A view compares what it knows of an open file with what its name tells.
     #[test]
