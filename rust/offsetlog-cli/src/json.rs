@@ -152,6 +152,7 @@ impl Serialize for Leaf<'_> {
             Value::Uuid(id) => serializer.collect_str(id),
             Value::Text(bytes) => Shown::plain(Some(bytes)).serialize(serializer),
             Value::Bytes(bytes) => Shown::Bytes(bytes).serialize(serializer),
+            Value::Records(bytes) => serializer.serialize_u64(*bytes as u64),
             Value::Array(elements) => serializer.collect_seq(elements.iter().map(Leaf)),
             Value::Struct(fields) => Tree(fields).serialize(serializer),
         }

@@ -21,6 +21,8 @@ pub enum Part {
     CoordinatorRecord,
     /// A record of the metadata log.
     MetadataRecord,
+    /// A request, a response, or the header of one.
+    Protocol,
     /// A message of magic 0 or 1.
     Message,
     /// A compressed set of messages of magic 0 or 1, or of Kafka 0.7.
@@ -76,6 +78,7 @@ impl Part {
             Self::ControlRecord => "control record",
             Self::CoordinatorRecord => "coordinator record",
             Self::MetadataRecord => "metadata record",
+            Self::Protocol => "request or response",
             Self::Message => "legacy message",
             Self::MessageSet => "compressed message set",
             Self::OldMessage => "0.7 message",
@@ -203,6 +206,13 @@ pub enum Fault {
         /// The rule that is broken.
         rule: &'static str,
     },
+    /// A field of a message that is to be written.
+    Field {
+        /// Kafka's name of it.
+        name: &'static str,
+        /// The rule that its value breaks.
+        rule: &'static str,
+    },
     /// Any other rule.
     Rule(&'static str),
 }
@@ -254,6 +264,7 @@ impl fmt::Display for Fault {
                 write!(f, "version {found} found, up to {maximum} can be read")
             }
             Self::Line { line, rule } => write!(f, "line {line}: {rule}"),
+            Self::Field { name, rule } => write!(f, "field {name} {rule}"),
             Self::Rule(rule) => f.write_str(rule),
         }
     }

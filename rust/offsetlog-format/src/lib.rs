@@ -31,6 +31,7 @@ pub mod metadata_record;
 pub mod name;
 pub mod old_message;
 pub mod partition_metadata;
+pub mod protocol;
 pub mod record;
 pub mod snapshot;
 mod text;

@@ -1,13 +1,16 @@
-//! The messages in Kafka's internal topics, as tables, and one decoder for all of them (FORMAT.md «Internal topics»).
+//! Kafka's messages as tables, one decoder and one encoder for all of them (FORMAT.md «Internal topics», «Protocol»).
 //!
 //! A [`Message`] is a name and its fields, each with the versions that have it. [`Message::read`] turns bytes into a [`Struct`] of
-//! [`Value`]s that borrow from them. Which message stands in which record, `internal_topic` knows.
+//! [`Value`]s that borrow from them, [`Message::write`] turns a [`Struct`] into bytes. Which message stands in which record,
+//! `internal_topic` knows; which one is a request or its response, `protocol`.
 //!
 //! Kafka has two encodings. In the older one a text has a length of two bytes, bytes and arrays have one of four. From a message's
 //! *flexible* version on lengths are unsigned variable-length integers of the length plus one, and each structure ends with tagged
 //! fields, of which those that are not known are skipped.
 
 pub mod consumer_protocol;
+mod decoder;
+mod encoder;
 pub mod groups;
 pub mod metadata;
 pub mod quorum;
@@ -15,17 +18,25 @@ pub mod share_groups;
 pub mod share_state;
 pub mod streams_groups;
 pub mod transactions;
+mod value;
+
+pub use encoder::Hole;
+pub use value::{Struct, Value};
+
+pub(crate) use decoder::read_unsigned;
 
 use crate::cursor::Reader;
-use crate::error::{Fault, FormatError};
-use crate::uuid::Uuid;
+use crate::error::{Fault, FormatError, Part};
 use alloc::vec::Vec;
 
 /// Most values that one message is decoded into: what a claim of many elements can make of a record is bounded by this, too.
 pub const MAX_VALUES: usize = 1 << 20;
 
+/// Most bytes of a text, as in Kafka.
+pub(crate) const MAX_TEXT_BYTES: usize = 0x7fff;
+
 /// The flexible version of a message that has none.
-const NEVER: i16 = i16::MAX;
+pub(crate) const NEVER: i16 = i16::MAX;
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +61,8 @@ pub enum Kind {
     Text,
     /// Bytes.
     Bytes,
+    /// Record batches. They are read as bytes.
+    Records,
     /// An array.
     Array(&'static Self),
     /// An array of structures.
@@ -58,17 +71,54 @@ pub enum Kind {
     Struct(&'static [Field]),
 }
 
-/// What a tagged field is where it is not written.
+impl Kind {
+    /// What a field is if its schema names no default.
+    const fn unset(self) -> Unset {
+        match self {
+            Self::Bool
+            | Self::Int8
+            | Self::Int16
+            | Self::Uint16
+            | Self::Int32
+            | Self::Int64
+            | Self::Float64 => Unset::Int(0),
+            Self::Uuid => Unset::Uuid,
+            Self::Text | Self::Bytes | Self::Array(_) | Self::Structs(_) => Unset::Empty,
+            Self::Records => Unset::Null,
+            Self::Struct(_) => Unset::Struct,
+        }
+    }
+}
+
+/// What a field is where nobody gave it a value.
 #[derive(Debug, Clone, Copy)]
-enum Unset {
+pub(crate) enum Unset {
     Null,
+    /// Of a truth value: 0 is false.
     Int(i64),
     /// No element or no byte.
     Empty,
     /// Zeros.
     Uuid,
-    /// A structure whose fields are 0 and empty.
+    /// A structure of fields that are all unset.
     Struct,
+}
+
+impl Unset {
+    /// The value of a field of this kind.
+    const fn value(self, kind: Kind) -> Value<'static> {
+        match (self, kind) {
+            (Self::Int(number), Kind::Bool) => Value::Bool(number != 0),
+            (Self::Int(_), Kind::Float64) => Value::Float(0.0),
+            (Self::Int(number), _) => Value::Int(number),
+            (Self::Uuid, _) => Value::Uuid(crate::uuid::Uuid::from_bytes([0; 16])),
+            (Self::Empty, Kind::Text) => Value::Text(alloc::borrow::Cow::Borrowed(&[])),
+            (Self::Empty, Kind::Bytes) => Value::Bytes(alloc::borrow::Cow::Borrowed(&[])),
+            (Self::Empty, _) => Value::Array(Vec::new()),
+            (Self::Struct, _) => Value::Struct(Struct { fields: Vec::new() }),
+            (Self::Null, _) => Value::Null,
+        }
+    }
 }
 
 /// A field of a message or structure.
@@ -78,54 +128,104 @@ pub struct Field {
     kind: Kind,
     since: i16,
     until: i16,
-    nullable: bool,
-    tag: Option<(u32, Unset)>,
+    nullable_since: i16,
+    is_ignorable: bool,
+    unset: Unset,
+    tag: Option<u32>,
 }
 
-const fn field(name: &'static str, kind: Kind) -> Field {
+pub(crate) const fn field(name: &'static str, kind: Kind) -> Field {
     Field {
         name,
         kind,
         since: 0,
         until: i16::MAX,
-        nullable: false,
+        nullable_since: NEVER,
+        is_ignorable: false,
+        unset: kind.unset(),
         tag: None,
     }
 }
 
 impl Field {
     /// The first version that has it.
-    const fn since(mut self, version: i16) -> Self {
+    pub(crate) const fn since(mut self, version: i16) -> Self {
         self.since = version;
         self
     }
 
     /// The last version that has it.
-    const fn until(mut self, version: i16) -> Self {
+    pub(crate) const fn until(mut self, version: i16) -> Self {
         self.until = version;
         self
     }
 
-    const fn nullable(mut self) -> Self {
-        self.nullable = true;
+    pub(crate) const fn nullable(self) -> Self {
+        self.nullable_since(0)
+    }
+
+    /// The first version in which it may be null.
+    pub(crate) const fn nullable_since(mut self, version: i16) -> Self {
+        self.nullable_since = version;
         self
     }
 
-    const fn tag(mut self, number: u32, unset: Unset) -> Self {
-        self.tag = Some((number, unset));
+    /// What it is if nobody gives it a value.
+    pub(crate) const fn unset(mut self, unset: Unset) -> Self {
+        self.unset = unset;
+        self
+    }
+
+    /// A value for a version that does not have it is left out, and is no error.
+    pub(crate) const fn ignorable(mut self) -> Self {
+        self.is_ignorable = true;
+        self
+    }
+
+    /// Written at the end of its structure, and only where it differs from `unset`.
+    pub(crate) const fn tag(mut self, number: u32, unset: Unset) -> Self {
+        self.tag = Some(number);
+        self.unset = unset;
         self
     }
 
     const fn is_in(&self, version: i16) -> bool {
         self.since <= version && version <= self.until
     }
+
+    const fn is_nullable(&self, version: i16) -> bool {
+        self.nullable_since <= version
+    }
+
+    /// Whether the value says no more than leaving it out.
+    fn is_unset(&self, value: &Value<'_>) -> bool {
+        match (value, self.unset) {
+            (Value::Null, Unset::Null) => true,
+            (Value::Int(number), Unset::Int(unset)) => *number == unset,
+            (Value::Bool(bool), Unset::Int(unset)) => *bool == (unset != 0),
+            (Value::Float(number), Unset::Int(0)) => number.to_bits() == 0,
+            (Value::Text(bytes) | Value::Bytes(bytes), Unset::Empty) => bytes.is_empty(),
+            (Value::Array(elements), Unset::Empty) => elements.is_empty(),
+            (Value::Uuid(id), Unset::Uuid) => id.is_zero(),
+            (Value::Struct(given), Unset::Struct) => match self.kind {
+                Kind::Struct(fields) => given.fields.iter().all(|(name, value)| {
+                    let field = fields.iter().find(|field| field.name == *name);
+                    field.is_some_and(|field| field.is_unset(value))
+                }),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
 }
 
-/// A message: its name, its versions from 0 on, its fields.
+/// A message: its name, its versions, its fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Message {
     /// Kafka's name.
     pub name: &'static str,
+    /// The lowest version known here, Kafka 4.3's.
+    pub lowest_version: i16,
     /// The highest version known here, Kafka 4.3's.
     pub highest_version: i16,
     flexible: i16,
@@ -138,8 +238,19 @@ const fn message(
     flexible: i16,
     fields: &'static [Field],
 ) -> Message {
+    versions(name, 0, highest_version, flexible, fields)
+}
+
+pub(crate) const fn versions(
+    name: &'static str,
+    lowest_version: i16,
+    highest_version: i16,
+    flexible: i16,
+    fields: &'static [Field],
+) -> Message {
     Message {
         name,
+        lowest_version,
         highest_version,
         flexible,
         fields,
@@ -147,296 +258,80 @@ const fn message(
 }
 
 impl Message {
+    /// Whether this version has tagged fields and lengths of variable size.
+    #[must_use]
+    pub const fn is_flexible(&self, version: i16) -> bool {
+        version >= self.flexible
+    }
+
+    /// The names of the fields that a version has, tagged ones too.
+    pub fn field_names(&self, version: i16) -> impl Iterator<Item = &'static str> {
+        let fields = self.fields.iter();
+        fields
+            .filter(move |field| field.is_in(version))
+            .map(|field| field.name)
+    }
+
+    fn check(&self, version: i16) -> Result<(), Fault> {
+        if version < self.lowest_version {
+            return Err(Fault::Rule("a version that Kafka 4.3 no longer has"));
+        }
+        if version > self.highest_version {
+            return Err(Fault::Version {
+                found: i64::from(version),
+                maximum: i64::from(self.highest_version),
+            });
+        }
+        Ok(())
+    }
+
     /// Reads the message in a version.
     ///
+    /// Bytes after it are left to the caller. What is allocated is bounded by the bytes that are there, a hundred for each at most, and
+    /// by [`MAX_VALUES`].
+    ///
     /// # Errors
-    /// `Version` for one that is not known; `Truncated`, `Length`, `Varint` or `Rule` for bytes that are not such a message; `Count` for
-    /// one of more than [`MAX_VALUES`] values. The reader then stands at the fault.
+    /// `Version` or `Rule` for one that is not known; `Truncated`, `Length`, `Varint` or `Rule` for bytes that are not such a message;
+    /// `Count` for one of more than [`MAX_VALUES`] values. The reader then stands at the fault.
     pub fn read<'a>(
         &self,
         version: i16,
         reader: &mut Reader<'a>,
     ) -> Result<Struct<'a>, FormatError> {
-        if !(0..=self.highest_version).contains(&version) {
-            return Err(reader.error(Fault::Version {
-                found: i64::from(version),
-                maximum: i64::from(self.highest_version),
-            }));
-        }
-        let mut decoder = Decoder {
-            reader,
-            version,
-            flexible: version >= self.flexible,
-            left: MAX_VALUES,
-        };
-        decoder.structure(self.fields)
-    }
-}
-
-/// A value of a message; bytes are those that were read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value<'a> {
-    /// Null.
-    Null,
-    /// A truth value.
-    Bool(bool),
-    /// An integer of any width.
-    Int(i64),
-    /// A double.
-    Float(f64),
-    /// An id.
-    Uuid(Uuid),
-    /// Text, which need not be UTF-8.
-    Text(&'a [u8]),
-    /// Bytes.
-    Bytes(&'a [u8]),
-    /// An array.
-    Array(Vec<Self>),
-    /// A structure.
-    Struct(Struct<'a>),
-}
-
-impl<'a> Value<'a> {
-    /// The integer, if it is one.
-    #[must_use]
-    pub const fn as_int(&self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(*number),
-            _ => None,
-        }
+        self.check(version).map_err(|fault| reader.error(fault))?;
+        decoder::read(self.fields, version, self.is_flexible(version), reader)
     }
 
-    /// The id, if it is one.
-    #[must_use]
-    pub const fn as_uuid(&self) -> Option<Uuid> {
-        match self {
-            Self::Uuid(id) => Some(*id),
-            _ => None,
-        }
+    /// Appends the message in a version to `out`.
+    ///
+    /// A field that is not given is what Kafka's schema says it is then. The value of [`Value::Records`] is only announced: each
+    /// [`Hole`] returned says where bytes belong that come from elsewhere, in ascending order.
+    ///
+    /// ```
+    /// use offsetlog_format::message::{Struct, Value};
+    /// use offsetlog_format::protocol::apis::HEARTBEAT;
+    ///
+    /// let answer = Struct::new().with("errorCode", 27_i16);
+    /// let mut bytes = Vec::new();
+    /// HEARTBEAT.response.write(1, &answer, &mut bytes)?;
+    /// assert_eq!(bytes, [0, 0, 0, 0, 0, 27], "ThrottleTimeMs is 0 unless it is given");
+    /// # Ok::<(), offsetlog_format::FormatError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Version` or `Rule` for a version that is not known; `Field` for a name that the message does not have, a value of another kind,
+    /// a null where none may be, and a value for a field that the version does not have and that must not get lost (`ignorable` in
+    /// Kafka's schema says which may). `out` is then as it was.
+    pub fn write(
+        &self,
+        version: i16,
+        fields: &Struct<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<Hole>, FormatError> {
+        self.check(version)
+            .map_err(|fault| FormatError::new(Part::Protocol, 0, fault))?;
+        encoder::write(self.fields, version, self.is_flexible(version), fields, out)
     }
-
-    /// The bytes of a text or of bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> Option<&'a [u8]> {
-        match self {
-            Self::Text(bytes) | Self::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// The elements of an array.
-    #[must_use]
-    pub fn as_array(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(elements) => Some(elements),
-            _ => None,
-        }
-    }
-
-    /// The structure, if it is one.
-    #[must_use]
-    pub const fn as_struct(&self) -> Option<&Struct<'a>> {
-        match self {
-            Self::Struct(fields) => Some(fields),
-            _ => None,
-        }
-    }
-
-    fn is(&self, unset: Unset) -> bool {
-        match (self, unset) {
-            (Self::Null, Unset::Null) => true,
-            (Self::Int(number), Unset::Int(unset)) => *number == unset,
-            (Self::Text(bytes) | Self::Bytes(bytes), Unset::Empty) => bytes.is_empty(),
-            (Self::Array(elements), Unset::Empty) => elements.is_empty(),
-            (Self::Uuid(id), Unset::Uuid) => id.is_zero(),
-            (Self::Struct(fields), Unset::Struct) => fields
-                .fields
-                .iter()
-                .all(|(_, value)| value.is(Unset::Int(0)) || value.is(Unset::Empty)),
-            _ => false,
-        }
-    }
-}
-
-/// The fields of a structure, in Kafka's order.
-///
-/// A tagged field is there where it differs from what it is if nobody writes it, as in Kafka's own JSON.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Struct<'a> {
-    /// Names and values.
-    pub fields: Vec<(&'static str, Value<'a>)>,
-}
-
-impl<'a> Struct<'a> {
-    /// The field of this name, if it is there.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
-        let found = self.fields.iter().find(|(field, _)| *field == name);
-        found.map(|(_, value)| value)
-    }
-}
-
-struct Decoder<'r, 'a> {
-    reader: &'r mut Reader<'a>,
-    version: i16,
-    flexible: bool,
-    /// Values that may still be made.
-    left: usize,
-}
-
-impl<'a> Decoder<'_, 'a> {
-    fn structure(&mut self, fields: &'static [Field]) -> Result<Struct<'a>, FormatError> {
-        let here = || fields.iter().filter(|field| field.is_in(self.version));
-        let mut values: Vec<Option<Value<'a>>> = Vec::with_capacity(here().count());
-        let present: Vec<&Field> = here().collect();
-        for field in &present {
-            values.push(match field.tag {
-                None => Some(self.value(&field.kind, field.nullable, false)?),
-                Some(_) => None,
-            });
-        }
-        if self.flexible {
-            self.tagged(&present, &mut values)?;
-        }
-        let named = present.iter().zip(values);
-        Ok(Struct {
-            fields: named
-                .filter_map(|(field, value)| value.map(|value| (field.name, value)))
-                .collect(),
-        })
-    }
-
-    /// The tagged fields at the end of a structure: count, then number, size and bytes of each.
-    fn tagged(
-        &mut self,
-        fields: &[&Field],
-        values: &mut [Option<Value<'a>>],
-    ) -> Result<(), FormatError> {
-        for _ in 0..read_unsigned(self.reader)? {
-            let number = read_unsigned(self.reader)?;
-            let size = read_unsigned(self.reader)? as usize;
-            let known = fields
-                .iter()
-                .zip(values.iter_mut())
-                .find_map(|(field, slot)| {
-                    let (tag, unset) = field.tag?;
-                    (tag == number).then_some((field, unset, slot))
-                });
-            let Some((field, unset, slot)) = known else {
-                self.reader.bytes(size)?;
-                continue;
-            };
-            let start = *self.reader;
-            let value = self.value(&field.kind, field.nullable, true)?;
-            if self.reader.position() - start.position() != size {
-                return Err(start.error(Fault::Length {
-                    found: size as i64,
-                    minimum: (self.reader.position() - start.position()) as i64,
-                    maximum: (self.reader.position() - start.position()) as i64,
-                }));
-            }
-            *slot = (!value.is(unset)).then_some(value);
-        }
-        Ok(())
-    }
-
-    fn value(
-        &mut self,
-        kind: &Kind,
-        nullable: bool,
-        tagged: bool,
-    ) -> Result<Value<'a>, FormatError> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
-            self.reader.error(Fault::Count {
-                found: MAX_VALUES as i64 + 1,
-                expected: MAX_VALUES as i64,
-            })
-        })?;
-        Ok(match *kind {
-            Kind::Bool => Value::Bool(self.reader.read_u8()? != 0),
-            Kind::Int8 => Value::Int(self.reader.read_i8()?.into()),
-            Kind::Int16 => Value::Int(self.reader.read_i16()?.into()),
-            Kind::Uint16 => Value::Int(self.reader.read_u16()?.into()),
-            Kind::Int32 => Value::Int(self.reader.read_i32()?.into()),
-            Kind::Int64 => Value::Int(self.reader.read_i64()?),
-            Kind::Float64 => Value::Float(f64::from_bits(self.reader.read_i64()? as u64)),
-            Kind::Uuid => Value::Uuid(Uuid::from_bytes(self.reader.array()?)),
-            Kind::Text => match self.length(nullable, true)? {
-                Some(length) => Value::Text(self.reader.bytes(length)?),
-                None => Value::Null,
-            },
-            Kind::Bytes => match self.length(nullable, false)? {
-                Some(length) => Value::Bytes(self.reader.bytes(length)?),
-                None => Value::Null,
-            },
-            Kind::Array(element) => self.array(nullable, element)?,
-            Kind::Structs(fields) => self.array(nullable, &Kind::Struct(fields))?,
-            Kind::Struct(_) if nullable && self.is_null_structure(tagged)? => Value::Null,
-            Kind::Struct(fields) => Value::Struct(self.structure(fields)?),
-        })
-    }
-
-    /// A structure that may be null has a byte in front of it, or in a tagged field an integer of variable length.
-    fn is_null_structure(&mut self, tagged: bool) -> Result<bool, FormatError> {
-        if tagged {
-            return Ok(read_unsigned(self.reader)? == 0);
-        }
-        Ok(self.reader.read_i8()? < 0)
-    }
-
-    fn array(&mut self, nullable: bool, element: &Kind) -> Result<Value<'a>, FormatError> {
-        let Some(length) = self.length(nullable, false)? else {
-            return Ok(Value::Null);
-        };
-        // Grows with the elements that are there: each takes at least a byte, and the claim has been held against the bytes.
-        let mut elements = Vec::new();
-        for _ in 0..length {
-            elements.push(self.value(element, false, false)?);
-        }
-        Ok(Value::Array(elements))
-    }
-
-    /// The length of a text, of bytes or of an array, which cannot be more than the bytes left; `None` for null.
-    fn length(&mut self, nullable: bool, text: bool) -> Result<Option<usize>, FormatError> {
-        let start = *self.reader;
-        let length = match (self.flexible, text) {
-            (true, _) => i64::from(read_unsigned(self.reader)?) - 1,
-            (false, true) => i64::from(self.reader.read_i16()?),
-            (false, false) => i64::from(self.reader.read_i32()?),
-        };
-        if length < 0 && nullable {
-            return Ok(None);
-        }
-        let left = self.reader.remaining();
-        let fits = usize::try_from(length)
-            .ok()
-            .filter(|&length| length <= left);
-        fits.map(Some).ok_or_else(|| {
-            start.error(Fault::Length {
-                found: length,
-                minimum: if nullable { -1 } else { 0 },
-                maximum: left as i64,
-            })
-        })
-    }
-}
-
-/// Reads an unsigned variable-length integer of 32 bits. Unlike those of records it is not zig-zag.
-pub(crate) fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
-    let start = *reader;
-    let mut value = 0_u64;
-    for index in 0..5 {
-        let byte = reader.read_u8()?;
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return u32::try_from(value).map_err(|_| {
-                start.error(Fault::Varint {
-                    bytes_read: index + 1,
-                })
-            });
-        }
-    }
-    Err(start.error(Fault::Varint { bytes_read: 5 }))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ fn shown(value: &Value<'_>) -> String {
         Value::Uuid(id) => std::format!("{id}"),
         Value::Text(bytes) => std::format!("'{}'", String::from_utf8_lossy(bytes)),
         Value::Bytes(bytes) => std::format!("{bytes:?}"),
+        Value::Records(bytes) => std::format!("{bytes} bytes"),
         Value::Array(elements) => {
             let elements: Vec<String> = elements.iter().map(shown).collect();
             std::format!("[{}]", elements.join(", "))

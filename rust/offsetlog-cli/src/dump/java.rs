@@ -58,6 +58,9 @@ fn write_value(out: &mut String, value: &Value<'_>) {
         Value::Bytes(bytes) => {
             let _ = write!(out, "\"{}\"", crate::json::base64(bytes));
         }
+        Value::Records(bytes) => {
+            let _ = write!(out, "{bytes}");
+        }
         Value::Array(elements) => {
             out.push('[');
             for (place, element) in elements.iter().enumerate() {

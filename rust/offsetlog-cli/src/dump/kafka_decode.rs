@@ -9,6 +9,7 @@ use offsetlog::format::internal_topic::{
 };
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::{FormatError, RecordView};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Key and value, each `None` where nothing is printed.
@@ -104,7 +105,8 @@ type Decode = fn(&[u8]) -> Result<(i16, Struct<'_>), FormatError>;
 
 /// Puts what members of a classic group of consumers say to each other in the place of its bytes, where those can be read.
 pub(super) fn unfold_members(group: &mut Struct<'_>) {
-    if !matches!(group.get("protocolType"), Some(Value::Text(b"consumer"))) {
+    let protocol_type = group.get("protocolType").and_then(Value::as_str);
+    if protocol_type != Some("consumer") {
         return;
     }
     let members = group.fields.iter_mut().find(|(name, _)| *name == "members");
@@ -121,7 +123,7 @@ pub(super) fn unfold_members(group: &mut Struct<'_>) {
                 "assignment" => decode_assignment,
                 _ => continue,
             };
-            if let Value::Bytes(bytes) = *value
+            if let Value::Bytes(Cow::Borrowed(bytes)) = *value
                 && let Ok((_, fields)) = decode(bytes)
             {
                 *value = Value::Struct(fields);
