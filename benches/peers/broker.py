@@ -27,12 +27,20 @@ def free_port() -> int:
 class Broker:
     """A KRaft broker and controller in one process; its topics have four partitions and keep everything."""
 
-    def __init__(self, directory: Path, jars: Path) -> None:
+    def __init__(self, directory: Path, jars: Path, settings: str = "", *, tls_port: int | None = None) -> None:
         self._directory = directory
         self._jars = jars
-        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = settings
+        self._tls_port = tls_port
+        self.process: subprocess.Popen[bytes] | None = None
         self.logs = directory / "logs"
         self.address = ""
+
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        assert self.process is not None
+        return self.process.pid
 
     def _java(self, *arguments: str) -> list[str]:
         return ["java", "-Xmx1g", "-cp", f"{self._jars}/*", *arguments]
@@ -41,28 +49,30 @@ class Broker:
         self._directory.mkdir(parents=True, exist_ok=True)
         port, controller = free_port(), free_port()
         self.address = f"127.0.0.1:{port}"
+        tls = f",SSL://127.0.0.1:{self._tls_port}" if self._tls_port is not None else ""
         settings = self._directory / "server.properties"
         settings.write_text(
             "process.roles=broker,controller\n"
             "node.id=1\n"
             f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
-            f"listeners=PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}\n"
-            f"advertised.listeners=PLAINTEXT://{self.address}\n"
+            f"listeners=PLAINTEXT://{self.address}{tls},CONTROLLER://127.0.0.1:{controller}\n"
+            f"advertised.listeners=PLAINTEXT://{self.address}{tls}\n"
             "controller.listener.names=CONTROLLER\n"
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n"
             f"log.dirs={self.logs}\n"
             "offsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\n"
             "transaction.state.log.min.isr=1\n"
             "num.partitions=4\n"
             "log.retention.ms=-1\n"
+            f"{self._settings}"
         )
         if not self.logs.exists():
             command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings))
             with (self._directory / "format.log").open("wb") as log:
                 subprocess.run(command, stdout=log, stderr=log, timeout=STARTING_SECONDS, check=True)
         with (self._directory / "broker.log").open("wb") as log:
-            self._process = subprocess.Popen(self._java("kafka.Kafka", str(settings)), stdout=log, stderr=log)
+            self.process = subprocess.Popen(self._java("kafka.Kafka", str(settings)), stdout=log, stderr=log)
         try:
             self._wait_until_it_listens(port)
         except BaseException:
@@ -71,10 +81,10 @@ class Broker:
         return self
 
     def _wait_until_it_listens(self, port: int) -> None:
-        assert self._process is not None
+        assert self.process is not None
         end = time.monotonic() + STARTING_SECONDS
         while time.monotonic() < end:
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 break
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 return
@@ -82,12 +92,12 @@ class Broker:
         raise RuntimeError(f"the broker did not start; see {os.path.relpath(self._directory / 'broker.log')}")
 
     def __exit__(self, *_: object) -> None:
-        if self._process is None:
+        if self.process is None:
             return
-        self._process.terminate()
+        self.process.terminate()
         try:
-            self._process.wait(STOPPING_SECONDS)
+            self.process.wait(STOPPING_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+            self.process.kill()
+            self.process.wait()
+        self.process = None

@@ -36,11 +36,12 @@ from paired import MOST_PAIRS, NARROW, NOT_SLOWER
 from processes import BenchError
 from rescue_rows import ROWS as RESCUE_ROWS, Rescue
 from safety_rows import ROWS as SAFETY_ROWS, Safety
+from serve_rows import ROWS as SERVE_ROWS, Serve
 from upkeep_rows import ROWS as UPKEEP_ROWS, Upkeep
 from write_rows import ROWS as WRITING_ROWS, Writing
 
 LINE_ROWS = ENGINE_ROWS | WRITING_ROWS | DURABLE_ROWS | SAFETY_ROWS | UPKEEP_ROWS | RESCUE_ROWS
-ALL_ROWS = LINE_ROWS | PYTHON_ROWS | SPARK_ROWS
+ALL_ROWS = LINE_ROWS | PYTHON_ROWS | SPARK_ROWS | SERVE_ROWS
 
 
 def rows_of(text: str) -> set[int]:
@@ -90,6 +91,8 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
         yield from python_rows(kafka, sizes, rounds, wanted)
     if wanted & SPARK_ROWS:
         yield from spark_rows(kafka, sizes, rounds, wanted & SPARK_ROWS, memory)
+    if wanted & SERVE_ROWS:
+        yield from Serve(kafka, sizes, rounds).rows(wanted)
 
 
 def compare(beside: BesideCommit, wanted: set[int]) -> Iterator[Row | NotCompared]:
