@@ -8,6 +8,8 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+pub mod client;
+mod socket;
 mod step;
 
 pub use step::{Changes, Peer, Piece, Reply, Service, Step};

@@ -1,0 +1,8 @@
+//! A connection to a Kafka broker from the client's side: a request goes out, its response comes in, one after the other or several on
+//! their way.
+
+mod connection;
+mod error;
+
+pub use connection::{ClientOptions, Connection};
+pub use error::ClientError;

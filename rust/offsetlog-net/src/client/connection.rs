@@ -1,0 +1,358 @@
+//! One connection: frames out, frames in, and requests by name.
+
+use super::ClientError;
+use crate::socket::{Socket, write_parts};
+use offsetlog::format::cursor::Reader;
+use offsetlog::format::error::Part;
+use offsetlog::format::message::Struct;
+use offsetlog::format::protocol::{Api, RequestHeader, ResponseHeader};
+use std::io::{self, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a connection is made.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// How long connecting may take for each of the host's addresses, and what follows (TLS, SASL) together.
+    pub connect_timeout: Duration,
+    /// How long the broker may send or take nothing while something is due. Greater than the longest wait that a request asks for.
+    pub request_timeout: Duration,
+    /// What the client calls itself, for the broker's logs and quotas.
+    pub client_id: String,
+    /// The greatest length of a response, in bytes.
+    pub response_bytes_max: u32,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            client_id: "offsetlog".to_owned(),
+            response_bytes_max: 128 << 20,
+        }
+    }
+}
+
+/// A connection to one broker. Responses come in the order of their requests.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    address: String,
+    options: ClientOptions,
+    correlation_id: i32,
+}
+
+impl Connection {
+    /// Connects to `host` at `port`, address after address until one answers.
+    ///
+    /// # Errors
+    /// `Connect` if none can be reached.
+    pub fn connect(host: &str, port: u16, options: &ClientOptions) -> Result<Self, ClientError> {
+        let address = shown(host, port);
+        let stream =
+            reach(host, port, options.connect_timeout).map_err(|source| ClientError::Connect {
+                address: address.clone(),
+                source,
+            })?;
+        let deadline = Instant::now() + options.connect_timeout;
+        let socket = match Socket::new(Arc::new(stream), deadline) {
+            Ok(socket) => socket,
+            Err(source) => return Err(ClientError::Connect { address, source }),
+        };
+        Ok(Self {
+            socket,
+            address,
+            options: options.clone(),
+            correlation_id: 0,
+        })
+    }
+
+    /// The broker, as `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends one frame: its length, then `frame`.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Closed`, `Io`.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), ClientError> {
+        let length = u32::try_from(frame.len()).map_err(|_| self.broken(too_long()))?;
+        self.start_waiting();
+        let length = length.to_be_bytes();
+        write_parts(&mut self.socket, [&length, frame]).map_err(|error| self.broken(error))
+    }
+
+    /// Receives one frame into `buffer`, whose contents it replaces and whose room it uses again. The buffer grows with what has come,
+    /// not by what the length says.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Closed`, `Io`; `Length` above [`ClientOptions::response_bytes_max`].
+    pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<(), ClientError> {
+        buffer.clear();
+        let mut length = [0; 4];
+        self.fill(&mut length)?;
+        let length = i32::from_be_bytes(length);
+        let bytes_max = self.options.response_bytes_max;
+        let Some(size) = u32::try_from(length).ok().filter(|&size| size <= bytes_max) else {
+            return Err(ClientError::Length {
+                address: self.address.clone(),
+                length,
+                bytes_max,
+            });
+        };
+        let mut left = size as usize;
+        while left > 0 {
+            self.start_waiting();
+            let step = left.min(buffer.len().max(FIRST_STEP));
+            let read = (&mut self.socket)
+                .take(step as u64)
+                .read_to_end(buffer)
+                .map_err(|error| self.broken(error))?;
+            if read < step {
+                return Err(self.broken(io::ErrorKind::UnexpectedEof.into()));
+            }
+            left -= read;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and returns its correlation id, with which [`response`](Self::response) reads what comes.
+    ///
+    /// # Errors
+    /// `Request` if `body` does not fit the API's version; `TimedOut`, `Closed`, `Io`.
+    pub fn send_request(
+        &mut self,
+        api: &'static Api,
+        version: i16,
+        body: &Struct<'_>,
+    ) -> Result<i32, ClientError> {
+        let wrong = |source| ClientError::Request {
+            api: api.name,
+            source,
+        };
+        let correlation_id = self.correlation_id;
+        let header = RequestHeader {
+            api_key: api.key,
+            api_version: version,
+            correlation_id,
+            client_id: Some(self.options.client_id.as_bytes()),
+        };
+        let mut frame = Vec::new();
+        header.write(&mut frame).map_err(wrong)?;
+        api.request
+            .write(version, body, &mut frame)
+            .map_err(wrong)?;
+        self.send(&frame)?;
+        self.correlation_id = correlation_id.wrapping_add(1);
+        Ok(correlation_id)
+    }
+
+    /// Reads the frame of a response to the request with this correlation id.
+    ///
+    /// # Errors
+    /// `CorrelationId`, `Response`.
+    pub fn response<'a>(
+        &self,
+        api: &'static Api,
+        version: i16,
+        correlation_id: i32,
+        frame: &'a [u8],
+    ) -> Result<Struct<'a>, ClientError> {
+        let wrong = |source| ClientError::Response {
+            address: self.address.clone(),
+            api: api.name,
+            source,
+        };
+        let mut reader = Reader::new(frame, Part::Protocol);
+        let header = ResponseHeader::read(api, version, &mut reader).map_err(wrong)?;
+        if header.correlation_id != correlation_id {
+            return Err(ClientError::CorrelationId {
+                address: self.address.clone(),
+                found: header.correlation_id,
+                expected: correlation_id,
+            });
+        }
+        api.response.read(version, &mut reader).map_err(wrong)
+    }
+
+    /// Sends a request, and waits for its response, which lies in `buffer`.
+    ///
+    /// # Errors
+    /// As [`send_request`](Self::send_request), [`receive`](Self::receive) and [`response`](Self::response).
+    pub fn request<'a>(
+        &mut self,
+        api: &'static Api,
+        version: i16,
+        body: &Struct<'_>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Struct<'a>, ClientError> {
+        let correlation_id = self.send_request(api, version, body)?;
+        self.receive(buffer)?;
+        self.response(api, version, correlation_id, buffer)
+    }
+
+    fn start_waiting(&mut self) {
+        let deadline = Instant::now() + self.options.request_timeout;
+        self.socket.set_deadline(deadline);
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ClientError> {
+        self.start_waiting();
+        let filled = self.socket.read_exact(bytes);
+        filled.map_err(|error| self.broken(error))
+    }
+
+    /// The system's error in our terms.
+    fn broken(&self, source: io::Error) -> ClientError {
+        let address = self.address.clone();
+        match source.kind() {
+            io::ErrorKind::TimedOut => ClientError::TimedOut {
+                address,
+                after: self.options.request_timeout,
+            },
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset => ClientError::Closed { address },
+            _ => ClientError::Io { address, source },
+        }
+    }
+}
+
+/// How much of a response is asked for before any of it has come; then as much again as there is.
+const FIRST_STEP: usize = 64 << 10;
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a frame of more than 4 GiB")
+}
+
+/// `host:port`, an IPv6 address in brackets.
+pub(crate) fn shown(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn reach(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let host = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offsetlog::format::protocol::apis::FIND_COORDINATOR;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
+
+    fn patient() -> ClientOptions {
+        ClientOptions {
+            request_timeout: Duration::from_millis(200),
+            ..ClientOptions::default()
+        }
+    }
+
+    /// A server of one connection.
+    fn serve(talk: impl FnOnce(TcpStream) + Send + 'static) -> (Connection, JoinHandle<()>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || talk(listener.accept().unwrap().0));
+        let client = Connection::connect("127.0.0.1", port, &patient()).unwrap();
+        (client, server)
+    }
+
+    #[test]
+    fn a_request_gets_its_response() {
+        let (mut client, server) = serve(|mut stream| {
+            let mut request = [0; 26];
+            stream.read_exact(&mut request).unwrap();
+            assert_eq!(request[..12], [0, 0, 0, 22, 0, 10, 0, 0, 0, 0, 0, 0]);
+            let mut body = vec![0, 0, 0, 0];
+            let answer = Struct::new().with("host", "h").with("port", 9);
+            FIND_COORDINATOR
+                .response
+                .write(0, &answer, &mut body)
+                .unwrap();
+            stream
+                .write_all(&(body.len() as u32).to_be_bytes())
+                .unwrap();
+            // Byte for byte: a frame need not come at once.
+            for byte in body {
+                stream.write_all(&[byte]).unwrap();
+            }
+        });
+        let mut buffer = b"old".to_vec();
+        let body = Struct::new().with("key", "g");
+        let answer = client
+            .request(&FIND_COORDINATOR, 0, &body, &mut buffer)
+            .unwrap();
+        assert_eq!(answer.get("host").unwrap().as_str(), Some("h"));
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn what_the_broker_may_do_wrong_is_told() {
+        let check = |bytes: &'static [u8], expected: &str| {
+            let (mut client, server) = serve(move |mut stream| stream.write_all(bytes).unwrap());
+            let error = client.receive(&mut Vec::new()).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            server.join().unwrap();
+        };
+        check(&[], "closed the connection");
+        check(&[0, 0], "closed the connection");
+        check(&[0, 0, 0, 9, 1], "closed the connection");
+        check(
+            &[8, 0, 0, 1, 1],
+            "announces a response of 134217729 bytes, at most",
+        );
+        check(b"HTTP/1.1", "is it a Kafka broker");
+        check(&[255; 8], "of -1 bytes");
+    }
+
+    #[test]
+    fn silence_ends_at_the_timeout() {
+        let (mut client, server) = serve(|mut stream| {
+            stream.write_all(&[0, 0, 0, 4, 0]).unwrap();
+            let _ = stream.read(&mut [0]);
+        });
+        let error = client.receive(&mut Vec::new()).unwrap_err();
+        assert!(
+            error.to_string().contains("did not answer for 200 ms"),
+            "{error}"
+        );
+        drop(client);
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_port_without_a_listener_is_refused() {
+        let port = TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let error = Connection::connect("127.0.0.1", port, &patient()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot connect to 127.0.0.1:"),
+            "{error}"
+        );
+    }
+}
