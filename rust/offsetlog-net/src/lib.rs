@@ -9,6 +9,7 @@
 )]
 
 pub mod client;
+pub mod coordinator;
 mod socket;
 mod step;
 
