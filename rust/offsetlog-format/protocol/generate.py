@@ -209,9 +209,8 @@ def module(api: str, known: dict[str, Schema]) -> str:
     if kinds:
         uses += f"use crate::message::Kind::{{{', '.join(kinds)}}};\n"
     uses += f"use crate::message::{{{', '.join(items)}}};\n"
-    return (
-        f"//! The tables of `{api}`. Written by `protocol/generate.py` from Kafka's schemas: change that, then run it.\n\n{uses}\n{body}"
-    )
+    head = f"//! The tables of `{api}`. Written by `protocol/generate.py` from Kafka's schemas: change that, then run it."
+    return f"{head}\n\n{uses}\n{body}"
 
 
 def apis(known: dict[str, Schema]) -> str:

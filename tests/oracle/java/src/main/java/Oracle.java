@@ -125,6 +125,8 @@ public final class Oracle {
             case "marker" -> marker(open(id(request)), request);
             case "compact" -> Cleaning.pass(open(id(request)), request, clock);
             case "maintain" -> Cleaning.asDue(open(id(request)), request, clock);
+            case "message" -> Messages.recode(request);
+            case "headers" -> Messages.headers(request);
             case "read" -> read(log(request), request);
             case "batches" -> batches(request);
             case "offsetForTime" -> offsetForTime(log(request), request);
