@@ -152,6 +152,9 @@ def main(*, kept: bool) -> None:
     seed("checkpoint", files(*TEXTS), kept=kept)
     seed("open_log", directories(every), kept=kept)
     seed("zookeeper", of_zookeeper(), kept=kept)
+    if not kept:
+        # No file of the test data holds any: those that are kept were written by Kafka 4.3.0's own classes.
+        seed("protocol", (path.read_bytes() for path in sorted((ROOT / "fuzz" / "kept" / "protocol").iterdir())), kept=kept)
 
 
 if __name__ == "__main__":

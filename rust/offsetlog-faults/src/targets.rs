@@ -6,6 +6,7 @@ use crate::plain::{self, PlainRecord};
 use crate::run::{clock, options};
 use crate::still::StillDisk;
 use offsetlog::format::clean_shutdown::read_broker_epoch;
+use offsetlog::format::cursor::Reader;
 use offsetlog::format::index_entry::{
     OffsetIndexEntry, TimeIndexEntry, check_offset_index, check_time_index, offset_entry_count,
     read_transaction_index, time_entry_count,
@@ -15,6 +16,7 @@ use offsetlog::format::internal_topic::{
 };
 use offsetlog::format::legacy::{Message, MessageSet, single_record};
 use offsetlog::format::old_message::{OldMessage, OldMessages, is_whole_old_entry};
+use offsetlog::format::protocol::{self, RequestHeader, ResponseHeader};
 use offsetlog::format::snapshot::{read_producer_snapshot, write_producer_snapshot};
 use offsetlog::format::v2::RecordsV2;
 use offsetlog::format::zookeeper::{
@@ -22,7 +24,7 @@ use offsetlog::format::zookeeper::{
 };
 use offsetlog::format::{
     BatchHeader, BatchView, ControlRecord, ControlType, DirectoryName, Frame, LeaderEpochs,
-    MetaProperties, OffsetCheckpoint, PartitionMetadata, RecordView,
+    MetaProperties, OffsetCheckpoint, Part, PartitionMetadata, RecordView,
 };
 use offsetlog::format::{checksum, json};
 use offsetlog::{Isolation, Limits, Log, OnCorrupt, OpenOptions, ScanOptions, VerifyOptions};
@@ -33,7 +35,7 @@ use std::sync::Arc;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("batch", batch),
     ("checkpoint", checkpoint),
     ("index", index),
@@ -42,6 +44,7 @@ pub const TARGETS: [Target; 10] = [
     ("old_message", old_message),
     ("open_log", open_log),
     ("plain", plain),
+    ("protocol", protocol),
     ("snapshot", snapshot),
     ("zookeeper", zookeeper),
 ];
@@ -173,6 +176,45 @@ pub fn message(bytes: &[u8]) {
         }
     };
     let _ = topic.decode(key, Some(value));
+}
+
+/// A frame without its length: a request as a server gets it, or behind an odd byte, an API and a version, a response as a client does.
+///
+/// # Panics
+/// For a message that, once read, cannot be written or is then read as another.
+pub fn protocol(bytes: &[u8]) {
+    let Some((&kind, frame)) = bytes.split_first() else {
+        return;
+    };
+    let mut reader = Reader::new(frame, Part::Protocol);
+    let (message, version) = if kind % 2 == 0 {
+        let Ok(header) = RequestHeader::read(&mut reader) else {
+            return;
+        };
+        let Some(api) = protocol::api(header.api_key) else {
+            return;
+        };
+        (&api.request, header.api_version)
+    } else {
+        let (Ok(key), Ok(version)) = (reader.read_i8(), reader.read_i8()) else {
+            return;
+        };
+        let Some(api) = protocol::api(key.into()) else {
+            return;
+        };
+        if ResponseHeader::read(api, version.into(), &mut reader).is_err() {
+            return;
+        }
+        (&api.response, version.into())
+    };
+    let Ok(read) = message.read(version, &mut reader) else {
+        return;
+    };
+    let mut again = Vec::new();
+    let written = message.write(version, &read, &mut again);
+    assert!(written.is_ok_and(|holes| holes.is_empty()));
+    let back = message.read(version, &mut Reader::new(&again, Part::Protocol));
+    assert_eq!(back.as_ref(), Ok(&read));
 }
 
 /// Messages of Kafka 0.7, and a run of them as a compressed set holds it.

@@ -114,16 +114,13 @@ fn structure(out: &mut String, fields: &Struct<'_>) {
         if place > 0 {
             out.push(',');
         }
-        match (*name, value) {
-            // Kafka's converters show the size of records only.
-            ("records", Value::Bytes(bytes)) => {
-                let _ = write!(out, "\"recordsSizeInBytes\":{}", bytes.len());
-            }
-            _ => {
-                quoted(out, name);
-                out.push(':');
-                shown(out, value);
-            }
+        // Kafka's converters show the size of records only.
+        if let ("records", Value::Bytes(bytes)) = (*name, value) {
+            let _ = write!(out, "\"recordsSizeInBytes\":{}", bytes.len());
+        } else {
+            quoted(out, name);
+            out.push(':');
+            shown(out, value);
         }
     }
     out.push('}');

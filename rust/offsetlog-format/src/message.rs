@@ -264,14 +264,6 @@ impl Message {
         version >= self.flexible
     }
 
-    /// The names of the fields that a version has, tagged ones too.
-    pub fn field_names(&self, version: i16) -> impl Iterator<Item = &'static str> {
-        let fields = self.fields.iter();
-        fields
-            .filter(move |field| field.is_in(version))
-            .map(|field| field.name)
-    }
-
     fn check(&self, version: i16) -> Result<(), Fault> {
         if version < self.lowest_version {
             return Err(Fault::Rule("a version that Kafka 4.3 no longer has"));
@@ -334,6 +326,9 @@ impl Message {
     }
 }
 
+#[cfg(test)]
+#[path = "message/random_tests.rs"]
+mod random_tests;
 #[cfg(test)]
 #[path = "message_tests.rs"]
 mod tests;

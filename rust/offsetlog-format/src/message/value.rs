@@ -229,13 +229,13 @@ impl<'a> From<Struct<'a>> for Value<'a> {
     }
 }
 
-impl<'a, T: Into<Self>> From<Option<T>> for Value<'a> {
+impl<T: Into<Self>> From<Option<T>> for Value<'_> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
 }
 
-impl<'a> From<Vec<Self>> for Value<'a> {
+impl From<Vec<Self>> for Value<'_> {
     fn from(elements: Vec<Self>) -> Self {
         Self::Array(elements)
     }

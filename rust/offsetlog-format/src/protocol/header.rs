@@ -2,7 +2,7 @@
 //!
 //! A request of a flexible version has header version 2, any other has version 1; the client id is a text of the older encoding in both,
 //! so that any server can read any header. A response of a flexible version has header version 1, any other has version 0. The response
-//! to ApiVersions always has version 0: a client that asks for a version that the server does not know must be able to read it.
+//! to `ApiVersions` always has version 0: a client that asks for a version that the server does not know must be able to read it.
 
 use super::{Api, api, apis};
 use crate::cursor::Reader;
@@ -26,7 +26,7 @@ pub struct RequestHeader<'a> {
 impl<'a> RequestHeader<'a> {
     /// Reads a header. The body follows at once.
     ///
-    /// The version need not be known: a server answers an ApiVersions of a later version than its own. A key that is not known has a
+    /// The version need not be known: a server answers an `ApiVersions` of a later version than its own. A key that is not known has a
     /// header that is taken for one of version 1.
     ///
     /// # Errors
