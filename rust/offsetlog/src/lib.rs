@@ -75,14 +75,15 @@ pub use limits::Limits;
 pub use log::{
     AbortedTransaction, AccessControlEntry, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
     BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,
-    DamageReport, DetachedBatch, FetchOptions, FetchResult, Finding, Follow, HIDDEN, Hole,
-    IndexEntry, Interrupt, Isolation, LaterLog, Location, Log, LogWriter, MaintainOptions,
-    MaintainReport, MarkerOptions, MetadataImage, MovedBatch, NodeAnswer, OffsetAndTimestamp,
-    OnCorrupt, OpenOptions, PartitionRegistration, ProducerState, Progress, Record, RecoverOptions,
-    RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport,
-    ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split,
-    TopicImage, VerifyOptions, WriteOptions, is_internal_topic, is_secret, moving_note, recover,
-    sequence_of, verify, zookeeper_node,
+    DamageReport, DetachedBatch, Extent, FetchOptions, FetchResult, FetchedRange, FileRange,
+    Finding, Follow, HIDDEN, Hole, IndexEntry, Interrupt, Isolation, LaterLog, Location, Log,
+    LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage, MovedBatch,
+    NodeAnswer, OffsetAndTimestamp, OnCorrupt, OpenOptions, Outcome, PartitionRegistration,
+    ProducerState, Progress, RangeOptions, Record, RecoverOptions, RecoveryReport, RemovedSegment,
+    RetentionReason, Scan, ScanOptions, ScanRange, ScanReport, ScanStatistics, ScramCredential,
+    SegmentAge, SegmentInfo, SetAsideFile, Severity, Split, TopicImage, VerifyOptions,
+    WriteOptions, is_internal_topic, is_secret, moving_note, recover, sequence_of, verify,
+    zookeeper_node,
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir,

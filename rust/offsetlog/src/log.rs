@@ -19,6 +19,7 @@ mod move_log;
 mod named_offsets;
 mod open;
 mod producers;
+mod ranges;
 mod recovery;
 mod scan;
 mod segment_age;
@@ -54,6 +55,7 @@ pub use look_up::{FetchOptions, FetchResult};
 pub use maintain::{CompactOptions, Compaction, MaintainOptions, MaintainReport};
 pub use move_log::{MovedBatch, moving_note};
 pub use producers::MarkerOptions;
+pub use ranges::{Extent, FetchedRange, FileRange, Outcome, RangeOptions};
 pub use recovery::{Cut, Progress, RecoverOptions, RecoveryReport};
 pub use scan::{
     Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport,
@@ -171,6 +173,8 @@ struct Inner {
     warnings: Vec<String>,
     view: RwLock<Arc<View>>,
     scratch: Mutex<Vec<Scratch>>,
+    /// Which bytes were checked before they were given out as ranges.
+    verified: Mutex<ranges::VerifiedSegments>,
 }
 
 impl Log {

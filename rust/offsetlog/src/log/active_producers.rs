@@ -42,6 +42,11 @@ pub(crate) struct OpenTransactions {
 }
 
 impl OpenTransactions {
+    /// The producers, by the first offset of their transactions.
+    pub(super) fn producers(&self) -> &[ProducerState] {
+        &self.producers
+    }
+
     /// First offset of the oldest transaction.
     pub(super) fn first_offset(&self) -> Option<i64> {
         self.producers.first()?.transaction_first_offset

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
-use offsetlog_format::leader_epoch::LeaderEpochs;
+use offsetlog_format::leader_epoch::{EpochEntry, LeaderEpochs};
 use offsetlog_format::name::{DirectoryName, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::uuid::Uuid;
@@ -198,6 +198,51 @@ impl Log {
         };
         let last = view.end()?.leader_epoch;
         Ok(stored.max((last >= 0).then_some(last)))
+    }
+
+    /// The leader epochs of the log with their start offsets: those of `leader-epoch-checkpoint`, and of the batches behind what it has.
+    /// Empty for a log whose batches have none.
+    ///
+    /// Cost: a small file; a walk over batch headers if the last batch has an epoch that the file does not have.
+    ///
+    /// # Errors
+    /// As [`leader_epoch`](Self::leader_epoch).
+    pub fn leader_epochs(&self) -> Result<LeaderEpochs> {
+        self.ask(|view| {
+            let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+            let mut epochs = match read_optional(&self.0.directory, &path)? {
+                Some(bytes) => {
+                    LeaderEpochs::parse(&bytes).map_err(|error| Error::new(error).at_path(&path))?
+                }
+                None => LeaderEpochs::default(),
+            };
+            let last = match view.end() {
+                Ok(end) => end.leader_epoch,
+                // Damage hides it; what can be read of the batches is not asked either.
+                Err(error) if error.is_corruption() => -1,
+                Err(error) => return Err(error),
+            };
+            let known = epochs.latest();
+            if last >= 0 && known.is_none_or(|known| known.epoch < last) {
+                let first = view
+                    .segments
+                    .first()
+                    .map_or(0, |segment| segment.base_offset);
+                let from = known.map_or(first, |known| known.start_offset.max(first));
+                self.visit_headers(view, from, |header, _| {
+                    let start_offset = header.base_offset.unwrap_or(header.last_offset);
+                    // The walk may begin before.
+                    if start_offset >= from {
+                        epochs.assign(EpochEntry {
+                            epoch: header.leader_epoch,
+                            start_offset,
+                        });
+                    }
+                    Ok(())
+                })?;
+            }
+            Ok(epochs)
+        })
     }
 
     /// The topic's id from `partition.metadata`, which brokers write since 2.8; `None` without the file.

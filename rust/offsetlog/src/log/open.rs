@@ -244,6 +244,7 @@ fn build(
         warnings: view.warnings.clone(),
         view: RwLock::new(Arc::new(view)),
         scratch: Mutex::new(Vec::new()),
+        verified: Mutex::default(),
         directory: Arc::clone(directory),
     })
 }

@@ -32,6 +32,8 @@ pub(crate) struct TxnOutcomes {
     markers: HashMap<i64, Vec<Marker>>,
     /// First offset of each aborted transaction whose first batch the walk saw, by producer and marker.
     aborted: Vec<(AbortedTransaction, i64)>,
+    /// First offset of each transaction that had no marker where the walk ended, by producer id.
+    open: HashMap<i64, i64>,
     /// What the walk met; what comes after is not known.
     damage: Option<TxnOutcomesDamage>,
 }
@@ -86,6 +88,29 @@ impl TxnOutcomes {
 
     pub(crate) const fn damage(&self) -> Option<&TxnOutcomesDamage> {
         self.damage.as_ref()
+    }
+
+    /// The aborted transactions with a marker at or after `start` that began before `stop`.
+    pub(super) fn aborted_between(
+        &self,
+        start: i64,
+        stop: i64,
+    ) -> impl Iterator<Item = AbortedTransaction> + '_ {
+        let is_between = move |(aborted, marker): &&(AbortedTransaction, i64)| {
+            *marker >= start && aborted.first_offset < stop
+        };
+        self.aborted
+            .iter()
+            .filter(is_between)
+            .map(|(aborted, _)| *aborted)
+    }
+
+    /// Offset, exclusive, up to which all is known: the damage, or the first transaction whose marker it may hide. `None` without damage.
+    pub(super) fn known_to(&self) -> Option<i64> {
+        let damage = self.damage.as_ref()?;
+        let open = self.open.values().copied().min();
+        let last = damage.last.saturating_add(1);
+        Some(open.map_or(last, |first| first.min(last)))
     }
 
     /// Whether a walk from `from` on could not tell more.
@@ -210,7 +235,6 @@ impl Log {
         last: &mut i64,
     ) -> Result<()> {
         let limit = self.0.options.limits.max_decompressed_bytes;
-        let mut open: HashMap<i64, i64> = HashMap::new();
         self.visit_headers(view, from, |header, walk| {
             *last = header.last_offset;
             if header.producer_id < 0 || !header.attributes.is_transactional() {
@@ -218,9 +242,10 @@ impl Log {
             }
             if !header.attributes.is_control() {
                 let first = header.base_offset.unwrap_or(header.last_offset);
-                open.entry(header.producer_id).or_insert(first);
+                let open = txn_outcomes.open.entry(header.producer_id);
+                open.or_insert(first);
             } else if let Some(marker) = marker_of(header, walk, limit)? {
-                let first = open.remove(&header.producer_id);
+                let first = txn_outcomes.open.remove(&header.producer_id);
                 if let Some(first_offset) = first.filter(|_| marker.aborted) {
                     let aborted = AbortedTransaction {
                         producer_id: header.producer_id,
@@ -254,12 +279,7 @@ impl Log {
         if txn_outcomes.is_incomplete() {
             self.fates_error(view, first_base)?;
         }
-        Ok(txn_outcomes
-            .aborted
-            .iter()
-            .filter(|(aborted, marker)| *marker >= start && aborted.first_offset < stop)
-            .map(|(aborted, _)| *aborted)
-            .collect())
+        Ok(txn_outcomes.aborted_between(start, stop).collect())
     }
 
     /// Gives the header of each batch from the one that holds `from` on to `visit`, through all later segments.

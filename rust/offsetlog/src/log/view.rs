@@ -85,6 +85,8 @@ pub(crate) struct View {
     /// A segment was opened by its name after a writer in this process may have replaced it.
     is_replaced: AtomicBool,
     end: OnceLock<End>,
+    /// Where damage in the active segment begins that hides the end: the offset.
+    pub(super) damaged_end: OnceLock<i64>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) txn_outcomes: Mutex<Option<(i64, Arc<TxnOutcomes>)>>,
     /// Greatest timestamp of all segments up to each one, starting at the segment that holds the log start offset.
@@ -299,6 +301,7 @@ impl View {
             is_replaced: AtomicBool::new(false),
             stamp,
             end: OnceLock::new(),
+            damaged_end: OnceLock::new(),
             open_transactions: OnceLock::new(),
             txn_outcomes: Mutex::new(None),
             max_timestamps: Mutex::new(Vec::new()),
@@ -363,6 +366,11 @@ impl View {
         let told = self.stamp.writer.map(|told| told.cuts);
         let ends = self.directory.ends.as_ref();
         ends.is_some_and(|ends| told != Some(ends.cut_count()))
+    }
+
+    /// How often a writer in this process had truncated the end of the log when the view was taken; `None` without a writer.
+    pub(super) fn cut_count(&self) -> Option<u64> {
+        self.stamp.writer.map(|told| told.cuts)
     }
 
     /// Whether an open segment is unchanged: its file was neither truncated nor rewritten, and no other file was opened under a
