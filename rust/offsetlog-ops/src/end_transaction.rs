@@ -7,7 +7,8 @@ use crate::producers::{
     Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe,
 };
 use offsetlog::{
-    AppendOptions, Error, LogDir, LogDirOptions, MarkerOptions, OpenOptions, Result, TopicPartition,
+    AppendOptions, Error, Log, LogDir, LogDirOptions, MarkerOptions, OpenOptions, ProducerState,
+    Result, TopicPartition,
 };
 use std::path::Path;
 
@@ -196,6 +197,46 @@ fn decide(
             }
         )),
     }
+}
+
+/// How an open transaction of a partition ends for readers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionEnd {
+    /// The producer, its partition and what its coordinator knows.
+    pub producer: PartitionProducer,
+    /// Whether it is committed; `None` if nobody can tell.
+    pub commit: Option<bool>,
+}
+
+/// Says how open transactions of a partition end for readers, without ending them: as [`end_transaction`] ends them, what is ongoing by an
+/// abort. `without_state` aborts those of which no coordinator's record tells. Reads `__transaction_state` once.
+///
+/// # Errors
+/// Those of reading `__transaction_state` and the partition.
+pub fn transaction_ends(
+    log_dir: &LogDir,
+    log: &Log,
+    open: &[ProducerState],
+    without_state: bool,
+) -> Result<Vec<TransactionEnd>> {
+    let partition = TopicPartition {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+    };
+    let mut coordinators = Coordinators::new(log_dir);
+    let mut ends = Vec::new();
+    for producer in open {
+        let producer = describe(log, &partition, *producer, &mut coordinators)?;
+        let is_decided = producer.standing == Standing::Committing;
+        let options = EndTransactionOptions {
+            commit: (!is_decided).then_some(false),
+            without_state,
+            dry_run: true,
+        };
+        let commit = decide(&producer, options, coordinators.are_here()).ok();
+        ends.push(TransactionEnd { producer, commit });
+    }
+    Ok(ends)
 }
 
 /// The leader epoch with which a coordinator's record was written, which is the coordinator's epoch.

@@ -17,6 +17,7 @@ mod places;
 mod producers;
 mod prometheus;
 mod recreation;
+mod replicas;
 mod reset;
 mod restore;
 mod salvage;
@@ -26,11 +27,14 @@ mod why;
 mod words;
 
 pub use adopt::{AdoptOptions, AdoptProgress, AdoptedPartition, adopt};
-pub use end_transaction::{EndTransactionOptions, EndedTransaction, end_transaction};
+pub use end_transaction::{
+    EndTransactionOptions, EndedTransaction, TransactionEnd, end_transaction, transaction_ends,
+};
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
 pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};
 pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
+pub use replicas::{ChosenReplica, Replica, choose_replica};
 pub use reset::{Refused, ResetPlan, reset_plan};
 pub use restore::{
     PartitionState, PartitionToRestore, Remaining, RestoreOptions, RestorePlan, RestoreProgress,

@@ -3,6 +3,7 @@
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
+use crate::replicas::{ChosenReplica, choose_replica, readable};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
@@ -58,14 +59,6 @@ pub(crate) struct SourcePartition {
     pub(crate) oldest_timestamp: Option<i64>,
     /// The greatest timestamp of the newest segments.
     pub(crate) newest_timestamp: Option<i64>,
-}
-
-/// A replica and how much of the partition it has: the leader epoch of its last batch decides, then its end.
-struct Replica<'a> {
-    place: &'a PartitionPlace,
-    log: Log,
-    leader_epoch: i32,
-    end: i64,
 }
 
 /// Finds what is to be restored.
@@ -275,9 +268,9 @@ fn topic(
             ));
         }
         match best(&own, options, &mut found.warnings) {
-            Ok(Some((best, others))) => {
-                let path = best.place.path.clone();
-                match part(best, others, how) {
+            Ok(Some(chosen)) => {
+                let path = chosen.best.path.clone();
+                match part(chosen, how) {
                     Ok(found) => drop(topic.partitions.insert(partition, found)),
                     Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
                         return Err(error);
@@ -313,64 +306,29 @@ fn topic(
 }
 
 /// The replica that has most, and the others. One on its way to another log dir counts only if it is the only one.
-fn best<'a>(
-    places: &[&'a PartitionPlace],
+fn best(
+    places: &[&PartitionPlace],
     options: &OpenOptions,
     warnings: &mut Vec<String>,
-) -> Result<Option<(Replica<'a>, Vec<Replica<'a>>)>> {
+) -> Result<Option<ChosenReplica>> {
     let has_live = places
         .iter()
         .any(|place| place.state == DirectoryState::Live);
-    let mut all = Vec::new();
-    let mut failure = None;
-    for place in places {
-        if has_live && place.state != DirectoryState::Live {
-            continue;
-        }
-        match replica(place, options) {
-            Ok(replica) => all.push(replica),
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => {
-                warnings.push(format!("left out: {error}"));
-                failure = Some(error);
-            }
-        }
-    }
-    // Of equals the first.
-    all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
-    let mut all = all.into_iter();
-    match (all.next(), failure) {
-        (Some(best), _) => Ok(Some((best, all.collect()))),
+    let paths: Vec<&Path> = places
+        .iter()
+        .filter(|place| !has_live || place.state == DirectoryState::Live)
+        .map(|place| place.path.as_path())
+        .collect();
+    let (chosen, mut failures) = choose_replica(&paths, options)?;
+    warnings.extend(failures.iter().map(|error| format!("left out: {error}")));
+    match (chosen, failures.pop()) {
         (None, Some(error)) => Err(error),
-        (None, None) => Ok(None),
+        (chosen, _) => Ok(chosen),
     }
 }
 
-fn replica<'a>(place: &'a PartitionPlace, options: &OpenOptions) -> Result<Replica<'a>> {
-    let log = Log::open(&place.path, options)?;
-    let leader_epoch = readable(log.leader_epoch())?.flatten();
-    let end = readable(log.log_end_offset())?;
-    Ok(Replica {
-        place,
-        leader_epoch: leader_epoch.unwrap_or(-1),
-        end: end.unwrap_or(-1),
-        log,
-    })
-}
-
-/// What damage hides is `None`.
-fn readable<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Err(error) if error.is_corruption() => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-fn part(
-    best: Replica<'_>,
-    others: Vec<Replica<'_>>,
-    how: &RestoreOptions,
-) -> Result<SourcePartition> {
+fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> {
+    let ChosenReplica { best, others } = chosen;
     let log = best.log;
     let log_start_offset = log.log_start_offset()?;
     let key = TopicPartition {
@@ -422,24 +380,8 @@ fn part(
         }
     }
     let newest = used.last().map(|base| readable(times(*base)));
-    let others = others
-        .into_iter()
-        .map(|other| {
-            let less = if other.leader_epoch < best.leader_epoch {
-                format!(
-                    "ends at offset {} in leader epoch {}, before {}",
-                    other.end, other.leader_epoch, best.leader_epoch
-                )
-            } else if other.end < best.end {
-                format!("ends at offset {}", other.end)
-            } else {
-                "has as much".to_owned()
-            };
-            (other.place.path.clone(), less)
-        })
-        .collect();
     Ok(SourcePartition {
-        path: best.place.path.clone(),
+        path: best.path,
         others,
         log_start_offset,
         stop,
