@@ -10,6 +10,8 @@
 
 pub mod client;
 pub mod coordinator;
+pub mod error_code;
+pub mod server;
 mod socket;
 mod step;
 

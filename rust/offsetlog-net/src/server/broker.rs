@@ -1,0 +1,597 @@
+//! The server: takes requests, one at a time from each connection, and dispatches them by API.
+
+use super::catalog::{Catalog, Surroundings, Topic};
+use super::fetch::FetchJob;
+use super::fetch_sessions::FetchSessions;
+use super::groups::{GroupAnswer, Groups, is_of_groups};
+use super::open_transactions::Decisions;
+use super::options::{Event, OpenTransactions, ServeOptions};
+use super::partition::Partition;
+use crate::step::{Changes, Peer, Piece, Reply, Service, Step};
+use offsetlog::disk::read_whole;
+use offsetlog::format::cursor::Reader;
+use offsetlog::format::error::Part;
+use offsetlog::format::message::Struct;
+use offsetlog::format::name::META_PROPERTIES;
+use offsetlog::format::protocol::{Api, RequestHeader, ResponseHeader, announced, api, apis};
+use offsetlog::format::{MetaProperties, Uuid};
+use offsetlog::{ClusterSettings, Error, ErrorKind, FileRange, Group, LogDir, Result};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The log dirs are listed again after this time.
+const LIST_EVERY_MS: i64 = 1000;
+/// Partitions that fetches wait for are looked at again after this time.
+const LOOK_EVERY_MS: i64 = 20;
+
+/// Serves log dirs. Many threads may use it at once.
+#[derive(Debug)]
+pub struct Broker {
+    pub(super) options: ServeOptions,
+    pub(super) log_dir: LogDir,
+    pub(super) node_id: i32,
+    pub(super) cluster_id: String,
+    pub(super) settings: Option<ClusterSettings>,
+    pub(super) sessions: Mutex<FetchSessions>,
+    pub(super) decisions: Mutex<Decisions>,
+    pub(super) producer_ids: AtomicI64,
+    pub(super) warnings: Vec<String>,
+    surroundings: Surroundings,
+    groups: Arc<Vec<Group>>,
+    coordinator: Option<Box<dyn Groups>>,
+    catalog: RwLock<Arc<Catalog>>,
+    /// The partitions that fetches wait for, each with the number of fetches and the end that was seen.
+    awaited: Mutex<HashMap<(String, i32), Awaited>>,
+    changes: Changes,
+    next_listing_ms: AtomicI64,
+    connections: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    partition: Arc<Partition>,
+    fetches: usize,
+    seen: Option<(i64, i64)>,
+}
+
+/// What the server knows of one connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) peer: Peer,
+    /// Tells connections apart.
+    pub(super) connection_id: u64,
+    pub(super) waiting: Option<Waiting>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Fetch(FetchJob),
+    Group {
+        api: &'static Api,
+        version: i16,
+        correlation_id: i32,
+        ticket: u64,
+    },
+}
+
+/// The request that is being answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) api: &'static Api,
+    pub(super) version: i16,
+    pub(super) correlation_id: i32,
+    pub(super) client_id: Option<&'a [u8]>,
+    pub(super) now_ms: i64,
+}
+
+impl Broker {
+    /// Opens log dirs to serve them. `paths` are log dirs, partition directories and ZooKeeper's data, of one broker or of several brokers
+    /// of a cluster: of several replicas of a partition the best one is served.
+    ///
+    /// Reads the cluster's metadata, the groups' committed offsets, and of each partition its ends. Changes nothing on the disk.
+    ///
+    /// # Errors
+    /// Those of [`LogDir::open`]; `Argument` if open transactions are to be decided and no partition of `__transaction_state` is here.
+    pub fn open<P: AsRef<Path>>(paths: &[P], options: ServeOptions) -> Result<Self> {
+        let log_dir = LogDir::open(paths, &options.open)?;
+        let mut warnings = log_dir.warnings();
+        let decides_by_state = OpenTransactions::Decide {
+            without_state: false,
+        };
+        if options.open_transactions == decides_by_state
+            && !log_dir.topics().contains_key("__transaction_state")
+        {
+            return Err(Error::argument(
+                "open_transactions",
+                "no partition of __transaction_state is here, so nobody can tell how open transactions end; to show them as aborted, say so: \
+                 --without-state (without_state=True)",
+            ));
+        }
+        let image = match log_dir.metadata() {
+            Ok(image) => image,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) => {
+                warnings.push(format!("the cluster's metadata cannot be read: {error}"));
+                None
+            }
+        };
+        let (groups, of_groups, unread) = log_dir.groups_without_lag()?;
+        warnings.extend(of_groups);
+        warnings.extend(unread.iter().map(|unread| {
+            format!(
+                "committed offsets are missing: {} cannot be read: {}",
+                unread.partition, unread.error
+            )
+        }));
+        let surroundings = Surroundings::new(image.as_ref(), &groups);
+        let settings = log_dir.cluster_settings(
+            options.broker_settings.as_ref(),
+            options.metadata.as_deref(),
+        );
+        let settings = settings
+            .map_err(|error| warnings.push(format!("settings are not known: {error}")))
+            .ok();
+        let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
+        let catalog = Catalog::read(&log_dir, &surroundings, &options, None);
+        warnings.extend(catalog.left_out.iter().cloned());
+        Ok(Self {
+            node_id: options.node_id.unwrap_or(node_id),
+            sessions: Mutex::new(FetchSessions::new(options.fetch_sessions_max)),
+            decisions: Mutex::default(),
+            producer_ids: AtomicI64::new(1_000_000_000),
+            catalog: RwLock::new(Arc::new(catalog)),
+            awaited: Mutex::default(),
+            changes: Changes::default(),
+            next_listing_ms: AtomicI64::new(i64::MIN),
+            connections: AtomicU64::new(0),
+            groups: Arc::new(groups),
+            coordinator: None,
+            options,
+            log_dir,
+            cluster_id,
+            settings,
+            warnings,
+            surroundings,
+        })
+    }
+
+    /// Serves consumer groups too.
+    #[must_use]
+    pub fn with_groups(mut self, groups: Box<dyn Groups>) -> Self {
+        self.coordinator = Some(groups);
+        self
+    }
+
+    pub(super) fn groups_of(&self) -> Option<&dyn Groups> {
+        self.coordinator.as_deref()
+    }
+
+    /// Whoever waits looks again.
+    pub(super) fn announce(&self) {
+        self.changes.announce();
+    }
+
+    /// The groups that the log dirs had committed offsets of when they were opened.
+    #[must_use]
+    pub fn groups(&self) -> &Arc<Vec<Group>> {
+        &self.groups
+    }
+
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lists the log dirs again.
+    fn list(&self) {
+        if let Err(error) = self.log_dir.refresh() {
+            self.options.tell(&Event::NotListed {
+                reason: error.to_string(),
+            });
+            return;
+        }
+        let before = self.catalog();
+        let now = Catalog::read(
+            &self.log_dir,
+            &self.surroundings,
+            &self.options,
+            Some(&before),
+        );
+        if now.is_as(&before) {
+            return;
+        }
+        let lines = changes_between(&before, &now);
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
+        self.options.tell(&Event::Changed { lines });
+        self.changes.announce();
+    }
+
+    /// Looks at the partitions that fetches wait for, and announces if one has moved.
+    fn look(&self) {
+        let awaited: Vec<((String, i32), Arc<Partition>)> = lock(&self.awaited)
+            .iter()
+            .map(|(key, awaited)| (key.clone(), Arc::clone(&awaited.partition)))
+            .collect();
+        let mut moved = false;
+        for (key, partition) in awaited {
+            let bounds = partition
+                .bounds()
+                .ok()
+                .map(|found| (found.start, found.end));
+            if let Some(awaited) = lock(&self.awaited).get_mut(&key)
+                && awaited.seen != bounds
+            {
+                awaited.seen = bounds;
+                moved = true;
+            }
+        }
+        if moved {
+            self.changes.announce();
+        }
+    }
+
+    /// A fetch begins to wait for these partitions, or ends it.
+    fn wait_for(&self, job: &FetchJob, begins: bool) {
+        let mut awaited = lock(&self.awaited);
+        for partition in job.partitions() {
+            let key = (partition.topic.clone(), partition.number);
+            if begins {
+                let known = awaited.entry(key).or_insert_with(|| Awaited {
+                    partition: Arc::clone(partition),
+                    fetches: 0,
+                    seen: None,
+                });
+                known.fetches += 1;
+            } else if let Some(known) = awaited.get_mut(&key) {
+                known.fetches = known.fetches.saturating_sub(1);
+                if known.fetches == 0 {
+                    awaited.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// The connection of a request that waits has ended.
+    fn forget(&self, waiting: &Waiting) {
+        match waiting {
+            Waiting::Fetch(job) => self.wait_for(job, false),
+            Waiting::Group { ticket, .. } => {
+                if let Some(groups) = self.groups_of() {
+                    groups.forget(*ticket);
+                    self.announce();
+                }
+            }
+        }
+    }
+
+    fn dispatch(&self, session: &mut Session, asked: &Asked<'_>, request: &Struct<'_>) -> Step {
+        let answer = match asked.api.key {
+            key if key == apis::FETCH.key => return self.begin_fetch(session, asked, request),
+            key if key == apis::PRODUCE.key => return self.refuse_produce(asked, request),
+            key if key == apis::METADATA.key => self.metadata(asked, request),
+            key if key == apis::LIST_OFFSETS.key => self.list_offsets(asked, request),
+            key if key == apis::OFFSET_FOR_LEADER_EPOCH.key => self.leader_epochs(request),
+            key if key == apis::DESCRIBE_CLUSTER.key => self.describe_cluster(asked, request),
+            key if key == apis::DESCRIBE_CONFIGS.key => self.describe_configs(request),
+            key if key == apis::DESCRIBE_LOG_DIRS.key => self.describe_log_dirs(request),
+            key if key == apis::DESCRIBE_ACLS.key => Self::describe_acls(),
+            key if key == apis::INIT_PRODUCER_ID.key => self.init_producer_id(request),
+            key if key == apis::FIND_COORDINATOR.key => self.find_coordinator(asked, request),
+            key => {
+                return match self.groups_of().filter(|_| is_of_groups(key)) {
+                    Some(groups) => self.ask_groups(session, asked, request, groups),
+                    None => closed(format!("{} is not served", asked.api.name)),
+                };
+            }
+        };
+        reply(asked, &answer, Vec::new())
+    }
+
+    fn begin_fetch(&self, session: &mut Session, asked: &Asked<'_>, request: &Struct<'_>) -> Step {
+        match self.fetch(asked, request) {
+            Ok(job) => {
+                self.wait_for(&job, true);
+                self.go_on(session, job, asked.now_ms)
+            }
+            Err(step) => step,
+        }
+    }
+
+    /// Answers a fetch if it can be answered, else keeps it.
+    fn go_on(&self, session: &mut Session, job: FetchJob, now_ms: i64) -> Step {
+        let until_ms = job.until_ms;
+        match self.try_fetch(&job, now_ms) {
+            Some(step) => {
+                self.wait_for(&job, false);
+                step
+            }
+            None => {
+                session.waiting = Some(Waiting::Fetch(job));
+                Step::Wait { until_ms }
+            }
+        }
+    }
+}
+
+impl Service for Broker {
+    type Session = Session;
+
+    fn begin(&self, peer: Peer) -> Session {
+        Session {
+            peer,
+            connection_id: self.connections.fetch_add(1, Ordering::Relaxed),
+            waiting: None,
+        }
+    }
+
+    fn receive(&self, session: &mut Session, frame: &[u8], now_ms: i64) -> Step {
+        // A transport that gave up a request forgets it here.
+        if let Some(waiting) = session.waiting.take() {
+            self.forget(&waiting);
+        }
+        let mut reader = Reader::new(frame, Part::Protocol);
+        let header = match RequestHeader::read(&mut reader) {
+            Ok(header) => header,
+            Err(error) => return closed(format!("the header of a request is malformed: {error}")),
+        };
+        let (Some(api), Some(versions)) = (api(header.api_key), announced(header.api_key)) else {
+            return closed(format!("API key {} is not served", header.api_key));
+        };
+        let asked = Asked {
+            api,
+            version: header.api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            now_ms,
+        };
+        if !versions.has_version(asked.version) || !api.has_version(asked.version) {
+            if api.key == apis::API_VERSIONS.key {
+                return Self::unsupported_api_versions(&asked);
+            }
+            return closed(format!(
+                "version {} of {} is not served",
+                asked.version, api.name
+            ));
+        }
+        let request = match api.request.read(asked.version, &mut reader) {
+            Ok(request) => request,
+            Err(error) => {
+                return closed(format!(
+                    "a request {} of version {} is malformed: {error}",
+                    api.name, asked.version
+                ));
+            }
+        };
+        if api.key == apis::API_VERSIONS.key {
+            return Self::api_versions(&asked, &request);
+        }
+        self.dispatch(session, &asked, &request)
+    }
+
+    fn resume(&self, session: &mut Session, now_ms: i64) -> Step {
+        match session.waiting.take() {
+            Some(Waiting::Fetch(job)) => self.go_on(session, job, now_ms),
+            Some(Waiting::Group {
+                api,
+                version,
+                correlation_id,
+                ticket,
+            }) => {
+                let Some(groups) = self.groups_of() else {
+                    return closed("nobody coordinates groups any more".to_owned());
+                };
+                match groups.poll(ticket, now_ms) {
+                    GroupAnswer::Reply(answer) => {
+                        reply_in(api, version, correlation_id, &answer, Vec::new())
+                    }
+                    GroupAnswer::Wait { ticket, until_ms } => {
+                        session.waiting = Some(Waiting::Group {
+                            api,
+                            version,
+                            correlation_id,
+                            ticket,
+                        });
+                        Step::Wait { until_ms }
+                    }
+                }
+            }
+            None => Step::Silent,
+        }
+    }
+
+    fn end(&self, session: Session, _now_ms: i64) {
+        if let Some(waiting) = &session.waiting {
+            self.forget(waiting);
+        }
+    }
+
+    fn tick(&self, now_ms: i64) -> i64 {
+        let due = self.next_listing_ms.load(Ordering::Relaxed);
+        // A clock that was set back must not stop it.
+        let is_due = now_ms >= due || due.saturating_sub(now_ms) > LIST_EVERY_MS;
+        if is_due {
+            let next = now_ms.saturating_add(LIST_EVERY_MS);
+            let order = Ordering::Relaxed;
+            if self
+                .next_listing_ms
+                .compare_exchange(due, next, order, order)
+                .is_ok()
+            {
+                self.list();
+            }
+        }
+        self.look();
+        let next = now_ms.saturating_add(LOOK_EVERY_MS);
+        let Some(groups) = self.groups_of() else {
+            return next;
+        };
+        let (due, moved) = groups.tick(now_ms);
+        if moved {
+            self.announce();
+        }
+        next.min(due)
+    }
+
+    fn changes(&self) -> &Changes {
+        &self.changes
+    }
+}
+
+/// The end of a connection, as Kafka ends it for what it cannot answer.
+pub(super) fn closed(reason: String) -> Step {
+    Step::Close {
+        reply: None,
+        reason,
+    }
+}
+
+/// The response of these fields. `ranges` fill the records that are only announced, in order.
+pub(super) fn reply(asked: &Asked<'_>, answer: &Struct<'_>, ranges: Vec<FileRange>) -> Step {
+    reply_in(
+        asked.api,
+        asked.version,
+        asked.correlation_id,
+        answer,
+        ranges,
+    )
+}
+
+/// The same in a version that need not be the request's.
+pub(super) fn reply_in(
+    api: &'static Api,
+    version: i16,
+    correlation_id: i32,
+    answer: &Struct<'_>,
+    ranges: Vec<FileRange>,
+) -> Step {
+    let mut bytes = Vec::new();
+    ResponseHeader { correlation_id }.write(api, version, &mut bytes);
+    let holes = match api.response.write(version, answer, &mut bytes) {
+        Ok(holes) => holes,
+        // A mistake of ours: the connection ends instead of saying something else.
+        Err(error) => {
+            return closed(format!(
+                "the response {} of version {version} cannot be written: {error}",
+                api.name
+            ));
+        }
+    };
+    if holes.is_empty() {
+        return Step::Reply(Reply {
+            pieces: vec![Piece::Bytes(bytes)],
+        });
+    }
+    let mut pieces = Vec::new();
+    let mut ranges = ranges.into_iter();
+    let mut from = 0;
+    for hole in holes {
+        let Some(range) = ranges
+            .next()
+            .filter(|range| range.length == hole.bytes as u64)
+        else {
+            return closed(format!("{} announces records that are not there", api.name));
+        };
+        if let Some(part) = bytes.get(from..hole.at).filter(|part| !part.is_empty()) {
+            pieces.push(Piece::Bytes(part.to_vec()));
+        }
+        from = hole.at;
+        pieces.push(Piece::File {
+            file: range.file,
+            position: range.position,
+            length: range.length,
+        });
+    }
+    if let Some(rest) = bytes.get(from..).filter(|rest| !rest.is_empty()) {
+        pieces.push(Piece::Bytes(rest.to_vec()));
+    }
+    Step::Reply(Reply { pieces })
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The cluster id and the broker id of the first log dir that has them. Without any, the cluster id follows from the paths: clients
+/// remember it.
+fn identity(log_dir: &LogDir, warnings: &mut Vec<String>) -> (String, i32) {
+    let options = log_dir.options();
+    let (mut cluster_id, mut node_id) = (None, None);
+    for path in log_dir.paths() {
+        let limit = options.limits.max_state_file_bytes;
+        for folder in [Some(path.as_path()), path.parent()].into_iter().flatten() {
+            let Ok(bytes) = read_whole(options.disk.as_ref(), &folder.join(META_PROPERTIES), limit)
+            else {
+                continue;
+            };
+            match MetaProperties::parse(&bytes) {
+                Ok(found) => {
+                    let id = found.cluster_id().map(str::to_owned);
+                    if let (Some(one), Some(other)) = (&cluster_id, &id)
+                        && one != other
+                    {
+                        warnings.push(format!(
+                            "{} is of cluster {other}, and the log dirs before it are of {one}",
+                            path.display()
+                        ));
+                    }
+                    cluster_id = cluster_id.or(id);
+                    node_id = node_id.or(found.node_id());
+                }
+                Err(error) => warnings.push(format!(
+                    "ignored: {} of {}: {error}",
+                    META_PROPERTIES,
+                    folder.display()
+                )),
+            }
+            break;
+        }
+    }
+    let made_up = || {
+        // FNV-1a of 128 bits.
+        let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+        for path in log_dir.paths() {
+            for byte in path.as_os_str().as_encoded_bytes() {
+                hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+            }
+        }
+        Uuid::from_bytes(hash.to_be_bytes()).to_string()
+    };
+    (
+        cluster_id.unwrap_or_else(made_up),
+        node_id.filter(|&id| id >= 0).unwrap_or(0),
+    )
+}
+
+/// What differs, one line for each topic.
+fn changes_between(before: &Catalog, now: &Catalog) -> Vec<String> {
+    let mut lines = Vec::new();
+    let here = |topic: &Topic| {
+        let slots = topic.slots.values();
+        slots.filter(|slot| slot.partition().is_some()).count()
+    };
+    for (name, topic) in &now.topics {
+        match before.topics.get(name) {
+            None => lines.push(format!("{name} came with {} partitions", here(topic))),
+            Some(known) if known.id != topic.id => {
+                lines.push(format!("{name} was replaced by another topic of this name"))
+            }
+            Some(known) if here(known) != here(topic) => lines.push(format!(
+                "{name} has {} partitions, {} before",
+                here(topic),
+                here(known)
+            )),
+            Some(_) => {}
+        }
+    }
+    let removed = before
+        .topics
+        .keys()
+        .filter(|name| !now.topics.contains_key(*name));
+    lines.extend(removed.map(|name| format!("{name} was removed")));
+    if lines.is_empty() {
+        lines.push("directories of partitions were replaced".to_owned());
+    }
+    lines
+}

@@ -1,0 +1,362 @@
+//! What is served: topics with their ids, partitions with the replica that was chosen, and what is missing.
+
+use super::options::{Event, ServeOptions, Until};
+use super::partition::Partition;
+use offsetlog::disk::{Disk, FileStat};
+use offsetlog::format::Uuid;
+use offsetlog::format::internal_topic::METADATA_TOPIC;
+use offsetlog::format::name::PARTITION_METADATA;
+use offsetlog::{Error, Group, Log, LogDir, MetadataImage, Result, TopicImage, is_internal_topic};
+use offsetlog_ops::choose_replica;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Topics that no client reads: the metadata of a cluster, under its names of today and of before 2.8.
+const NEVER: [&str; 2] = [METADATA_TOPIC, "@metadata"];
+
+/// Missing partitions are listed up to this number. A name can say any, and each one costs memory.
+const MISSING_MAX: i32 = 100_000;
+
+/// All that is served at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub(crate) topics: BTreeMap<String, Arc<Topic>>,
+    by_id: HashMap<[u8; 16], String>,
+    /// What is not served, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// A topic.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) name: String,
+    /// Zeros for a topic that has none.
+    pub(crate) id: Uuid,
+    pub(crate) is_internal: bool,
+    /// By number, without a gap.
+    pub(crate) slots: BTreeMap<i32, Slot>,
+}
+
+/// A partition, or what is in its place.
+#[derive(Debug, Clone)]
+pub(crate) enum Slot {
+    /// It is served.
+    Here {
+        partition: Arc<Partition>,
+        marks: Vec<Mark>,
+    },
+    /// No log dir has it.
+    Missing,
+    /// No replica can be opened: one of them, and why.
+    Unreadable {
+        path: PathBuf,
+        reason: String,
+        marks: Vec<Mark>,
+    },
+}
+
+/// Tells a directory from another one at the same path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    path: PathBuf,
+    id: Option<(u64, u64)>,
+    /// A topic that was made anew has another file, even if the file system gives the directory the same number.
+    metadata: Option<FileStat>,
+}
+
+impl Mark {
+    fn of(disk: &dyn Disk, path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            id: disk.id(path).ok(),
+            metadata: disk.stat(&path.join(PARTITION_METADATA)).ok(),
+        }
+    }
+}
+
+impl Slot {
+    /// The partition, if it is served.
+    pub(crate) const fn partition(&self) -> Option<&Arc<Partition>> {
+        match self {
+            Self::Here { partition, .. } => Some(partition),
+            Self::Missing | Self::Unreadable { .. } => None,
+        }
+    }
+
+    fn topic_id(&self) -> Option<[u8; 16]> {
+        self.partition()?.topic_id.map(Uuid::to_bytes)
+    }
+
+    fn marks(&self) -> &[Mark] {
+        match self {
+            Self::Here { marks, .. } | Self::Unreadable { marks, .. } => marks,
+            Self::Missing => &[],
+        }
+    }
+}
+
+/// What besides the directories says something of partitions.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    topics: HashMap<String, TopicImage>,
+    /// The greatest leader epoch that a group has committed.
+    committed: HashMap<(String, i32), i32>,
+}
+
+impl Surroundings {
+    pub(crate) fn new(image: Option<&MetadataImage>, groups: &[Group]) -> Self {
+        let topics = image.map_or(&[][..], |image| &image.topics);
+        let mut committed: HashMap<(String, i32), i32> = HashMap::new();
+        for offset in groups.iter().flat_map(|group| &group.offsets) {
+            if let Some(epoch) = offset.leader_epoch {
+                let key = (offset.topic.clone(), offset.partition);
+                let known = committed.entry(key).or_insert(epoch);
+                *known = epoch.max(*known);
+            }
+        }
+        Self {
+            topics: topics
+                .iter()
+                .map(|topic| (topic.name.clone(), topic.clone()))
+                .collect(),
+            committed,
+        }
+    }
+
+    /// The least leader epoch that clients may be told: below that of a committed offset, Java's consumers read nothing and say nothing.
+    fn epoch_floor(&self, topic: &str, partition: i32) -> i32 {
+        let registered = self
+            .topics
+            .get(topic)
+            .and_then(|topic| topic.partitions.get(&partition))
+            .map_or(-1, |partition| partition.leader_epoch);
+        let key = (topic.to_owned(), partition);
+        registered.max(self.committed.get(&key).copied().unwrap_or(-1))
+    }
+}
+
+impl Catalog {
+    /// Lists the log dirs. Partitions whose directories are those of `before` stay as they are.
+    pub(crate) fn read(
+        log_dir: &LogDir,
+        surroundings: &Surroundings,
+        options: &ServeOptions,
+        before: Option<&Self>,
+    ) -> Self {
+        let mut catalog = Self::default();
+        for (name, numbers) in log_dir.topics() {
+            if NEVER.contains(&name.as_str()) {
+                continue;
+            }
+            let mut directories: BTreeMap<i32, Vec<PathBuf>> = BTreeMap::new();
+            for (number, path) in log_dir.directories(&name) {
+                directories.entry(number).or_default().push(path);
+            }
+            let known = before.and_then(|before| before.topics.get(&name));
+            let reader = Reader {
+                log_dir,
+                surroundings,
+                options,
+                known: known.map(Arc::as_ref),
+            };
+            match reader.topic(&name, directories, &numbers) {
+                Ok(topic) => {
+                    if !topic.id.is_zero() {
+                        catalog.by_id.insert(topic.id.to_bytes(), name.clone());
+                    }
+                    catalog.topics.insert(name, Arc::new(topic));
+                }
+                Err(reason) => catalog.left_out.push(format!("{name}: {reason}")),
+            }
+        }
+        catalog
+    }
+
+    pub(crate) fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
+        self.topics.get(name)
+    }
+
+    pub(crate) fn topic_of_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
+        self.topics.get(self.by_id.get(&id.to_bytes())?)
+    }
+
+    /// The partitions that are served.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.topics
+            .values()
+            .flat_map(|topic| topic.slots.values())
+            .filter_map(Slot::partition)
+    }
+
+    /// Whether the two have the same partitions in the same directories.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.topics.len() == other.topics.len()
+            && self
+                .topics
+                .values()
+                .zip(other.topics.values())
+                .all(|(one, other)| one.is_as(other))
+    }
+}
+
+impl Topic {
+    fn is_as(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.id == other.id
+            && self.slots.len() == other.slots.len()
+            && self
+                .slots
+                .iter()
+                .zip(&other.slots)
+                .all(|((number, one), (other_number, other))| {
+                    number == other_number && one.marks() == other.marks()
+                })
+    }
+}
+
+struct Reader<'r> {
+    log_dir: &'r LogDir,
+    surroundings: &'r Surroundings,
+    options: &'r ServeOptions,
+    known: Option<&'r Topic>,
+}
+
+impl Reader<'_> {
+    fn topic(
+        &self,
+        name: &str,
+        mut directories: BTreeMap<i32, Vec<PathBuf>>,
+        numbers: &[i32],
+    ) -> std::result::Result<Topic, String> {
+        let registered = self.surroundings.topics.get(name);
+        let mut slots = BTreeMap::new();
+        let mut ids = BTreeSet::new();
+        for number in numbers {
+            let paths = directories.remove(number).unwrap_or_default();
+            let disk = self.log_dir.options().disk.as_ref();
+            let marks: Vec<Mark> = paths.iter().map(|path| Mark::of(disk, path)).collect();
+            let same = self
+                .known
+                .and_then(|known| known.slots.get(number))
+                .filter(|slot| slot.marks() == marks);
+            let slot = match same {
+                Some(slot @ Slot::Here { partition, .. }) => {
+                    partition.raise_epoch(self.surroundings.epoch_floor(name, *number));
+                    slot.clone()
+                }
+                _ => self.slot(name, *number, &paths, marks, registered),
+            };
+            ids.extend(slot.topic_id());
+            slots.insert(*number, slot);
+        }
+        let wanted = registered.map(|topic| topic.topic_id.to_bytes());
+        let id = match wanted.filter(|wanted| ids.contains(wanted)) {
+            Some(wanted) => wanted,
+            None if ids.len() > 1 => {
+                return Err(
+                    "its directories are of several topics of this name, by the ids in partition.metadata: give those of one"
+                        .to_owned(),
+                );
+            }
+            None => ids
+                .pop_first()
+                .or(wanted)
+                .unwrap_or_else(|| Uuid::ZERO.to_bytes()),
+        };
+        for slot in slots.values_mut() {
+            if slot.topic_id().is_some_and(|own| own != id) {
+                *slot = Slot::Missing;
+            }
+        }
+        let last = numbers.last().copied().unwrap_or(-1);
+        let last = registered
+            .and_then(|topic| topic.partitions.keys().next_back())
+            .map_or(last, |registered| last.max(*registered));
+        for number in 0..=last.min(MISSING_MAX) {
+            slots.entry(number).or_insert(Slot::Missing);
+        }
+        Ok(Topic {
+            name: name.to_owned(),
+            id: Uuid::from_bytes(id),
+            is_internal: is_internal_topic(name),
+            slots,
+        })
+    }
+
+    fn slot(
+        &self,
+        name: &str,
+        number: i32,
+        paths: &[PathBuf],
+        marks: Vec<Mark>,
+        registered: Option<&TopicImage>,
+    ) -> Slot {
+        match self.open(name, number, paths, registered) {
+            Ok((log, others)) => Slot::Here {
+                partition: Arc::new(Partition::new(
+                    log,
+                    others,
+                    self.options.until == Until::HighWatermark,
+                    self.surroundings.epoch_floor(name, number),
+                )),
+                marks,
+            },
+            Err(error) => {
+                let reason = error.to_string();
+                self.options.tell(&Event::Offline {
+                    topic: name.to_owned(),
+                    partition: number,
+                    reason: reason.clone(),
+                });
+                Slot::Unreadable {
+                    path: paths.first().cloned().unwrap_or_default(),
+                    reason,
+                    marks,
+                }
+            }
+        }
+    }
+
+    /// Opens the best of these replicas.
+    fn open(
+        &self,
+        name: &str,
+        number: i32,
+        paths: &[PathBuf],
+        registered: Option<&TopicImage>,
+    ) -> Result<(Log, Vec<(PathBuf, String)>)> {
+        if let [_] = paths {
+            return Ok((self.log_dir.log(name, number)?, Vec::new()));
+        }
+        let options = self.log_dir.options();
+        // A directory of an earlier topic of this name is no replica.
+        let wanted = registered.map(|topic| topic.topic_id);
+        let is_of = |path: &PathBuf, wanted| {
+            let found = Log::open(path, options).and_then(|log| log.topic_id());
+            matches!(found, Ok(Some(id)) if id == wanted)
+        };
+        let (own, foreign): (Vec<&PathBuf>, Vec<&PathBuf>) = match wanted {
+            Some(wanted) if paths.iter().any(|path| is_of(path, wanted)) => {
+                paths.iter().partition(|path| is_of(path, wanted))
+            }
+            _ => (paths.iter().collect(), Vec::new()),
+        };
+        let (chosen, mut failures) = choose_replica(&own, options)?;
+        let Some(chosen) = chosen else {
+            return Err(failures.pop().unwrap_or_else(|| {
+                Error::log_dir(Path::new(name), "no directory of it is among the log dirs")
+            }));
+        };
+        let mut others = chosen.others;
+        others.extend(foreign.into_iter().map(|path| {
+            let why = "is of an earlier topic of this name".to_owned();
+            (path.clone(), why)
+        }));
+        others.extend(failures.into_iter().map(|error| {
+            let path = error.path().map(Path::to_path_buf).unwrap_or_default();
+            (path, error.to_string())
+        }));
+        Ok((chosen.best.log, others))
+    }
+}

@@ -1,0 +1,308 @@
+//! Fetch sessions (KIP-227): what a client fetches, remembered so that it need not repeat it, and is told only what changed.
+//!
+//! Source: Kafka's `FetchManager` and `FetchSession`.
+
+use crate::error_code::ErrorCode;
+use offsetlog::format::Uuid;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A session that was not used for this long makes room for another one.
+const EVICT_AFTER_MS: i64 = 120_000;
+/// Greatest number of partitions in all sessions.
+const PARTITIONS_MAX: usize = 1 << 20;
+/// The epoch of a request that begins a session, and of one that ends it or wants none.
+const INITIAL: i32 = 0;
+const FINAL: i32 = -1;
+
+/// What a client wants of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Empty for a topic of which only the id was given.
+    pub(crate) topic: String,
+    /// Zeros for a topic that was given by name.
+    pub(crate) topic_id: Uuid,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) current_epoch: i32,
+    pub(crate) last_fetched_epoch: i32,
+    pub(crate) max_bytes: i32,
+}
+
+/// Topic, id and partition.
+pub(crate) type Key = (String, [u8; 16], i32);
+
+impl Wanted {
+    pub(crate) fn key(&self) -> Key {
+        (self.topic.clone(), self.topic_id.to_bytes(), self.partition)
+    }
+}
+
+/// What was answered of a partition, as far as it decides about the next answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) has_records: bool,
+    pub(crate) high_watermark: i64,
+    pub(crate) log_start: i64,
+    pub(crate) is_error: bool,
+    pub(crate) is_diverging: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    wanted: Wanted,
+    high_watermark: i64,
+    log_start: i64,
+}
+
+impl Kept {
+    fn new(wanted: Wanted, told: Option<&Told>) -> Self {
+        Self {
+            wanted,
+            high_watermark: told
+                .filter(|told| !told.is_error)
+                .map_or(-1, |told| told.high_watermark),
+            log_start: told.map_or(-1, |told| told.log_start),
+        }
+    }
+
+    /// Takes over an answer. Returns whether the client must be told.
+    fn update(&mut self, told: &Told) -> bool {
+        let moved = self.high_watermark != told.high_watermark || self.log_start != told.log_start;
+        self.log_start = told.log_start;
+        // The end of an error is told, too.
+        self.high_watermark = if told.is_error {
+            -1
+        } else {
+            told.high_watermark
+        };
+        told.has_records || moved || told.is_error || told.is_diverging
+    }
+}
+
+#[derive(Debug)]
+struct Session {
+    epoch: i32,
+    uses_ids: bool,
+    last_used_ms: i64,
+    partitions: HashMap<Key, Kept>,
+    /// In the order in which they are read: those that had records last come last.
+    order: Vec<Key>,
+}
+
+/// How a fetch is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// Everything, and no session.
+    Sessionless,
+    /// Everything, and a session begins.
+    Begin {
+        /// Whether topics are given by id.
+        uses_ids: bool,
+    },
+    /// What changed in this session.
+    GoOn {
+        /// The session.
+        id: i32,
+        /// Its epoch after this request.
+        epoch: i32,
+    },
+}
+
+/// The sessions of all connections.
+#[derive(Debug)]
+pub(crate) struct FetchSessions {
+    sessions: HashMap<i32, Session>,
+    sessions_max: usize,
+    partitions: usize,
+    /// Ids that nobody can guess: whoever knows one can disturb it.
+    random: RandomState,
+    count: u64,
+}
+
+impl FetchSessions {
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        Self {
+            sessions: HashMap::new(),
+            sessions_max,
+            partitions: 0,
+            random: RandomState::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes a request: says how it is answered, and which partitions are to be read.
+    pub(crate) fn take(
+        &mut self,
+        (id, epoch): (i32, i32),
+        uses_ids: bool,
+        wanted: Vec<Wanted>,
+        forgotten: &[Key],
+        now_ms: i64,
+    ) -> Result<(Plan, Vec<Wanted>), ErrorCode> {
+        if epoch == INITIAL || epoch == FINAL {
+            self.remove(id);
+            let plan = if epoch == FINAL {
+                Plan::Sessionless
+            } else {
+                Plan::Begin { uses_ids }
+            };
+            return Ok((plan, wanted));
+        }
+        let room = PARTITIONS_MAX.saturating_sub(self.partitions);
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return Err(ErrorCode::FetchSessionIdNotFound);
+        };
+        if session.epoch != epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if session.uses_ids != uses_ids {
+            return Err(ErrorCode::FetchSessionTopicIdError);
+        }
+        if wanted.len() > room {
+            // The client begins another session, which is not kept.
+            self.remove(id);
+            return Err(ErrorCode::FetchSessionIdNotFound);
+        }
+        let before = session.partitions.len();
+        for each in wanted {
+            let key = each.key();
+            match session.partitions.get_mut(&key) {
+                Some(kept) => kept.wanted = each,
+                None => {
+                    session.order.push(key.clone());
+                    session.partitions.insert(key, Kept::new(each, None));
+                }
+            }
+        }
+        for key in forgotten {
+            session.partitions.remove(key);
+        }
+        let kept = &session.partitions;
+        session.order.retain(|key| kept.contains_key(key));
+        let after = session.partitions.len();
+        self.partitions = self.partitions.saturating_sub(before).saturating_add(after);
+        if after == 0 {
+            self.remove(id);
+            return Ok((Plan::Sessionless, Vec::new()));
+        }
+        session.epoch = next_epoch(epoch);
+        session.last_used_ms = now_ms;
+        let plan = Plan::GoOn {
+            id,
+            epoch: session.epoch,
+        };
+        let order = session.order.iter();
+        let wanted = order.filter_map(|key| Some(session.partitions.get(key)?.wanted.clone()));
+        Ok((plan, wanted.collect()))
+    }
+
+    /// Takes an answer to all partitions: returns the session's id for it, and for each partition whether it is told.
+    pub(crate) fn answered(
+        &mut self,
+        plan: Plan,
+        parts: &[(Wanted, Told)],
+        now_ms: i64,
+    ) -> Result<(i32, Vec<bool>), ErrorCode> {
+        let all = vec![true; parts.len()];
+        match plan {
+            Plan::Sessionless => Ok((0, all)),
+            Plan::Begin { uses_ids } => Ok((self.begin(uses_ids, parts, now_ms), all)),
+            Plan::GoOn { id, epoch } => {
+                let Some(session) = self.sessions.get_mut(&id) else {
+                    return Err(ErrorCode::FetchSessionIdNotFound);
+                };
+                if session.epoch != epoch {
+                    return Err(ErrorCode::InvalidFetchSessionEpoch);
+                }
+                session.last_used_ms = now_ms;
+                let mut is_told = Vec::new();
+                let mut read = Vec::new();
+                for (wanted, told) in parts {
+                    let key = wanted.key();
+                    let kept = session.partitions.get_mut(&key);
+                    is_told.push(kept.is_some_and(|kept| kept.update(told)));
+                    if told.has_records {
+                        read.push(key);
+                    }
+                }
+                if !read.is_empty() {
+                    session.order.retain(|key| !read.contains(key));
+                    session.order.extend(read);
+                }
+                Ok((id, is_told))
+            }
+        }
+    }
+
+    fn begin(&mut self, uses_ids: bool, parts: &[(Wanted, Told)], now_ms: i64) -> i32 {
+        if parts.is_empty() || !self.make_room(parts.len(), now_ms) {
+            return 0;
+        }
+        let id = self.new_id();
+        let mut session = Session {
+            epoch: next_epoch(INITIAL),
+            uses_ids,
+            last_used_ms: now_ms,
+            partitions: HashMap::new(),
+            order: Vec::new(),
+        };
+        for (wanted, told) in parts {
+            let key = wanted.key();
+            let kept = Kept::new(wanted.clone(), Some(told));
+            if session.partitions.insert(key.clone(), kept).is_none() {
+                session.order.push(key);
+            }
+        }
+        self.partitions = self.partitions.saturating_add(session.partitions.len());
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// Whether a session of this many partitions may begin. Ends the one that was not used for longest, if that is long.
+    fn make_room(&mut self, partitions: usize, now_ms: i64) -> bool {
+        let has_room = |sessions: &Self| {
+            sessions.sessions.len() < sessions.sessions_max
+                && sessions.partitions.saturating_add(partitions) <= PARTITIONS_MAX
+        };
+        if has_room(self) {
+            return true;
+        }
+        let oldest = self
+            .sessions
+            .iter()
+            .min_by_key(|(_, session)| session.last_used_ms)
+            .map(|(id, session)| (*id, session.last_used_ms));
+        if let Some((id, last_used_ms)) = oldest
+            && now_ms.saturating_sub(last_used_ms) > EVICT_AFTER_MS
+        {
+            self.remove(id);
+        }
+        has_room(self)
+    }
+
+    fn remove(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.partitions = self.partitions.saturating_sub(session.partitions.len());
+        }
+    }
+
+    fn new_id(&mut self) -> i32 {
+        loop {
+            self.count = self.count.wrapping_add(1);
+            let mut hasher = self.random.build_hasher();
+            hasher.write_u64(self.count);
+            let id = (hasher.finish() >> 33) as i32;
+            if id > 0 && !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+const fn next_epoch(epoch: i32) -> i32 {
+    match epoch {
+        i32::MAX => 1,
+        epoch => epoch + 1,
+    }
+}

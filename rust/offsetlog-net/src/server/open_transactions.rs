@@ -1,0 +1,107 @@
+//! What becomes of transactions that have no marker: they wait, or their coordinator's record decides.
+
+use super::broker::{Broker, lock};
+use super::options::OpenTransactions;
+use super::partition::{Bounds, Partition};
+use offsetlog::{Isolation, Outcome, ProducerState, RangeOptions, Result};
+use offsetlog_ops::{TransactionEnd, transaction_ends};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// A transaction: topic, partition, producer id, first offset.
+type Key = (String, i32, i64, i64);
+
+/// How open transactions end. What was decided once stays: clients have read by it.
+pub(crate) type Decisions = HashMap<Key, Option<bool>>;
+
+impl Broker {
+    /// Runs `work` with what decides of open transactions; again if it met some that had not been decided.
+    pub(super) fn with_outcome<T>(
+        &self,
+        partition: &Partition,
+        mut work: impl FnMut(Option<&Outcome<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        let OpenTransactions::Decide { without_state } = self.options.open_transactions else {
+            return work(None);
+        };
+        loop {
+            let undecided = RefCell::new(Vec::new());
+            let outcome = |producer: &ProducerState| {
+                let known = lock(&self.decisions)
+                    .get(&key(partition, producer))
+                    .copied();
+                known.unwrap_or_else(|| {
+                    undecided.borrow_mut().push(*producer);
+                    None
+                })
+            };
+            let done = work(Some(&outcome))?;
+            let undecided = undecided.into_inner();
+            if undecided.is_empty() {
+                return Ok(done);
+            }
+            let ends = transaction_ends(&self.log_dir, &partition.log, &undecided, without_state)?;
+            let mut decisions = lock(&self.decisions);
+            for producer in &undecided {
+                let end = ends
+                    .iter()
+                    .find(|end| end.producer.producer == *producer)
+                    .and_then(|end| end.commit);
+                decisions.insert(key(partition, producer), end);
+            }
+        }
+    }
+
+    /// The last stable offset that clients are told.
+    pub(super) fn last_stable_offset(&self, partition: &Partition, bounds: &Bounds) -> Result<i64> {
+        if self.options.open_transactions == OpenTransactions::Wait {
+            match partition.log.last_stable_offset() {
+                Ok(found) => return Ok(found.min(bounds.end)),
+                Err(error) if error.is_corruption() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.with_outcome(partition, |outcome| {
+            let options = RangeOptions {
+                max_bytes: 0,
+                min_one: false,
+                isolation: Isolation::ReadCommitted,
+                stop: bounds.stop,
+                outcome,
+            };
+            let found = partition.log.fetch_range(bounds.start, &options)?;
+            Ok(found.last_stable_offset)
+        })
+    }
+
+    /// The open transactions of a partition, and how each one ends here.
+    pub(super) fn open_transactions_of(
+        &self,
+        partition: &Partition,
+    ) -> Result<Vec<TransactionEnd>> {
+        let open = partition.log.open_transactions()?;
+        if open.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (decides, without_state) = match self.options.open_transactions {
+            OpenTransactions::Wait => (false, false),
+            OpenTransactions::Decide { without_state } => (true, without_state),
+        };
+        let mut ends = transaction_ends(&self.log_dir, &partition.log, &open, without_state)?;
+        if !decides {
+            for end in &mut ends {
+                end.commit = None;
+            }
+        }
+        Ok(ends)
+    }
+}
+
+fn key(partition: &Partition, producer: &ProducerState) -> Key {
+    (
+        partition.topic.clone(),
+        partition.number,
+        producer.producer_id,
+        producer.transaction_first_offset.unwrap_or(-1),
+    )
+}

@@ -1,0 +1,217 @@
+//! One partition that is served: its log, its bounds and its leader epoch as clients are told them.
+
+use crate::error_code::ErrorCode;
+use offsetlog::format::Uuid;
+use offsetlog::format::leader_epoch::{EpochEntry, LeaderEpochs};
+use offsetlog::{Error, ErrorKind, Log, Result};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// For this long a fetch at damage is answered without another look at it.
+const DAMAGE_KNOWN_MS: i64 = 1000;
+
+/// A partition of which a replica is here.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) topic: String,
+    pub(crate) number: i32,
+    pub(crate) log: Log,
+    /// As in its `partition.metadata`.
+    pub(crate) topic_id: Option<Uuid>,
+    /// Other replicas, with what they have less.
+    pub(crate) others: Vec<(PathBuf, String)>,
+    /// The log ends at the checkpointed high watermark.
+    until_high_watermark: bool,
+    /// The leader epoch is at least this: of the cluster's state and of committed offsets.
+    epoch_floor: AtomicI32,
+    seen: Mutex<Seen>,
+}
+
+/// What clients were told.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The greatest checkpointed high watermark.
+    high_watermark: Option<i64>,
+    leader_epoch: i32,
+    /// Leader epochs, and the end of the log that they belong to.
+    epochs: Option<(i64, LeaderEpochs)>,
+    damage: Option<Damage>,
+}
+
+/// Damage that a fetch has found.
+#[derive(Debug, Clone)]
+pub(crate) struct Damage {
+    /// The offset that was asked for.
+    pub(crate) offset: i64,
+    until_ms: i64,
+}
+
+/// The bounds of a partition for clients, of one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) start: i64,
+    /// Exclusive: the high watermark that clients are told.
+    pub(crate) end: i64,
+    /// What is at or after this offset is not served; `None` without such a bound.
+    pub(crate) stop: Option<i64>,
+    pub(crate) is_damaged: bool,
+    /// -1 for a log of which none is known.
+    pub(crate) leader_epoch: i32,
+}
+
+impl Partition {
+    pub(crate) fn new(
+        log: Log,
+        others: Vec<(PathBuf, String)>,
+        until_high_watermark: bool,
+        epoch_floor: i32,
+    ) -> Self {
+        Self {
+            topic: log.topic().to_owned(),
+            number: log.partition(),
+            // A file that cannot be read is none: clients then fetch by name.
+            topic_id: log.topic_id().ok().flatten(),
+            log,
+            others,
+            until_high_watermark,
+            epoch_floor: AtomicI32::new(epoch_floor),
+            seen: Mutex::new(Seen {
+                leader_epoch: -1,
+                ..Seen::default()
+            }),
+        }
+    }
+
+    /// The leader epoch is at least this from now on.
+    pub(crate) fn raise_epoch(&self, floor: i32) {
+        self.epoch_floor.fetch_max(floor, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bounds(&self) -> Result<Bounds> {
+        let extent = self.log.extent()?;
+        let epochs = self.stored_epochs(extent.log_end_offset)?;
+        let mut seen = self.lock();
+        // A checkpoint that goes back must not take away what clients have read.
+        let stop = extent
+            .high_watermark
+            .filter(|_| self.until_high_watermark)
+            .map(|now| now.max(seen.high_watermark.unwrap_or(now)));
+        seen.high_watermark = stop;
+        let latest = epochs.latest().map_or(-1, |entry| entry.epoch);
+        seen.leader_epoch = latest
+            .max(extent.leader_epoch)
+            .max(self.epoch_floor.load(Ordering::Relaxed))
+            .max(seen.leader_epoch);
+        Ok(Bounds {
+            start: extent.log_start_offset,
+            end: stop
+                .map_or(extent.log_end_offset, |stop| {
+                    stop.min(extent.log_end_offset)
+                })
+                .max(extent.log_start_offset),
+            stop,
+            is_damaged: extent.is_damaged,
+            leader_epoch: seen.leader_epoch,
+        })
+    }
+
+    /// The leader epochs with their first offsets. The one that clients are told is among them.
+    pub(crate) fn leader_epochs(&self, bounds: &Bounds) -> Result<LeaderEpochs> {
+        let mut epochs = self.stored_epochs(bounds.end)?;
+        if epochs
+            .latest()
+            .is_none_or(|latest| latest.epoch < bounds.leader_epoch)
+        {
+            epochs.assign(EpochEntry {
+                epoch: bounds.leader_epoch,
+                start_offset: bounds.end,
+            });
+        }
+        Ok(epochs)
+    }
+
+    fn stored_epochs(&self, end: i64) -> Result<LeaderEpochs> {
+        if let Some((known_end, epochs)) = &self.lock().epochs
+            && *known_end == end
+        {
+            return Ok(epochs.clone());
+        }
+        let epochs = match self.log.leader_epochs() {
+            Ok(epochs) => epochs,
+            // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
+            Err(error) if !matches!(error.kind(), ErrorKind::Io { .. }) => LeaderEpochs::default(),
+            Err(error) => return Err(error),
+        };
+        self.lock().epochs = Some((end, epochs.clone()));
+        Ok(epochs)
+    }
+
+    /// Whether a fetch at this offset found damage a moment ago.
+    pub(crate) fn is_damaged_at(&self, offset: i64, now_ms: i64) -> bool {
+        let seen = self.lock();
+        let damage = seen.damage.as_ref();
+        damage.is_some_and(|damage| damage.offset == offset && now_ms < damage.until_ms)
+    }
+
+    /// Remembers damage that a fetch has found. Returns whether it was not known.
+    pub(crate) fn found_damage(&self, offset: i64, now_ms: i64) -> bool {
+        let damage = Damage {
+            offset,
+            until_ms: now_ms.saturating_add(DAMAGE_KNOWN_MS),
+        };
+        let before = self.lock().damage.replace(damage);
+        before.is_none_or(|before| before.offset != offset)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bounds {
+    /// Whether a caller that takes `current` for the leader epoch is mistaken; a negative one says nothing.
+    pub(crate) const fn fence(&self, current: i32) -> std::result::Result<(), ErrorCode> {
+        if current < 0 || self.leader_epoch < 0 || current == self.leader_epoch {
+            Ok(())
+        } else if current < self.leader_epoch {
+            Err(ErrorCode::FencedLeaderEpoch)
+        } else {
+            Err(ErrorCode::UnknownLeaderEpoch)
+        }
+    }
+}
+
+/// Where a leader epoch ends, as the leader answers: the epoch, the largest at or below the one asked for, and the offset after its last
+/// record; -1 and -1 for what is not known.
+///
+/// Source: Kafka's `LeaderEpochFileCache.endOffsetFor`.
+pub(crate) fn end_of_epoch(epochs: &LeaderEpochs, asked: i32, end: i64) -> (i32, i64) {
+    if asked < 0 {
+        return (-1, -1);
+    }
+    if epochs.latest().is_some_and(|latest| latest.epoch == asked) {
+        return (asked, end);
+    }
+    let entries = epochs.entries();
+    let higher = entries.partition_point(|entry| entry.epoch <= asked);
+    let Some(next) = entries.get(higher) else {
+        return (-1, -1);
+    };
+    let floor = higher.checked_sub(1).and_then(|slot| entries.get(slot));
+    (floor.map_or(asked, |floor| floor.epoch), next.start_offset)
+}
+
+/// The code that tells a client of an error.
+pub(crate) fn code_of(error: &Error) -> ErrorCode {
+    match error.kind() {
+        ErrorKind::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        _ if error.is_corruption() => ErrorCode::CorruptMessage,
+        // Its directory was removed; the next look at the log dir takes the partition away.
+        ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            ErrorCode::UnknownTopicOrPartition
+        }
+        ErrorKind::Io { .. } => ErrorCode::KafkaStorageError,
+        _ => ErrorCode::UnknownServerError,
+    }
+}
