@@ -26,7 +26,7 @@ rust_sources := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml C
 python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) pyproject.toml README.md LICENSE
 
 .PHONY: help demo check test proof lint bench bench-scale soak mutants fuzz miri docs wheel dist dist-check clean lock
-.PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-reliability
+.PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-net test-reliability
 .PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
 
 help: ## this list
@@ -167,7 +167,7 @@ build/drivers.stamp: $(rust_sources)
 	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
 	@touch $@
 
-environments := .venv .venv-bench .venv-check .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
+environments := .venv .venv-bench .venv-check .venv-clients .venv-clients-old .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist
 
 # Environments: `ready` holds the locked packages, `installed` the wheel too. A lock file that changes brings its packages up to date.
 .venv/ready: requirements/dev.txt
@@ -175,6 +175,8 @@ environments := .venv .venv-bench .venv-check .venv-spark40 .venv-spark41 .venv-
 .venv-spark40/ready: requirements/spark40.txt
 .venv-spark41/ready: requirements/spark41.txt
 .venv-spark42/ready: requirements/spark42.txt
+.venv-clients/ready: requirements/clients.txt
+.venv-clients-old/ready: requirements/clients-old.txt
 .venv-demo/ready: requirements/demo.txt
 .venv-bench/ready: requirements/bench.txt
 .venv-build/ready: requirements/build.txt
@@ -212,6 +214,15 @@ build/brokers/%/.complete: tests/broker/java/pom.xml
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -Dkafka.version=$* -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
+# Each version's Java client is the one of its broker's jars.
+net_clients := $(broker_versions:%=build/net-clients/%/.complete)
+
+build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%/.complete
+	$(say) "Kafka $*: a client program"
+	@mkdir -p $(@D)
+	@javac -proc:none -nowarn -Xlint:-options --release 17 -cp 'build/brokers/$*/*' -d $(@D) $<
+	@touch $@
+
 build/spark-jars/.complete: benches/peers/spark/pom.xml
 	@.ci/need java maven
 	$(say) "Spark's Kafka connector, by Maven"
@@ -227,7 +238,7 @@ build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)
 
 # Needs uv; run by whoever changes a file of requirements/*.in.
 lock:
-	@for name in bench build check dev spark40 spark41 spark42 demo docs dist; do \
+	@for name in bench build check clients clients-old dev spark40 spark41 spark42 demo docs dist; do \
 		echo "requirements/$$name.txt"; \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-annotate --no-header requirements/$$name.in --output-file requirements/$$name.txt; \

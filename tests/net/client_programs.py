@@ -1,0 +1,53 @@
+"""The clients of others that this machine has, as programs: see programs/common.py for what each of them does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from broker import BROKERS, ROOT
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+JAVA_VERSIONS = ("4.3.0", "3.9.2", "2.8.2")
+
+
+class Client(NamedTuple):
+    """One client library in one version."""
+
+    name: str
+    program: tuple[str, ...]
+    cannot_read: frozenset[str] = frozenset()
+    """Partitions that the client refuses from a real broker too."""
+    tells_timestamp_of_lookup: bool = True
+    empty_headers_are_null: bool = False
+    epochs: bool = True
+    """Whether records tell their leader epoch."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether `make test` runs it: without a JVM."""
+        return not self.name.startswith("java")
+
+
+def _python(environment: str, program: str) -> tuple[str, ...]:
+    return str(ROOT / environment / "bin" / "python"), str(PROGRAMS / program)
+
+
+def _java(version: str) -> tuple[str, ...]:
+    jars = f"{ROOT / 'build' / 'net-clients' / version}{os.pathsep}{BROKERS / version}{os.sep}*"
+    options = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    return str(shutil.which("java")), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", jars, "ClientProgram"
+
+
+# Their decoder of lz4 does not know the frames of message format 0, whose checksum is wrong by design.
+OLD_LZ4 = frozenset({"o-v0-lz4-0"})
+
+CLIENTS = (
+    Client("confluent-kafka", _python(".venv-clients", "of_confluent_kafka.py"), tells_timestamp_of_lookup=False),
+    Client("confluent-kafka-2.3.0", _python(".venv-clients-old", "of_confluent_kafka.py"), tells_timestamp_of_lookup=False),
+    Client("kafka-python", _python(".venv-clients", "of_kafka_python.py"), OLD_LZ4),
+    Client("aiokafka", _python(".venv-clients", "of_aiokafka.py"), OLD_LZ4, epochs=False),
+    *(Client(f"java-{version}", _java(version)) for version in JAVA_VERSIONS),
+)

@@ -1,0 +1,57 @@
+"""What is served, once a run of the tests: each of the golden directories in a process of `offsetlog serve`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# What real brokers and consumers said, and how a broker is started, lie beside the tests of others.
+for folder in ("python", "broker", "net"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS
+
+from served import GoldenBroker, Kafka, serving  # the path comes first
+
+UNCLEAN = DATA / "kafka-4.3.0" / "unclean"
+UNCLEAN_LOG_DIRS = (UNCLEAN / "log-dir-1", UNCLEAN / "log-dir-2")
+TORN = DATA / "kafka-4.3.0" / "torn"
+# For whoever changes a client program: the same questions to a real broker, where there is one.
+BROKER_INSTEAD = os.environ.get("OFFSETLOG_NET_AGAINST") == "broker"
+
+
+@pytest.fixture(scope="session")
+def golden_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenBroker]:
+    """A real 4.3.0 broker on copies of the golden directories."""
+    broker = GoldenBroker(tmp_path_factory.mktemp("net") / "broker")
+    broker.format()
+    with broker.running():
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def clean(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The 4.3.0 cluster that was stopped."""
+    if BROKER_INSTEAD:
+        yield request.getfixturevalue("golden_broker")
+        return
+    with serving([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], tmp_path_factory.mktemp("net") / "clean") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def unclean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The 4.3.0 broker that was killed while it was written to."""
+    with serving(UNCLEAN_LOG_DIRS, tmp_path_factory.mktemp("net") / "unclean") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The three 2.8.2 brokers, with message formats 0, 1 and 2."""
+    with serving(OLD_LOG_DIRS, tmp_path_factory.mktemp("net") / "old") as server:
+        yield server

@@ -1,0 +1,158 @@
+"""What the client programs share: tasks come as one JSON object on standard input, each answer is a line of JSON.
+
+A program imports one client library and runs in that library's environment, so that the tests need none of them. A row is
+`[offset, timestamp, timestamp type, key, value, headers, leader epoch]`, bytes in base64, -1 or null for what the client does not tell.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+Place = tuple[str, int]
+Row = list[Any]
+
+READING_SECONDS = 40
+GROUP_SECONDS = 40
+
+
+def encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def row(
+    offset: int,
+    timestamp: int,
+    kind: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+    epoch: int | None = None,
+) -> Row:
+    pairs = [[name, encoded(content)] for name, content in headers]
+    return [offset, timestamp, kind, encoded(key), encoded(value), pairs, -1 if epoch is None else epoch]
+
+
+def named(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def places(task: dict[str, Any]) -> list[Place]:
+    return [(topic, partition) for topic, partition in task["places"]]
+
+
+class Member(Protocol):
+    """One consumer of a group, used by one thread."""
+
+    def poll(self) -> list[tuple[Place, int]]:
+        """Place and offset of records that came within a short time."""
+
+    def assigned(self) -> list[Place]: ...
+
+    def commit(self, offsets: dict[Place, int]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Running:
+    """A member in a thread of its own, as two processes would be."""
+
+    def __init__(self, make: Callable[[], Member]) -> None:
+        self.assigned: list[Place] = []
+        self.read: dict[Place, list[int]] = {}
+        self.failed: str | None = None
+        self._committing: dict[Place, int] | None = None
+        self._committed = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[], Member]) -> None:
+        try:
+            member = make()
+            while not self._ended.is_set():
+                for place, offset in member.poll():
+                    self.read.setdefault(place, []).append(offset)
+                self.assigned = sorted(member.assigned())
+                if self._committing is not None:
+                    member.commit(self._committing)
+                    self._committing = None
+                    self._committed.set()
+            member.close()
+        except Exception:  # noqa: BLE001  # whatever a client raises is its answer
+            self.failed = traceback.format_exc()
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        self._committed.clear()
+        self._committing = offsets
+        wait(self._committed.is_set, [self], "a commit")
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join(GROUP_SECONDS)
+        if self.failed or self._thread.is_alive():
+            raise RuntimeError(self.failed or "a member did not close")
+
+
+def wait(done: Callable[[], bool], members: Sequence[_Running], what: str) -> None:
+    end = time.monotonic() + GROUP_SECONDS
+    while not done():
+        failed = [member.failed for member in members if member.failed]
+        if failed or time.monotonic() > end:
+            state = [(member.assigned, {named(place): len(seen) for place, seen in member.read.items()}) for member in members]
+            raise RuntimeError(failed[0] if failed else f"{what} took over {GROUP_SECONDS} s: {state}")
+        time.sleep(0.02)
+
+
+def group_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, Any]:
+    """One member, two, one again behind a commit; what each was assigned and read."""
+    expected = places(task)
+    total = task["records"]
+    first = _Running(make)
+    wait(lambda: first.assigned == expected, [first], "the first assignment")
+    alone = list(first.assigned)
+    second = _Running(make)
+    both = [first, second]
+    wait(lambda: all(m.assigned for m in both) and sorted(first.assigned + second.assigned) == expected, both, "the rebalance")
+    shared = [list(member.assigned) for member in both]
+
+    def read() -> dict[Place, set[int]]:
+        return {place: {offset for member in both for offset in list(member.read.get(place, ()))} for place in expected}
+
+    wait(lambda: sum(map(len, read().values())) >= total, both, "reading")
+    seen = read()
+    where = {place: min(seen[place]) + task["behind"] for place in expected}
+    for member in both:
+        member.commit({place: offset for place, offset in where.items() if place in member.assigned})
+    second.close()
+    wait(lambda: first.assigned == expected, [first], "the rebalance after a member left")
+    first.close()
+    third = _Running(make)
+    left = {place: sum(offset >= where[place] for offset in seen[place]) for place in expected}
+    wait(lambda: all(len(third.read.get(place, ())) >= left[place] for place in expected), [third], "continuing")
+    third.close()
+    return {
+        "alone": alone,
+        "shared": shared,
+        "read": {named(place): sorted(offsets) for place, offsets in seen.items()},
+        "committed": {named(place): offset for place, offset in where.items()},
+        "continued": {named(place): offsets for place, offsets in third.read.items()},
+    }
+
+
+def main(verbs: dict[str, Callable[[str, dict[str, Any]], Any]]) -> None:
+    """Run the tasks of standard input one by one."""
+    asked = json.load(sys.stdin)
+    for task in asked["tasks"]:
+        try:
+            answer = {"answer": verbs[task["verb"]](asked["bootstrap"], task)}
+        except Exception:  # noqa: BLE001  # whatever a client raises is its answer
+            answer = {"error": traceback.format_exc()}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()

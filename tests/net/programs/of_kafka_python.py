@@ -1,0 +1,169 @@
+"""kafka-python; see common.py for what comes in and goes out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+warnings.simplefilter("ignore")
+
+from common import READING_SECONDS, Place, Row, group_story, main, named, places, row  # noqa: E402
+
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition  # noqa: E402
+
+TIMEOUT_MS = 20_000
+
+
+def consumer(bootstrap: str, **settings: Any) -> KafkaConsumer:
+    return KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        **{"auto_offset_reset": "none", "enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings},
+    )
+
+
+def told(record: Any) -> Row:
+    return row(
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        getattr(record, "leader_epoch", None),
+    )
+
+
+def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
+    client = consumer(bootstrap)
+    try:
+        return {name: len(client.partitions_for_topic(name) or ()) for name in client.topics()}
+    finally:
+        client.close()
+
+
+def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
+    wanted = [TopicPartition(*place) for place in places(task)]
+    rows: dict[TopicPartition, list[Row]] = {place: [] for place in wanted}
+    client = consumer(bootstrap, isolation_level=task["isolation"])
+    try:
+        client.assign(wanted)
+        client.seek_to_beginning(*wanted)
+        ends = client.end_offsets(wanted)
+        end = time.monotonic() + READING_SECONDS
+        while any(client.position(place) < ends[place] for place in wanted):
+            if time.monotonic() > end:
+                raise TimeoutError({named(place): (client.position(place), ends[place]) for place in wanted})
+            for place, records in client.poll(200).items():
+                rows[place] += map(told, records)
+    finally:
+        client.close()
+    return {named(place): seen for place, seen in rows.items()}
+
+
+def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
+    place = TopicPartition(*task["place"])
+    client = consumer(bootstrap)
+    found = []
+    try:
+        client.assign([place])
+        for offset in task["offsets"]:
+            client.seek(place, offset)
+            seen: list[int] = []
+            end = time.monotonic() + TIMEOUT_MS / 1000
+            while len(seen) < task["count"] and time.monotonic() < end:
+                for records in client.poll(1000, max_records=task["count"] - len(seen)).values():
+                    seen += [record.offset for record in records]
+            found.append(seen)
+    finally:
+        client.close()
+    return found
+
+
+def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
+    client = consumer(bootstrap, isolation_level=task["isolation"])
+    found: list[list[int] | None] = []
+    try:
+        for topic, partition, when in task["queries"]:
+            (answer,) = client.offsets_for_times({TopicPartition(topic, partition): when}).values()
+            found.append(None if answer is None else [answer.offset, answer.timestamp])
+    finally:
+        client.close()
+    return found
+
+
+def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
+    wanted = [TopicPartition(*place) for place in places(task)]
+    client = consumer(bootstrap, isolation_level=task["isolation"])
+    try:
+        last = client.end_offsets(wanted)
+        return {named(place): [offset, last[place]] for place, offset in client.beginning_offsets(wanted).items()}
+    finally:
+        client.close()
+
+
+def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
+    client = consumer(bootstrap, group_id=task["group"])
+    try:
+        return {named(place): client.committed(TopicPartition(*place)) for place in places(task)}
+    finally:
+        client.close()
+
+
+class Member:
+    def __init__(self, bootstrap: str, task: dict[str, Any]) -> None:
+        self._client = consumer(
+            bootstrap,
+            group_id=task["group"],
+            auto_offset_reset="earliest",
+            session_timeout_ms=8000,
+            heartbeat_interval_ms=300,
+            max_poll_records=50,
+        )
+        self._client.subscribe([task["topic"]])
+
+    def poll(self) -> list[tuple[Place, int]]:
+        found = self._client.poll(100)
+        return [((place.topic, place.partition), record.offset) for place, records in found.items() for record in records]
+
+    def assigned(self) -> list[Place]:
+        return [(each.topic, each.partition) for each in self._client.assignment()]
+
+    def commit(self, offsets: dict[Place, int]) -> None:
+        self._client.commit({TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()})
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    return group_story(task, lambda: Member(bootstrap, task))
+
+
+def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    """One record a mode, and what the client says of it."""
+    found: dict[str, Any] = {}
+    for name, settings in {"plain": {"enable_idempotence": False}, "idempotent": {"enable_idempotence": True}}.items():
+        client = KafkaProducer(bootstrap_servers=bootstrap, retries=0 if name == "plain" else 3, **settings)
+        try:
+            client.send(task["topic"], b"x").get(20)
+            found[name] = None
+        except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
+            found[name] = type(error).__name__
+        client.close(timeout=5)
+    return found
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "topics": topics,
+            "read": read,
+            "seek": seek,
+            "times": times,
+            "ends": ends,
+            "committed": committed,
+            "group": group,
+            "produce": produce,
+        }
+    )
