@@ -164,7 +164,7 @@ def schemas(kind: str) -> dict[int, Schema]:
                     raw["name"],
                     Versions.of(raw["validVersions"]),
                     Versions.of(raw.get("flexibleVersions")),
-                    _fields(raw["fields"], common),
+                    _fields(raw.get("fields", []), common),
                 )
     return found
 

@@ -146,6 +146,30 @@ def group_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, A
     }
 
 
+def crowd_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, Any]:
+    """Members that come together, leave and come again while others do: rebalances that run into each other."""
+    expected = places(task)
+
+    def covered() -> bool:
+        return sorted(place for member in crowd for place in member.assigned) == expected
+
+    crowd = [_Running(make) for _ in range(task["members"])]
+    wait(covered, crowd, "the first assignment of a crowd")
+    for _ in range(task["rounds"]):
+        leaving = crowd[: len(crowd) // 2]
+        crowd = crowd[len(leaving) :] + [_Running(make) for _ in leaving]
+        # Two leave and two come at the same time.
+        for member in leaving:
+            member.close()
+        wait(covered, crowd, "a rebalance of a crowd")
+    offsets = {place: 7 + place[1] for place in expected}
+    for member in crowd:
+        member.commit({place: offsets[place] for place in member.assigned})
+    for member in crowd:
+        member.close()
+    return {named(place): offset for place, offset in offsets.items()}
+
+
 def main(verbs: dict[str, Callable[[str, dict[str, Any]], Any]]) -> None:
     """Run the tasks of standard input one by one."""
     asked = json.load(sys.stdin)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from common import READING_SECONDS, Place, Row, group_story, main, named, places, row
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row
 
 SECONDS = 20
 
@@ -132,6 +132,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    return crowd_story(task, lambda: Member(bootstrap, task))
+
+
 async def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """One record a mode, and what the client says of it."""
     found: dict[str, Any] = {}
@@ -166,6 +170,7 @@ if __name__ == "__main__":
             "ends": run(ends),
             "committed": run(committed),
             "group": group,
+            "crowd": crowd,
             "produce": run(produce),
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from common import READING_SECONDS, Place, Row, group_story, main, named, places, row
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -42,7 +42,7 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     wanted = places(task)
     rows: dict[Place, list[Row]] = {place: [] for place in wanted}
     left = set(wanted)
-    client = consumer(bootstrap, isolation_level=task["isolation"], enable_partition_eof=True)
+    client = consumer(bootstrap, isolation_level=task["isolation"], enable_partition_eof=True, **task.get("settings", {}))
     try:
         client.assign([TopicPartition(*place, task.get("offset", -2)) for place in wanted])
         end = time.monotonic() + READING_SECONDS
@@ -142,6 +142,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    return crowd_story(task, lambda: Member(bootstrap, task))
+
+
 def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """One record a mode, and what the client says of it; then whether it still knows the topic."""
     from confluent_kafka import Producer
@@ -167,6 +171,7 @@ if __name__ == "__main__":
             "ends": ends,
             "committed": committed,
             "group": group,
+            "crowd": crowd,
             "produce": produce,
         }
     )

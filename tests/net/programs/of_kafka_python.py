@@ -8,7 +8,7 @@ from typing import Any
 
 warnings.simplefilter("ignore")
 
-from common import READING_SECONDS, Place, Row, group_story, main, named, places, row  # noqa: E402
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row  # noqa: E402
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition  # noqa: E402
 
@@ -140,6 +140,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    return crowd_story(task, lambda: Member(bootstrap, task))
+
+
 def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """One record a mode, and what the client says of it."""
     found: dict[str, Any] = {}
@@ -164,6 +168,7 @@ if __name__ == "__main__":
             "ends": ends,
             "committed": committed,
             "group": group,
+            "crowd": crowd,
             "produce": produce,
         }
     )

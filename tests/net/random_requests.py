@@ -1,0 +1,292 @@
+"""Random requests of every API and version, valid and not, about the golden directories; the same ones for the same seed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from golden import CLEAN_PARTITIONS, Golden
+
+from protocol import (
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    LIST_OFFSETS,
+    METADATA,
+    NO_UUID,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    SYNC_GROUP,
+    Field,
+    Value,
+    request,
+)
+
+READABLE = [golden for golden in CLEAN_PARTITIONS if not golden.topic.startswith("__")]
+GROUPS = ("g-group-1", "g-group-2", "g-group-3", "nobody", "")
+TOPIC, BROKER, NO_RESOURCE = 2, 4, 7
+
+
+class Asked(NamedTuple):
+    """One request."""
+
+    api: int
+    version: int
+    value: Value
+
+    def __str__(self) -> str:
+        return f"{request(self.api).name} {self.version} {self.value}"
+
+
+class Requests:
+    """Draws requests from a seed."""
+
+    def __init__(self, seed: int, topic_ids: dict[str, uuid.UUID]) -> None:
+        self._random = random.Random(seed)
+        self._ids = topic_ids
+
+    def one(self, api: int, version: int) -> Asked:
+        """A request of this API and version."""
+        value = self._kinds()[api](version)
+        return Asked(api, version, _known(request(api).fields, value, version))
+
+    def _kinds(self) -> dict[int, Callable[[int], Value]]:
+        return {
+            PRODUCE: self._produce,
+            FETCH: self._fetch,
+            LIST_OFFSETS: self._list_offsets,
+            METADATA: self._metadata,
+            OFFSET_COMMIT: self._offset_commit,
+            OFFSET_FETCH: self._offset_fetch,
+            FIND_COORDINATOR: self._find_coordinator,
+            JOIN_GROUP: self._join_group,
+            HEARTBEAT: self._of_a_member,
+            LEAVE_GROUP: self._of_a_member,
+            SYNC_GROUP: self._of_a_member,
+            DESCRIBE_GROUPS: lambda _: {"Groups": self._some(GROUPS), "IncludeAuthorizedOperations": self._seldom()},
+            LIST_GROUPS: lambda _: {"StatesFilter": self._some(("Empty", "Stable", "Dead")), "TypesFilter": self._some(("classic", "consumer"))},
+            API_VERSIONS: lambda _: {
+                "ClientSoftwareName": self._pick(("tests", "", "a b", "x" * 300)),
+                "ClientSoftwareVersion": self._pick(("1", "1.0-x", "?")),
+            },
+            INIT_PRODUCER_ID: lambda _: {"TransactionalId": self._pick((None, "t", "")), "TransactionTimeoutMs": self._pick((1000, 60_000))},
+            OFFSET_FOR_LEADER_EPOCH: self._leader_epochs,
+            DESCRIBE_CONFIGS: self._describe_configs,
+            DESCRIBE_CLUSTER: lambda _: {"IncludeClusterAuthorizedOperations": self._seldom(), "EndpointType": self._pick((1, 1, 1, 2, 9))},
+        }
+
+    def apis(self) -> Sequence[int]:
+        """Those that it knows."""
+        return tuple(self._kinds())
+
+    def _pick(self, values: Sequence[Any]) -> Any:
+        return self._random.choice(values)
+
+    def _some(self, values: Sequence[Any]) -> list[Any]:
+        return self._random.sample(values, self._random.randint(0, min(3, len(values))))
+
+    def _seldom(self) -> bool:
+        return self._random.random() < 0.1
+
+    def _golden(self) -> Golden:
+        found: Golden = self._pick(READABLE)
+        return found
+
+    def _place(self) -> tuple[str, int, Golden]:
+        """Mostly one that is there."""
+        golden = self._golden()
+        if self._seldom():
+            return self._pick(("nowhere", "no/topic", "", "g-plain")), self._pick((0, 77, -1)), golden
+        return golden.topic, golden.partition, golden
+
+    def _topic_id(self, topic: str) -> uuid.UUID:
+        return self._ids.get(topic) or self._pick((NO_UUID, uuid.UUID(int=self._random.getrandbits(128))))
+
+    def _offset(self, golden: Golden) -> int:
+        return int(
+            self._pick(
+                (
+                    golden.start,
+                    golden.end,
+                    golden.last_stable_offset,
+                    self._random.randint(golden.start, max(golden.start, golden.end)),
+                    self._random.randint(golden.start, max(golden.start, golden.end)),
+                    self._random.randint(golden.start, max(golden.start, golden.end)),
+                    self._pick((golden.start - 1, golden.end + 1, -1, 2**62)),
+                )
+            )
+        )
+
+    def _epoch(self) -> int:
+        return int(self._pick((-1, -1, -1, -1, 0, 1, 2, 3, 5, 90)))
+
+    def _fetch(self, version: int) -> Value:
+        topics = []
+        for _ in range(self._pick((1, 1, 1, 2, 4))):
+            topic, partition, golden = self._place()
+            at = {
+                "Partition": partition,
+                "FetchOffset": self._offset(golden),
+                "PartitionMaxBytes": self._pick((0, 1, 500, 20_000, 1 << 20, 1 << 20)),
+                "CurrentLeaderEpoch": self._epoch(),
+                "LastFetchedEpoch": self._epoch(),
+                "LogStartOffset": self._pick((-1, 0, 7)),
+            }
+            topics.append({"Topic": topic, "TopicId": self._topic_id(topic), "Partitions": [at]})
+        # One entry a topic: what a broker makes of two is decided by its hash tables.
+        unique = {each["Topic"]: each for each in topics}
+        return {
+            "MaxWaitMs": self._pick((0, 0, 1)),
+            "MinBytes": self._pick((0, 0, 1, 100_000)),
+            "MaxBytes": self._pick((0, 1, 700, 50_000, 8 << 20, 8 << 20)),
+            "IsolationLevel": self._pick((0, 1)),
+            "Topics": list(unique.values()),
+            "RackId": self._pick(("", "a")),
+        }
+
+    def _list_offsets(self, version: int) -> Value:
+        topics: dict[str, Value] = {}
+        for _ in range(self._pick((1, 1, 2, 5))):
+            topic, partition, golden = self._place()
+            times = [query.when for query in golden.time_queries] or [0]
+            special = (-1, -2) if version < 7 else (-1, -2, -3) if version < 8 else (-1, -2, -3, -4)
+            at = {
+                "PartitionIndex": partition,
+                "Timestamp": self._pick((*special, self._pick(times), self._pick(times), self._pick(times), -9)),
+                "CurrentLeaderEpoch": self._epoch(),
+            }
+            topics.setdefault(topic, {"Name": topic, "Partitions": [at]})
+        return {"ReplicaId": -1, "IsolationLevel": self._pick((0, 1)), "Topics": list(topics.values()), "TimeoutMs": 1000}
+
+    def _metadata(self, version: int) -> Value:
+        names = sorted({self._place()[0] for _ in range(self._pick((0, 1, 1, 3)))})
+        topics: list[Value] | None = [{"Name": name} for name in names]
+        if version >= 12 and self._seldom():
+            topics = [{"Name": None, "TopicId": self._topic_id(name)} for name in names]
+        if version >= 1 and self._seldom():
+            topics = None
+        return {
+            "Topics": topics,
+            "AllowAutoTopicCreation": self._seldom(),
+            "IncludeClusterAuthorizedOperations": self._seldom(),
+            "IncludeTopicAuthorizedOperations": self._seldom(),
+        }
+
+    def _offset_commit(self, version: int) -> Value:
+        topic, partition, golden = self._place()
+        at = {
+            "PartitionIndex": partition,
+            "CommittedOffset": self._offset(golden),
+            "CommittedLeaderEpoch": self._pick((-1, 0)),
+            "CommittedMetadata": self._pick((None, "", "note", "x" * 5000)),
+        }
+        return {
+            "GroupId": self._pick(("random-a", "random-b", "")),
+            "GenerationIdOrMemberEpoch": self._pick((-1, -1, -1, 5)),
+            "MemberId": self._pick(("", "", "m")),
+            "Topics": [{"Name": topic, "Partitions": [at]}],
+        }
+
+    def _offset_fetch(self, version: int) -> Value:
+        def topics() -> list[Value] | None:
+            if version >= 2 and self._seldom():
+                return None
+            found: dict[str, Value] = {}
+            for _ in range(self._pick((1, 2, 4))):
+                topic, partition, _golden = self._place()
+                found.setdefault(topic, {"Name": topic, "PartitionIndexes": [partition]})
+            return list(found.values())
+
+        groups = self._some(("g-group-1", "g-group-2", "g-group-3", "nobody", "random-a"))
+        return {
+            "GroupId": self._pick(("g-group-1", "g-group-2", "g-group-3", "nobody", "random-a")),
+            "Topics": topics() if version < 8 else None,
+            "Groups": [{"GroupId": group, "Topics": topics()} for group in groups],
+            "RequireStable": self._seldom(),
+        }
+
+    def _find_coordinator(self, version: int) -> Value:
+        return {
+            "Key": self._pick(("g-group-1", "g", "")),
+            "KeyType": self._pick((0, 0, 0, 1, 7)),
+            "CoordinatorKeys": self._some(("g-group-1", "g", "")),
+        }
+
+    def _join_group(self, version: int) -> Value:
+        """Only what is refused: groups that come about are compared by stories."""
+        wrong = self._pick(("group", "member", "timeout", "protocols"))
+        return {
+            "GroupId": "" if wrong == "group" else "random-join",
+            "MemberId": "unknown" if wrong == "member" else "",
+            "SessionTimeoutMs": 1 if wrong == "timeout" else 10_000,
+            "RebalanceTimeoutMs": 1000,
+            "ProtocolType": "" if wrong == "protocols" else "consumer",
+            "Protocols": [] if wrong == "protocols" else [{"Name": "range", "Metadata": b""}],
+        }
+
+    def _of_a_member(self, version: int) -> Value:
+        return {
+            "GroupId": self._pick(GROUPS),
+            "GenerationId": self._pick((-1, 0, 5)),
+            "MemberId": self._pick(("", "m")),
+            "Members": [{"MemberId": self._pick(("", "m")), "GroupInstanceId": self._pick((None, "i"))} for _ in range(self._pick((0, 1, 2)))],
+            "ProtocolType": self._pick((None, "consumer")),
+            "ProtocolName": self._pick((None, "range")),
+        }
+
+    def _leader_epochs(self, version: int) -> Value:
+        topics: dict[str, Value] = {}
+        for _ in range(self._pick((1, 2, 4))):
+            topic, partition, _golden = self._place()
+            at = {"Partition": partition, "CurrentLeaderEpoch": self._epoch(), "LeaderEpoch": self._pick((-1, 0, 1, 2, 3, 4, 90))}
+            topics.setdefault(topic, {"Topic": topic, "Partitions": [at]})
+        return {"ReplicaId": -1, "Topics": list(topics.values())}
+
+    def _describe_configs(self, version: int) -> Value:
+        resources: dict[tuple[int, str], Value] = {}
+        for _ in range(self._pick((1, 1, 2))):
+            kind = self._pick((TOPIC, TOPIC, TOPIC, BROKER, NO_RESOURCE))
+            name = self._place()[0] if kind == TOPIC else self._pick(("1", "", "2", "x"))
+            keys = self._pick((None, None, [], ["retention.ms"], ["cleanup.policy", "nothing", "segment.bytes"]))
+            resources[kind, name] = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}
+        return {
+            "Resources": list(resources.values()),
+            "IncludeSynonyms": self._seldom(),
+            "IncludeDocumentation": False,
+        }
+
+    def _produce(self, version: int) -> Value:
+        topic, partition, _golden = self._place()
+        data = [{"Index": partition, "Records": bytes(80)}]
+        return {"Acks": 1, "TimeoutMs": 1000, "TopicData": [{"Name": topic, "TopicId": self._topic_id(topic), "PartitionData": data}]}
+
+
+def _known(fields: tuple[Field, ...], value: Value, version: int) -> Value:
+    """Without what this version does not have, or may not be null in it."""
+    found: Value = {}
+    for each in fields:
+        if each.name not in value or version not in each.versions:
+            continue
+        given = value[each.name]
+        if given is None and version not in each.nullable:
+            continue
+        if each.fields is not None and isinstance(given, list):
+            given = [_known(each.fields, item, version) for item in given]
+        elif each.fields is not None and isinstance(given, dict):
+            given = _known(each.fields, given, version)
+        elif isinstance(given, list) and None in given:
+            given = [item for item in given if item is not None]
+        found[each.name] = given
+    return found

@@ -1,0 +1,205 @@
+"""A real 4.3.0 broker and `serve` over the same directories get the same requests: their answers differ only where a table says so."""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from golden import CLEAN_PARTITIONS
+
+from protocol import (
+    API_VERSIONS,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Closed,
+    Connection,
+    Value,
+    batches,
+    request,
+)
+from random_requests import Asked, Requests
+from served import GoldenBroker, Kafka
+
+pytestmark = pytest.mark.proof
+
+SEED = int(os.environ.get("OFFSETLOG_SEED", "20261126"))
+REQUESTS = int(4000 * float(os.environ.get("OFFSETLOG_SCALE", "1")))
+CLOSED = "the connection ended"
+
+
+class Difference(NamedTuple):
+    """A place in answers that may differ, and why."""
+
+    api: int | None
+    """Of this API, or of all."""
+    path: str
+    """A regular expression for the whole path of the field."""
+    reason: str
+
+
+DIFFERENCES = (
+    Difference(None, r".*(Host|Port)", "each listens where it does"),
+    Difference(None, r".*ThrottleTimeMs", "we do not throttle"),
+    Difference(None, r".*(NodeEndpoints|NodeId|BrokerId|ControllerId|LeaderId|Leader).*", "one broker each, of another number"),
+    Difference(None, r".*(ReplicaNodes|IsrNodes|OfflineReplicas|EligibleLeaderReplicas|LastKnownElr).*", "the same"),
+    Difference(API_VERSIONS, r"\.(ApiKeys|SupportedFeatures|FinalizedFeatures|FinalizedFeaturesEpoch|ZkMigrationReady).*", "we serve less"),
+    Difference(METADATA, r".*LeaderEpoch", "the broker became leader anew at its start, we are no new leader"),
+    Difference(FETCH, r".*(SessionId|CurrentLeader).*", "drawn by chance; the epoch of the line before"),
+    Difference(LIST_OFFSETS, r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch", "of the end: the epoch that the broker's start began"),
+    Difference(PRODUCE, r".*(ErrorCode|ErrorMessage|RecordErrors|LogStartOffset).*", "read-only: every record is refused by policy"),
+    Difference(INIT_PRODUCER_ID, r"\.(ProducerId|ProducerEpoch|ErrorCode)", "ids are drawn; transactions are refused"),
+)
+
+# What brokers answer in the order of a hash table.
+ORDER = {
+    "ApiKeys": ("ApiKey",),
+    "Topics": ("Name", "Topic", "TopicId"),
+    "Partitions": ("PartitionIndex", "Partition"),
+    "Brokers": ("NodeId", "BrokerId"),
+    "Groups": ("GroupId",),
+    "Configs": ("Name",),
+    "Results": ("ResourceType", "ResourceName"),
+    "Coordinators": ("Key",),
+}
+
+
+def ordered(value: Any, name: str = "") -> Any:
+    """Lists that have no order in one that is always the same, and records as whole batches."""
+    if isinstance(value, dict):
+        return {key: ordered(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        items = [ordered(each) for each in value]
+        if name in ORDER and all(isinstance(each, dict) for each in items):
+            items.sort(key=lambda each: [str(each.get(key)) for key in ORDER[name]])
+        return items
+    if name == "Records" and isinstance(value, bytes):
+        # A broker sends a part of the next batch up to the limit, which every client throws away.
+        return [data for _, _, data in batches(value)]
+    return value
+
+
+def differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Path and both values wherever they differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            yield from differences(one.get(key), other.get(key), f"{path}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from differences(left, right, f"{path}[{index}]")
+    elif one != other:
+        yield path, one, other
+
+
+def reason_for(api: int, path: str) -> Difference | None:
+    """The entry of the table that allows a difference here."""
+    return next((each for each in DIFFERENCES if each.api in {None, api} and re.fullmatch(each.path, path)), None)
+
+
+class Asking:
+    """One server, asked over connections that may end."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._address = kafka.address
+        self._connection = Connection(self._address)
+
+    def ask(self, asked: Asked) -> Value | str:
+        try:
+            return self._connection.ask(asked.api, asked.version, asked.value)
+        except Closed:
+            self._connection.close()
+            self._connection = Connection(self._address)
+            return CLOSED
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture(scope="module")
+def both(golden_broker: GoldenBroker, clean: Kafka) -> Iterator[tuple[Asking, Asking]]:
+    pair = Asking(golden_broker), Asking(clean)
+    yield pair
+    for each in pair:
+        each.close()
+
+
+def topic_ids() -> dict[str, uuid.UUID]:
+    """As the brokers' directories say."""
+    found = {}
+    for golden in CLEAN_PARTITIONS:
+        file = golden.directory / "partition.metadata"
+        if file.exists():
+            text = file.read_text(encoding="ascii").rpartition("topic_id: ")[2].strip()
+            found[golden.topic] = uuid.UUID(bytes=_from_base64(text))
+    return found
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def announced(server: Asking) -> dict[int, tuple[int, int]]:
+    answer = server.ask(Asked(API_VERSIONS, 0, {}))
+    assert isinstance(answer, dict)
+    return {each["ApiKey"]: (each["MinVersion"], each["MaxVersion"]) for each in answer["ApiKeys"]}
+
+
+def drawn(versions: dict[int, tuple[int, int]], seed: int, count: int) -> Iterator[Asked]:
+    """Requests of all that is announced, the reading ones most often."""
+    requests = Requests(seed, topic_ids())
+    dice = random.Random(seed)
+    weights = {FETCH: 8, LIST_OFFSETS: 5, METADATA: 3, DESCRIBE_CONFIGS: 2}
+    known = [api for api in requests.apis() if api in versions]
+    every = [(api, version) for api in known for version in range(max(versions[api][0], request(api).versions.low), versions[api][1] + 1)]
+    # Each version once, then by chance.
+    for api, version in every:
+        yield requests.one(api, version)
+    for _ in range(count):
+        api = dice.choices(known, [weights.get(each, 1) for each in known])[0]
+        yield requests.one(api, dice.choice([version for other, version in every if other == api]))
+
+
+def test_all_that_is_announced_is_drawn(both: tuple[Asking, Asking]) -> None:
+    """An API that this test does not know is a gap of the test."""
+    unknown = set(announced(both[1])) - set(Requests(0, {}).apis())
+    # Without SASL nothing is negotiated; tested where it is.
+    assert unknown <= {17, 36}, {request(api).name for api in unknown}
+    broker = announced(both[0])
+    for api, (low, high) in announced(both[1]).items():
+        assert broker[api][0] <= low, request(api).name
+        assert high <= broker[api][1], request(api).name
+
+
+def test_random_requests(both: tuple[Asking, Asking]) -> None:
+    """Answers are compared field by field; what is not in the table fails."""
+    broker, ours = both
+    found: Counter[tuple[str, str]] = Counter()
+    examples: dict[tuple[str, str], str] = {}
+    asked_of: Counter[str] = Counter()
+    for asked in drawn(announced(ours), SEED, REQUESTS):
+        asked_of[request(asked.api).name] += 1
+        one, other = ordered(broker.ask(asked)), ordered(ours.ask(asked))
+        for path, left, right in differences(one, other):
+            if reason_for(asked.api, path) is None:
+                kind = request(asked.api).name, re.sub(r"\[\d+\]", "[]", path)
+                found[kind] += 1
+                examples.setdefault(kind, f"{asked}\n      broker: {_short(left)}\n      ours:   {_short(right)}")
+    told = "\n".join(f"  {number} x {api}{path}: {examples[api, path]}" for (api, path), number in found.most_common())
+    assert not found, f"seed {SEED}\n{told}"
+    assert sum(asked_of.values()) > REQUESTS
+    print(f"{sum(asked_of.values())} requests: {dict(asked_of)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 300 else f"{text[:300]}..."
