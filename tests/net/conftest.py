@@ -10,18 +10,24 @@ from pathlib import Path
 import pytest
 
 # What real brokers and consumers said, and how a broker is started, lie beside the tests of others.
-for folder in ("python", "broker", "net"):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "broker"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS
-
+from asking import UNCLEAN_LOG_DIRS
+from client_programs import CLIENTS, Client
+from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
 from served import GoldenBroker, Kafka, serving  # the path comes first
 
-UNCLEAN = DATA / "kafka-4.3.0" / "unclean"
-UNCLEAN_LOG_DIRS = (UNCLEAN / "log-dir-1", UNCLEAN / "log-dir-2")
-TORN = DATA / "kafka-4.3.0" / "torn"
 # For whoever changes a client program: the same questions to a real broker, where there is one.
 BROKER_INSTEAD = os.environ.get("OFFSETLOG_NET_AGAINST") == "broker"
+
+
+@pytest.fixture(scope="module", params=[pytest.param(c, id=c.name, marks=[] if c.is_quick else pytest.mark.proof) for c in CLIENTS])
+def client(request: pytest.FixtureRequest) -> Client:
+    """One client library after the other."""
+    found: Client = request.param
+    return found
 
 
 @pytest.fixture(scope="session")

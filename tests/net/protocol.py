@@ -197,14 +197,14 @@ class Reader:
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
             value |= (byte & 127) << shift
-            if byte < 128:  # noqa: PLR2004
+            if byte < 128:
                 return value
         raise AssertionError("a varint of more than five bytes")
 
 
 def varint(value: int) -> bytes:
     out = bytearray()
-    while value > 127:  # noqa: PLR2004
+    while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
@@ -330,7 +330,7 @@ def framed(api: int, version: int, number: int, body: bytes, *, client_id: str |
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-class Closed(ConnectionError):
+class ClosedError(ConnectionError):
     """The server ended the connection."""
 
 
@@ -361,7 +361,7 @@ class Connection:
     def receive_frame(self) -> bytes:
         """The next answer, without its length."""
         (size,) = struct.unpack(">i", self.exactly(4))
-        assert size >= 4, size  # noqa: PLR2004
+        assert size >= 4, size
         return self.exactly(size)
 
     def receive(self, api: int, version: int, number: int) -> Value:
@@ -378,9 +378,9 @@ class Connection:
             try:
                 part = self.socket.recv(min(size - len(data), 1 << 20))
             except ConnectionResetError as error:
-                raise Closed(f"reset behind {len(data)} of {size} bytes") from error
+                raise ClosedError(f"reset behind {len(data)} of {size} bytes") from error
             if not part:
-                raise Closed(f"closed behind {len(data)} of {size} bytes")
+                raise ClosedError(f"closed behind {len(data)} of {size} bytes")
             data += part
         return bytes(data)
 

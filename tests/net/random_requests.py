@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from golden import CLEAN_PARTITIONS, Golden
-
 from protocol import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -76,15 +75,24 @@ class Requests:
             LEAVE_GROUP: self._of_a_member,
             SYNC_GROUP: self._of_a_member,
             DESCRIBE_GROUPS: lambda _: {"Groups": self._some(GROUPS), "IncludeAuthorizedOperations": self._seldom()},
-            LIST_GROUPS: lambda _: {"StatesFilter": self._some(("Empty", "Stable", "Dead")), "TypesFilter": self._some(("classic", "consumer"))},
+            LIST_GROUPS: lambda _: {
+                "StatesFilter": self._some(("Empty", "Stable", "Dead")),
+                "TypesFilter": self._some(("classic", "consumer")),
+            },
             API_VERSIONS: lambda _: {
                 "ClientSoftwareName": self._pick(("tests", "", "a b", "x" * 300)),
                 "ClientSoftwareVersion": self._pick(("1", "1.0-x", "?")),
             },
-            INIT_PRODUCER_ID: lambda _: {"TransactionalId": self._pick((None, "t", "")), "TransactionTimeoutMs": self._pick((1000, 60_000))},
+            INIT_PRODUCER_ID: lambda _: {
+                "TransactionalId": self._pick((None, "t", "")),
+                "TransactionTimeoutMs": self._pick((1000, 60_000)),
+            },
             OFFSET_FOR_LEADER_EPOCH: self._leader_epochs,
             DESCRIBE_CONFIGS: self._describe_configs,
-            DESCRIBE_CLUSTER: lambda _: {"IncludeClusterAuthorizedOperations": self._seldom(), "EndpointType": self._pick((1, 1, 1, 2, 9))},
+            DESCRIBE_CLUSTER: lambda _: {
+                "IncludeClusterAuthorizedOperations": self._seldom(),
+                "EndpointType": self._pick((1, 1, 1, 2, 9)),
+            },
         }
 
     def apis(self) -> Sequence[int]:
@@ -241,7 +249,9 @@ class Requests:
             "GroupId": self._pick(GROUPS),
             "GenerationId": self._pick((-1, 0, 5)),
             "MemberId": self._pick(("", "m")),
-            "Members": [{"MemberId": self._pick(("", "m")), "GroupInstanceId": self._pick((None, "i"))} for _ in range(self._pick((0, 1, 2)))],
+            "Members": [
+                {"MemberId": self._pick(("", "m")), "GroupInstanceId": self._pick((None, "i"))} for _ in range(self._pick((0, 1, 2)))
+            ],
             "ProtocolType": self._pick((None, "consumer")),
             "ProtocolName": self._pick((None, "range")),
         }

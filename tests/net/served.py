@@ -141,7 +141,9 @@ class GoldenBroker(Broker):
         self.kill()
 
 
-def answers(program: Sequence[str], address: str, tasks: Sequence[Mapping[str, object]], *, seconds: float = 300) -> list[dict[str, object]]:
+def answers(
+    program: Sequence[str], address: str, tasks: Sequence[Mapping[str, object]], *, seconds: float = 300
+) -> list[dict[str, object]]:
     """Have a client program do these tasks; an answer or an error for each."""
     asked = json.dumps({"bootstrap": address, "tasks": list(tasks)})
     done = subprocess.run(program, input=asked, capture_output=True, text=True, timeout=seconds, check=False)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from golden import CLEAN_PARTITIONS
-
 from protocol import (
     API_VERSIONS,
     DESCRIBE_CONFIGS,
@@ -22,7 +21,7 @@ from protocol import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
-    Closed,
+    ClosedError,
     Connection,
     Value,
     batches,
@@ -53,7 +52,9 @@ DIFFERENCES = (
     Difference(None, r".*ThrottleTimeMs", "we do not throttle"),
     Difference(None, r".*(NodeEndpoints|NodeId|BrokerId|ControllerId|LeaderId|Leader).*", "one broker each, of another number"),
     Difference(None, r".*(ReplicaNodes|IsrNodes|OfflineReplicas|EligibleLeaderReplicas|LastKnownElr).*", "the same"),
-    Difference(API_VERSIONS, r"\.(ApiKeys|SupportedFeatures|FinalizedFeatures|FinalizedFeaturesEpoch|ZkMigrationReady).*", "we serve less"),
+    Difference(
+        API_VERSIONS, r"\.(ApiKeys|SupportedFeatures|FinalizedFeatures|FinalizedFeaturesEpoch|ZkMigrationReady).*", "we serve less"
+    ),
     Difference(METADATA, r".*LeaderEpoch", "the broker became leader anew at its start, we are no new leader"),
     Difference(FETCH, r".*(SessionId|CurrentLeader).*", "drawn by chance; the epoch of the line before"),
     Difference(LIST_OFFSETS, r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch", "of the end: the epoch that the broker's start began"),
@@ -116,7 +117,7 @@ class Asking:
     def ask(self, asked: Asked) -> Value | str:
         try:
             return self._connection.ask(asked.api, asked.version, asked.value)
-        except Closed:
+        except ClosedError:
             self._connection.close()
             self._connection = Connection(self._address)
             return CLOSED
@@ -160,7 +161,9 @@ def drawn(versions: dict[int, tuple[int, int]], seed: int, count: int) -> Iterat
     dice = random.Random(seed)
     weights = {FETCH: 8, LIST_OFFSETS: 5, METADATA: 3, DESCRIBE_CONFIGS: 2}
     known = [api for api in requests.apis() if api in versions]
-    every = [(api, version) for api in known for version in range(max(versions[api][0], request(api).versions.low), versions[api][1] + 1)]
+    every = [
+        (api, version) for api in known for version in range(max(versions[api][0], request(api).versions.low), versions[api][1] + 1)
+    ]
     # Each version once, then by chance.
     for api, version in every:
         yield requests.one(api, version)

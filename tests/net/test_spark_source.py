@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from asking import READABLE, ask, expected
+from client_programs import PROGRAMS, Client
 from golden import Level, named
+from served import Kafka
 
 from broker import ROOT
-from client_programs import PROGRAMS, Client
-from served import Kafka
-from test_clients import READABLE, ask, expected
 
 pytestmark = pytest.mark.proof
 

@@ -8,15 +8,15 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pytest
+from asking import LEVELS, READABLE, commits
 from clients import console_rows
 from golden import Golden, Level, Row, named
+from served import GoldenBroker, Kafka
 
 from broker import java, run
-from served import GoldenBroker, Kafka
-from test_clients import LEVELS, READABLE, commits
 
 VERSION = "4.3.0"
 PACKAGE = "org.apache.kafka.tools"
@@ -205,7 +205,7 @@ class _Member:
                 stderr=errors,
             )
 
-    def __enter__(self) -> _Member:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_PARTITIONS, Golden, named
-
-from offsetlog import Log
 from protocol import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -33,7 +31,7 @@ from protocol import (
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
-    Closed,
+    ClosedError,
     Connection,
     Value,
     batches,
@@ -45,6 +43,7 @@ from protocol import (
 )
 from served import Kafka, serving
 
+from offsetlog import Log
 
 LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 5, 6, 1, 3
 UNSUPPORTED_VERSION, POLICY_VIOLATION, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, UNKNOWN_TOPIC_ID = 35, 44, 70, 71, 100
@@ -131,7 +130,7 @@ def test_produce_without_acknowledgement_is_refused_too(wire: Connection) -> Non
     data = {"Name": "g-plain", "PartitionData": [{"Index": 0, "Records": bytes(80)}]}
     wire.send(PRODUCE, 9, {"Acks": 0, "TimeoutMs": 1000, "TopicData": [data]})
     wire.socket.settimeout(10)
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         wire.receive_frame()
 
 
@@ -202,7 +201,9 @@ def test_missing_partitions_are_offline_and_listed(holes: Kafka, version: int) -
         assert topic["ErrorCode"] == 0
         found = {each["PartitionIndex"]: (each["ErrorCode"], each["LeaderId"] >= 0) for each in topic["Partitions"]}
         assert found == {0: (0, True), 1: (LEADER_NOT_AVAILABLE, False), 2: (0, True)}
-        offline = only(wire.ask(LIST_OFFSETS, 7, {"Topics": [{"Name": "g-plain", "Partitions": [{"PartitionIndex": 1, "Timestamp": -1}]}]}))
+        offline = only(
+            wire.ask(LIST_OFFSETS, 7, {"Topics": [{"Name": "g-plain", "Partitions": [{"PartitionIndex": 1, "Timestamp": -1}]}]})
+        )
         assert offline["ErrorCode"] in {LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -254,7 +255,7 @@ def _end(wire: Connection, topic: str) -> int:
 
 def test_the_high_watermark_is_never_older_than_the_records(tmp_path: Path) -> None:
     """Equal to the fetch offset it is «end of partition» to librdkafka: stale it ends a reader early, going back it stops Spark."""
-    with Log.open(tmp_path / "disk" / "grows-0", "a", create=True) as log:
+    with Log.open(tmp_path / "disk" / "grows-0", "a") as log:
         log.append(b"first", flush=True)
         stop = threading.Event()
 
@@ -347,7 +348,7 @@ def test_what_is_not_announced_ends_that_connection_only(clean: Kafka, api: int,
         header = struct.pack(">hhih", api, version, 1, -1) + bytes(20)
         wire.socket.sendall(struct.pack(">i", len(header)) + header)
         wire.socket.settimeout(10)
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             wire.receive_frame()
         assert announced(other)
 
@@ -375,10 +376,14 @@ def test_commits_come_back_with_their_metadata(clean: Kafka, version: int) -> No
         for reading in range(1, 10):
             asked = [{"Name": "g-plain", "PartitionIndexes": [0, 1]}]
             answer = wire.ask(
-                OFFSET_FETCH, reading, {"GroupId": group, "Topics": asked} if reading < 8 else {"Groups": [{"GroupId": group, "Topics": asked}]}
+                OFFSET_FETCH,
+                reading,
+                {"GroupId": group, "Topics": asked} if reading < 8 else {"Groups": [{"GroupId": group, "Topics": asked}]},
             )
             (topic,) = (answer if reading < 8 else answer["Groups"][0])["Topics"]
-            found = [(each["PartitionIndex"], each["CommittedOffset"], each["Metadata"], each["ErrorCode"]) for each in topic["Partitions"]]
+            found = [
+                (each["PartitionIndex"], each["CommittedOffset"], each["Metadata"], each["ErrorCode"]) for each in topic["Partitions"]
+            ]
             assert found == [(0, -1, "", 0), (1, 42, "a note", 0)], reading
 
 
@@ -409,7 +414,10 @@ def session(version: int, number: int, epoch: int, *partitions: Value, forgotten
 @pytest.mark.parametrize("version", range(7, 13))
 def test_fetch_sessions(wire: Connection, version: int) -> None:
     """Either none at all (id 0), or all of their rules: what did not change is left out, what is forgotten is gone (KIP-227)."""
-    at = [{"Partition": index, "FetchOffset": golden.end, "PartitionMaxBytes": 1 << 20} for index, golden in enumerate(named("g-plain-0", "g-plain-1"))]
+    at = [
+        {"Partition": index, "FetchOffset": golden.end, "PartitionMaxBytes": 1 << 20}
+        for index, golden in enumerate(named("g-plain-0", "g-plain-1"))
+    ]
     first = wire.ask(FETCH, version, session(version, 0, 0, *at))
     assert first["ErrorCode"] == 0
     assert [each["PartitionIndex"] for each in first["Responses"][0]["Partitions"]] == [0, 1]
@@ -443,7 +451,10 @@ def test_limits_hold_behind_the_first_batch(wire: Connection) -> None:
         "MinBytes": 0,
         "MaxBytes": 1,
         "Topics": [
-            {"Topic": "g-plain", "Partitions": [{"Partition": index, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20} for index in (0, 1)]}
+            {
+                "Topic": "g-plain",
+                "Partitions": [{"Partition": index, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20} for index in (0, 1)],
+            }
         ],
     }
     (topic,) = wire.ask(FETCH, 12, both)["Responses"]
@@ -460,7 +471,10 @@ def test_limits_hold_behind_the_first_batch(wire: Connection) -> None:
 def test_the_advertised_address_is_what_clients_are_told(tmp_path: Path) -> None:
     (golden,) = named("g-plain-0")
     golden.copy(tmp_path / "disk")
-    with serving([tmp_path / "disk"], tmp_path / "serve", "--advertise", "kafka.example:19092") as server, Connection(server.address) as wire:
+    with (
+        serving([tmp_path / "disk"], tmp_path / "serve", "--advertise", "kafka.example:19092") as server,
+        Connection(server.address) as wire,
+    ):
         wanted = ("kafka.example", 19092)
         assert {(each["Host"], each["Port"]) for each in wire.ask(METADATA, 12, {"Topics": None})["Brokers"]} == {wanted}
         assert {(each["Host"], each["Port"]) for each in wire.ask(DESCRIBE_CLUSTER, 0)["Brokers"]} == {wanted}
@@ -488,7 +502,10 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     golden.copy(tmp_path / "disk")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(RuntimeError, match="serve printed no address"), serving([tmp_path / "disk"], tmp_path / "serve", "--listen", where):
+        with (
+            pytest.raises(RuntimeError, match="serve printed no address"),
+            serving([tmp_path / "disk"], tmp_path / "serve", "--listen", where),
+        ):
             pass
 
 
@@ -501,9 +518,16 @@ def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
         return {str(path): (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes()) for path in files}
 
     before = state()
-    with serving([tmp_path / source.name for source in CLEAN_LOG_DIRS], tmp_path / "serve") as server, Connection(server.address) as wire:
+    with (
+        serving([tmp_path / source.name for source in CLEAN_LOG_DIRS], tmp_path / "serve") as server,
+        Connection(server.address) as wire,
+    ):
         for golden in READABLE:
             for committed in (False, True):
                 wire.ask(FETCH, 12, fetch(golden.topic, golden.partition, golden.start, committed=committed))
-        wire.ask(OFFSET_COMMIT, 8, {"GroupId": "g", "Topics": [{"Name": "g-plain", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 1}]}]})
+        wire.ask(
+            OFFSET_COMMIT,
+            8,
+            {"GroupId": "g", "Topics": [{"Name": "g-plain", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 1}]}]},
+        )
     assert state() == before

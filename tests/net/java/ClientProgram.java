@@ -49,6 +49,8 @@ public final class ClientProgram {
         verbs.put("ends", ClientProgram::ends);
         verbs.put("committed", ClientProgram::committed);
         verbs.put("group", ClientProgram::group);
+        verbs.put("subscribe", ClientProgram::subscribe);
+        verbs.put("until_error", ClientProgram::untilError);
         verbs.put("produce", ClientProgram::produce);
         JsonNode asked = JSON.readTree(System.in);
         for (JsonNode task : asked.get("tasks")) {
@@ -360,6 +362,39 @@ public final class ClientProgram {
             third.seen(place).forEach(continued.putArray(place.toString())::add);
         }
         return story;
+    }
+
+    private static JsonNode subscribe(String bootstrap, JsonNode task) throws Exception {
+        ObjectNode found = JSON.createObjectNode();
+        Member member = new Member(bootstrap, task);
+        await(() -> {
+            synchronized (member.read) {
+                return member.read.values().stream().mapToInt(Set::size).sum() >= task.get("records").asInt();
+            }
+        }, "reading in a group", member);
+        Thread.sleep(500);
+        member.close();
+        member.read.forEach((place, offsets) -> offsets.forEach(found.putArray(place.toString())::add));
+        return found;
+    }
+
+    private static JsonNode untilError(String bootstrap, JsonNode task) {
+        TopicPartition place = place(task.get("place"));
+        ObjectNode found = JSON.createObjectNode();
+        ArrayNode seen = found.putArray("seen");
+        String reset = task.get("reset").asText().equals("error") ? "none" : task.get("reset").asText();
+        found.putNull("error");
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "auto.offset.reset", reset)) {
+            consumer.assign(List.of(place));
+            consumer.seek(place, task.get("offset").asLong());
+            long limit = System.currentTimeMillis() + task.get("seconds").asLong() * 1000;
+            while (System.currentTimeMillis() < limit && seen.size() < task.get("count").asInt()) {
+                consumer.poll(Duration.ofMillis(200)).forEach(record -> seen.add(record.offset()));
+            }
+        } catch (Exception error) {
+            found.put("error", error.getClass().getSimpleName());
+        }
+        return found;
     }
 
     private static JsonNode produce(String bootstrap, JsonNode task) {

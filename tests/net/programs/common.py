@@ -146,6 +146,15 @@ def group_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, A
     }
 
 
+def subscribe_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, list[int]]:
+    """What one member of a group reads until it has so many records, and for a moment more."""
+    member = _Running(make)
+    wait(lambda: sum(map(len, list(member.read.values()))) >= task["records"], [member], "reading in a group")
+    time.sleep(0.5)
+    member.close()
+    return {named(place): offsets for place, offsets in member.read.items()}
+
+
 def crowd_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, Any]:
     """Members that come together, leave and come again while others do: rebalances that run into each other."""
     expected = places(task)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
 
 SECONDS = 20
 
@@ -53,6 +53,23 @@ async def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
             for place, records in (await client.getmany(timeout_ms=200)).items():
                 rows[place] += map(told, records)
     return {named(place): seen for place, seen in rows.items()}
+
+
+async def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    """What comes from an offset on until the client reports an error or has waited long enough."""
+    place = TopicPartition(*task["place"])
+    seen: list[int] = []
+    async with consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"])) as client:
+        client.assign([place])
+        client.seek(place, task["offset"])
+        end = time.monotonic() + task["seconds"]
+        try:
+            while time.monotonic() < end and len(seen) < task["count"]:
+                for records in (await client.getmany(timeout_ms=200)).values():
+                    seen += [record.offset for record in records]
+        except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
+            return {"seen": seen, "error": type(error).__name__}
+    return {"seen": seen, "error": None}
 
 
 async def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
@@ -132,6 +149,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def subscribe(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
+    return subscribe_story(task, lambda: Member(bootstrap, task))
+
+
 def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return crowd_story(task, lambda: Member(bootstrap, task))
 
@@ -171,6 +192,8 @@ if __name__ == "__main__":
             "committed": run(committed),
             "group": group,
             "crowd": crowd,
+            "subscribe": subscribe,
+            "until_error": run(until_error),
             "produce": run(produce),
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -48,7 +48,7 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
         end = time.monotonic() + READING_SECONDS
         while left:
             if time.monotonic() > end:
-                raise TimeoutError(f"{left} not read, {({named(place): len(seen) for place, seen in rows.items()})}")
+                raise TimeoutError(f"{left} not read, { ({named(place): len(seen) for place, seen in rows.items()}) }")
             for message in client.consume(1000, 0.2):
                 error = message.error()
                 place = (message.topic(), message.partition())
@@ -61,6 +61,23 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     finally:
         client.close()
     return {named(place): seen for place, seen in rows.items()}
+
+
+def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    """What comes from an offset on until the client reports an error or has waited long enough."""
+    client = consumer(bootstrap, auto_offset_reset=task["reset"])
+    seen: list[int] = []
+    try:
+        client.assign([TopicPartition(*task["place"], task["offset"])])
+        end = time.monotonic() + task["seconds"]
+        while time.monotonic() < end and len(seen) < task["count"]:
+            for message in client.consume(100, 0.2):
+                if message.error():
+                    return {"seen": seen, "error": message.error().name()}
+                seen.append(message.offset())
+    finally:
+        client.close()
+    return {"seen": seen, "error": None}
 
 
 def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
@@ -142,6 +159,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def subscribe(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
+    return subscribe_story(task, lambda: Member(bootstrap, task))
+
+
 def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return crowd_story(task, lambda: Member(bootstrap, task))
 
@@ -172,6 +193,8 @@ if __name__ == "__main__":
             "committed": committed,
             "group": group,
             "crowd": crowd,
+            "subscribe": subscribe,
+            "until_error": until_error,
             "produce": produce,
         }
     )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
-warnings.simplefilter("ignore")
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
 
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row  # noqa: E402
-
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition  # noqa: E402
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 TIMEOUT_MS = 20_000
 
@@ -59,6 +56,25 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     finally:
         client.close()
     return {named(place): seen for place, seen in rows.items()}
+
+
+def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
+    """What comes from an offset on until the client reports an error or has waited long enough."""
+    place = TopicPartition(*task["place"])
+    client = consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"]))
+    seen: list[int] = []
+    try:
+        client.assign([place])
+        client.seek(place, task["offset"])
+        end = time.monotonic() + task["seconds"]
+        while time.monotonic() < end and len(seen) < task["count"]:
+            for records in client.poll(200).values():
+                seen += [record.offset for record in records]
+    except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
+        return {"seen": seen, "error": type(error).__name__}
+    finally:
+        client.close()
+    return {"seen": seen, "error": None}
 
 
 def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
@@ -140,6 +156,10 @@ def group(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return group_story(task, lambda: Member(bootstrap, task))
 
 
+def subscribe(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
+    return subscribe_story(task, lambda: Member(bootstrap, task))
+
+
 def crowd(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     return crowd_story(task, lambda: Member(bootstrap, task))
 
@@ -169,6 +189,8 @@ if __name__ == "__main__":
             "committed": committed,
             "group": group,
             "crowd": crowd,
+            "subscribe": subscribe,
+            "until_error": until_error,
             "produce": produce,
         }
     )

@@ -66,7 +66,9 @@ def spark(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     found["by time"] = rows(made.read.format("kafka").options(**common, **by_time).load())
     split = {"subscribe": task["topic"], "minPartitions": "9"}
     found["split"] = rows(made.read.format("kafka").options(**common, **split).load())
-    stream = made.readStream.format("kafka").options(**common, subscribe=task["topic"], startingOffsets="earliest", maxOffsetsPerTrigger="70")
+    stream = made.readStream.format("kafka").options(
+        **common, subscribe=task["topic"], startingOffsets="earliest", maxOffsetsPerTrigger="70"
+    )
     where = f"{task['folder']}/rows"
     query = (
         stream.load()

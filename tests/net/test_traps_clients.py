@@ -1,0 +1,151 @@
+"""What fails silently at clients if a server gets it wrong, seen from the clients: the same traps as in test_traps.py."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from asking import ask
+from client_programs import CLIENTS, Client
+from golden import Golden, named
+from served import Kafka, serving
+
+from offsetlog import Log
+
+LATER_EPOCH = 5
+
+
+def test_producers_are_told_at_once_and_go_on(client: Client, clean: Kafka) -> None:
+    """A refusal by policy: librdkafka keeps the topic's partitions, unlike behind a missing authorization."""
+    (found,) = ask(client, clean, {"verb": "produce", "topic": "g-plain"})
+    for mode in ("plain", "idempotent"):
+        assert "policy" in (found[mode] or "").lower(), found
+        assert found.get(f"{mode} partitions", 3) == 3, found
+
+
+@pytest.fixture(scope="module")
+def later_epoch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A cluster whose group committed under a leader epoch that no batch has: the leader wrote nothing before it died."""
+    folder = tmp_path_factory.mktemp("later-epoch")
+    (golden,) = named("g-codec-lz4-0")
+    golden.copy(folder / "disk")
+    group, topic = b"of-later-epoch", golden.topic.encode()
+    key = struct.pack(">h", 1) + struct.pack(">h", len(group)) + group + struct.pack(">h", len(topic)) + topic + struct.pack(">i", 0)
+    # An OffsetCommitValue of version 3: offset, leader epoch, metadata, time of the commit.
+    value = struct.pack(">hqihq", 3, 100, LATER_EPOCH, 0, 1_800_000_000_000)
+    with Log.open(folder / "disk" / "__consumer_offsets-0", "a") as log:
+        log.append(value, key=key, flush=True)
+    with serving([folder / "disk"], folder / "serve") as server:
+        yield server
+
+
+def test_a_group_that_committed_under_a_later_epoch_reads_on(client: Client, later_epoch: Kafka) -> None:
+    """KIP-1279. Java's groups read nothing for ever if the metadata's epoch is below the commit's."""
+    (golden,) = named("g-codec-lz4-0")
+    wanted = [row.offset for row in golden.rows if row.offset >= 100]
+    task = {"verb": "subscribe", "group": "of-later-epoch", "topic": golden.topic, "records": len(wanted)}
+    assert ask(client, later_epoch, task) == [{golden.name: wanted}]
+
+
+@pytest.fixture(scope="module")
+def holes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Partitions 0 and 2 of a topic that had three, on the only disk that is left."""
+    folder = tmp_path_factory.mktemp("holes")
+    for golden in named("g-plain-0", "g-plain-2"):
+        golden.copy(folder / "disk")
+    with serving([folder / "disk"], folder / "serve") as server:
+        yield server
+
+
+def test_partitions_beside_a_missing_one_are_read(client: Client, holes: Kafka) -> None:
+    """By a group and by assignment; nobody waits for the one that is offline."""
+    wanted = {golden.name: [row.offset for row in golden.rows] for golden in named("g-plain-0", "g-plain-2")}
+    group = f"holes-{client.name}"
+    (found,) = ask(client, holes, {"verb": "subscribe", "group": group, "topic": "g-plain", "records": sum(map(len, wanted.values()))})
+    assert found == wanted
+    ends = {golden.name: golden.end for golden in named("g-plain-0", "g-plain-2")}
+    read = {"verb": "read", "isolation": "read_uncommitted", "places": [["g-plain", 0], ["g-plain", 2]], "ends": ends}
+    (rows,) = ask(client, holes, read)
+    assert {name: [row[0] for row in seen] for name, seen in rows.items()} == wanted
+
+
+def test_out_of_range_is_reset(client: Client, clean: Kafka) -> None:
+    """To the beginning, or told; never waited for."""
+    (golden,) = named("g-deleted-prefix-0")
+    wanted = [row.offset for row in golden.rows]
+    task = {"verb": "until_error", "place": [golden.topic, golden.partition], "seconds": 10, "count": len(wanted)}
+    for offset in (golden.start - 1, golden.end + 1000):
+        (reset,) = ask(client, clean, {**task, "offset": offset, "reset": "earliest"})
+        assert (reset["seen"], reset["error"]) == (wanted, None)
+    (refused,) = ask(client, clean, {**task, "offset": golden.end + 1000, "reset": "error"})
+    assert refused["seen"] == []
+    assert refused["error"] is not None
+
+
+@pytest.mark.parametrize("named_client", [c for c in CLIENTS if c.is_quick], ids=lambda c: c.name)
+def test_members_that_come_and_go_together(named_client: Client, clean: Kafka) -> None:
+    """UNKNOWN_MEMBER_ID in rebalances that run into each other is on tansu's list of what was wrong."""
+    topic = named("g-time-0", "g-time-1", "g-time-2")
+    task = {"verb": "crowd", "group": f"crowd-{named_client.name}", "topic": "g-time", "members": 3, "rounds": 2}
+    task["places"] = [[golden.topic, golden.partition] for golden in topic]
+    (offsets,) = ask(named_client, clean, task)
+    (found,) = ask(named_client, clean, {"verb": "committed", "group": task["group"], "places": task["places"]})
+    assert found == offsets
+
+
+def damaged(golden: Golden, into: Path) -> int:
+    """Copy a partition and flip a byte among the records of a batch in the middle; the first offset of that batch."""
+    place = golden.copy(into)
+    (log,) = sorted(place.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    at = 0
+    while at < len(data) // 2:
+        _, size = struct.unpack_from(">qi", data, at)
+        at += 12 + size
+    data[at + 70] ^= 0x55
+    log.write_bytes(data)
+    (offset,) = struct.unpack_from(">q", data, at)
+    return int(offset)
+
+
+class Damaged(NamedTuple):
+    """A served partition with a batch whose checksum is wrong."""
+
+    kafka: Kafka
+    golden: Golden
+    first: int
+    """First offset of that batch."""
+
+
+@pytest.fixture(scope="module")
+def with_damage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
+    folder = tmp_path_factory.mktemp("damage")
+    (golden,) = named("g-codec-gzip-0")
+    first = damaged(golden, folder / "disk")
+    (sound,) = named("g-plain-0")
+    sound.copy(folder / "disk", checkpoints=False)
+    with serving([folder / "disk"], folder / "serve") as server:
+        yield Damaged(server, golden, first)
+
+
+def test_damage_stops_a_client_loudly(client: Client, with_damage: Damaged) -> None:
+    """All before it is read, then there is an error and not silence; other partitions are served on."""
+    golden = with_damage.golden
+    task = {
+        "verb": "until_error",
+        "place": [golden.topic, golden.partition],
+        "offset": 0,
+        "reset": "error",
+        "seconds": 6,
+        "count": len(golden.rows),
+    }
+    (found,) = ask(client, with_damage.kafka, task)
+    assert found["seen"] == [row.offset for row in golden.rows if row.offset < with_damage.first]
+    assert found["error"] is not None, "silence"
+    (sound,) = named("g-plain-0")
+    read = {"verb": "read", "isolation": "read_uncommitted", "places": [["g-plain", 0]], "ends": {"g-plain-0": sound.end}}
+    (rows,) = ask(client, with_damage.kafka, read)
+    assert len(rows["g-plain-0"]) == len(sound.rows)
