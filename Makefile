@@ -27,7 +27,7 @@ python_sources := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.
 
 .PHONY: help demo check test proof lint bench bench-scale soak mutants fuzz miri docs wheel dist dist-check clean lock
 .PHONY: test-rust test-python test-oracle test-spark test-spark40 test-broker test-net test-reliability
-.PHONY: begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-rest brokers
+.PHONY: net-clients begin-check begin-test begin-proof ready-test ready-proof checked-python part-spark part-spark40 part-broker part-net part-rest brokers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -45,13 +45,13 @@ check: begin-check ## format, clippy, Rust tests, fast Python tests on a develop
 
 test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part of Spark's, promises in small: 12 minutes (+ Java, Maven)
 	@$(MAKE) -j2 --output-sync=target ready-test
-	@$(MAKE) -j3 --output-sync=target test-spark test-python test-reliability test-oracle MARKS="not proof" OFFSETLOG_SCALE=0.1
+	@$(MAKE) -j3 --output-sync=target test-spark test-python test-reliability test-oracle test-net MARKS="not proof" OFFSETLOG_SCALE=0.1
 	@OFFSETLOG_SCALE=0.1 .ci/rows --tier test
 	@.ci/summary test
 
 proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
 	@$(MAKE) -j2 --output-sync=target ready-proof
-	@$(MAKE) -j3 --output-sync=target part-spark part-spark40 part-rest part-broker
+	@$(MAKE) -j3 --output-sync=target part-spark part-spark40 part-rest part-broker part-net
 	@.ci/rows
 	@.ci/summary proof
 
@@ -141,13 +141,20 @@ test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4
 test-broker: .venv/installed brokers ## the same: real brokers
 	$(step) "pytest tests/broker: real brokers, $(broker_versions)" $(call pytest,broker,$(bin)/python) tests/broker
 
+# Without a JVM unless proof runs too: Kafka's message schemas are in the oracle's jars.
+net_quick := .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar
+net_all := .venv-spark40/ready build/spark-jars/.complete brokers net-clients
+
+test-net: $(net_quick) $(if $(MARKS),,$(net_all)) ## the same: clients of others read what serve answers
+	$(step) "pytest tests/net: clients of others" $(call pytest,net,$(bin)/python) -n 2 tests/net
+
 # On a development build: what stands in python/ is what runs.
 checked-python: .venv-check/ready
 	$(step) "development build" .ci/develop .venv-check
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
 
-ready-test: .venv/installed build/oracle/oracle.jar build/drivers.stamp
-ready-proof: .venv/installed .venv-spark40/installed build/spark-jars/.complete build/oracle/oracle.jar brokers build/drivers.stamp
+ready-test: .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar build/drivers.stamp
+ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/drivers.stamp
 
 # Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
 # done.
@@ -160,6 +167,8 @@ part-spark40:
 	@$(MAKE) test-spark40 MARKS="not newest"
 part-broker:
 	@$(MAKE) test-broker MARKS=
+part-net:
+	@$(MAKE) test-net MARKS=proof
 
 # What is killed and has its power cut, what writes logs that lost power for Kafka to open, and the tests of lane A. On a development
 # build: it also checks its assertions, and the soak runs the same on a release.
@@ -215,7 +224,7 @@ build/brokers/%/.complete: tests/broker/java/pom.xml
 	@touch $@
 
 # Each version's Java client is the one of its broker's jars.
-net_clients := $(broker_versions:%=build/net-clients/%/.complete)
+net-clients: $(broker_versions:%=build/net-clients/%/.complete)
 
 build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%/.complete
 	$(say) "Kafka $*: a client program"

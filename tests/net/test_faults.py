@@ -237,9 +237,11 @@ def changing(tmp_path: Path) -> Iterator[tuple[Served, WritableLog]]:
     """A partition that this process writes, beside one that stays."""
     (stays,) = named("g-plain-1")
     stays.copy(tmp_path / "disk")
-    with Log.open(tmp_path / "disk" / "changes-0", "a", config={"segment.bytes": 20_000}) as log:
+    with Log.open(tmp_path / "disk" / "changes-0", "a") as log:
         for number in range(600):
             log.append(b"value-%d" % number + b"x" * 100, key=b"key-%d" % (number % 50), flush=number % 100 == 99)
+            if number % 100 == 99:
+                log.roll()
         with serving([tmp_path / "disk"], tmp_path / "serve") as made:
             yield made, log
 
