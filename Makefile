@@ -143,7 +143,7 @@ test-broker: .venv/installed brokers ## the same: real brokers
 
 # Without a JVM unless proof runs too: Kafka's message schemas are in the oracle's jars.
 net_quick := .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar
-net_all := .venv-spark40/ready build/spark-jars/.complete brokers net-clients
+net_all := .venv-spark40/ready build/spark-jars/.complete brokers net-clients build/net-suites/.complete
 
 test-net: $(net_quick) $(if $(MARKS),,$(net_all)) ## the same: clients of others read what serve answers
 	$(step) "pytest tests/net: clients of others" $(call pytest,net,$(bin)/python) -n 2 tests/net
@@ -154,7 +154,7 @@ checked-python: .venv-check/ready
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
 
 ready-test: .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar build/drivers.stamp
-ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/drivers.stamp
+ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp
 
 # Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
 # done.
@@ -230,6 +230,18 @@ build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%
 	$(say) "Kafka $*: a client program"
 	@mkdir -p $(@D)
 	@javac -proc:none -nowarn -Xlint:-options --release 17 -cp 'build/brokers/$*/*' -d $(@D) $<
+	@touch $@
+
+# Other projects' own tests, by their packages: kafka-python's are in its sdist, franz-go's in its module. Without Go they are skipped.
+build/net-suites/.complete: requirements/clients.txt tests/net/go/go.mod tests/net/go/suites.go | .venv-clients/ready
+	$(say) "kafka-python's and franz-go's own tests"
+	@rm -rf $(@D)
+	@mkdir -p $(@D)
+	@sed -n '/^kafka-python==/,/[^\\]$$/p' requirements/clients.txt >$(@D)/kafka-python.txt
+	@.venv-clients/bin/python -m pip download --quiet --no-deps --no-binary :all: --require-hashes -r $(@D)/kafka-python.txt -d $(@D)
+	@tar -xzf $(@D)/kafka_python-*.tar.gz -C $(@D)
+	@cd tests/net/go && GOTOOLCHAIN=local GOFLAGS=-mod=readonly go test -c -o $(abspath $(@D))/kgo.test github.com/twmb/franz-go/pkg/kgo >$(abspath $(@D))/kgo.txt 2>&1 \
+		|| echo "    did not work, see $(@D)/kgo.txt"
 	@touch $@
 
 build/spark-jars/.complete: benches/peers/spark/pom.xml

@@ -127,5 +127,5 @@ def test_every_target_is_in_help() -> None:
     done = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=ROOT)
     named = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
     tiers = {"check", "test", "proof", "lint", "soak", "mutants", "fuzz"}
-    parts = {"test-rust", "test-python", "test-oracle", "test-spark", "test-spark40", "test-broker", "test-reliability"}
+    parts = {"test-rust", "test-python", "test-oracle", "test-spark", "test-spark40", "test-broker", "test-net", "test-reliability"}
     assert named == tiers | parts | {"help", "demo", "bench", "bench-scale", "miri", "docs", "wheel", "dist", "dist-check", "clean"}

@@ -1,0 +1,156 @@
+"""The integration tests of other projects' clients: those that pass on a 4.3.0 broker pass on `serve` over that broker's directories.
+
+They produce what they read, so one address stands for two servers (splitting.py): what writes goes to the broker, what reads to `serve`,
+which follows the directories of the running broker. The same tests at the same kind of address with the broker alone say what can pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from client_programs import PROGRAMS
+from served import serving
+from splitting import Splitter
+
+from broker import ROOT, Broker
+
+pytestmark = pytest.mark.proof
+
+SUITES = ROOT / "build" / "net-suites"
+ENOUGH = 0.95
+SECONDS = 280
+
+Outcomes = dict[str, str]
+
+
+class Suite(NamedTuple):
+    """Tests of one client."""
+
+    name: str
+    run: Callable[[str, Path], Outcomes]
+    reasons: Mapping[str, str]
+    """Regular expressions for tests that may pass on a broker alone, and why."""
+    at_least: int
+    """So many pass on a broker, or it was not the suite."""
+
+
+def kafka_python(address: str, folder: Path) -> Outcomes:
+    """Its consumer's tests, and those of its admin client that only ask."""
+    (source,) = SUITES.glob("kafka_python-*/")
+    results = folder / "results.xml"
+    asking = "describe_configs or describe_group or list_partition_offsets or list_config_resources or describe_topic_partitions"
+    command = [
+        str(ROOT / ".venv-clients" / "bin" / "python"),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "kafka_python_suite",
+    ]
+    command += [
+        "--import-mode=importlib",
+        "-o",
+        "log_level=WARNING",
+        f"--junitxml={results}",
+        "-k",
+        f"consumer_integration or {asking}",
+    ]
+    command += ["--timeout=60", "test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py"]
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAMS), "KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{address}"}
+    with (folder / "output").open("wb") as output:
+        subprocess.run(command, cwd=source, env=environment, stdout=output, stderr=output, timeout=SECONDS, check=False)
+    found = {}
+    for case in ElementTree.parse(results).iter("testcase"):  # noqa: S314  # pytest wrote it
+        kinds = {child.tag for child in case}
+        found[str(case.get("name"))] = "skip" if "skipped" in kinds else "fail" if kinds & {"failure", "error"} else "pass"
+    return found
+
+
+OF_FRANZ_GO = "^Test(Issue|Consume|DirectPart|AddRemove|Pause|Pooling|GroupSimple|Ping|UnknownGroupOffset|PollWait|HookPoll)"
+
+
+def franz_go(address: str, folder: Path) -> Outcomes:
+    """Its tests of consuming, alone and in groups."""
+    program = SUITES / "kgo.test"
+    if not program.exists():
+        pytest.skip("franz-go's tests were not built: they need Go 1.26 (build/net-suites/kgo.txt)")
+    settings = {"KGO_SEEDS": address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "5000", "KGO_TEST_MAX_TOPIC_PARTS": "4"}
+    output = folder / "output"
+    with output.open("wb") as into:
+        subprocess.run(
+            [str(program), "-test.v", f"-test.timeout={SECONDS - 20}s", f"-test.run={OF_FRANZ_GO}"],
+            cwd=SUITES,
+            env={**os.environ, **settings, "KGO_LOG_LEVEL": "none"},
+            stdout=into,
+            stderr=into,
+            timeout=SECONDS,
+            check=False,
+        )
+    lines = output.read_text(encoding="utf-8", errors="replace")
+    return {name: outcome.lower() for outcome, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", lines, re.MULTILINE)}
+
+
+ALL = (
+    Suite(
+        "kafka-python",
+        kafka_python,
+        {r"test_list_config_resources|test_describe_topic_partitions.*": "APIs that are not announced"},
+        20,
+    ),
+    Suite("franz-go", franz_go, {r".*/848(/.*)?": "the new group protocol is not announced"}, 25),
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Callable[[str], Broker]]:
+    """Makes a broker that tells its clients another address than its own."""
+    made: list[Broker] = []
+
+    def start(address: str) -> Broker:
+        found = Broker("4.3.0", tmp_path / f"broker-{len(made)}")
+        found.settings = {"advertised.listeners": f"PLAINTEXT://{address}", "num.partitions": 4, "group.min.session.timeout.ms": 1000}
+        found.format()
+        made.append(found)
+        found.start()
+        return found
+
+    yield start
+    for each in made:
+        each.kill()
+
+
+@pytest.mark.parametrize("suite", ALL, ids=lambda suite: suite.name)
+def test_suite(suite: Suite, broker: Callable[[str], Broker], tmp_path: Path) -> None:
+    alone, split = Splitter(), Splitter()
+    try:
+        first = broker(alone.address)
+        alone.begin(first.address, first.address)
+        (tmp_path / "alone").mkdir()
+        expected = suite.run(alone.address, tmp_path / "alone")
+        first.kill()
+        second = broker(split.address)
+        assert second.metadata_dir is not None
+        (tmp_path / "split").mkdir()
+        with serving([second.log_dir, second.metadata_dir], tmp_path / "serve", "--advertise", split.address) as server:
+            split.begin(server.address, second.address)
+            found = suite.run(split.address, tmp_path / "split")
+    finally:
+        alone.close()
+        split.close()
+    passed = sorted(name for name, outcome in expected.items() if outcome == "pass")
+    assert len(passed) >= suite.at_least, expected
+    lost = [name for name in passed if found.get(name) != "pass"]
+    unexplained = [name for name in lost if not any(re.fullmatch(each, name) for each in suite.reasons)]
+    told = f"{suite.name}: {len(passed)} pass on a broker, of these {len(passed) - len(lost)} here; {split.routed}; lost: {lost}"
+    print(told)
+    assert not unexplained, told
+    assert len(passed) - len(lost) >= ENOUGH * len(passed), told
