@@ -3,6 +3,7 @@
 
 mod connection;
 mod error;
+mod login;
 
 pub use connection::{ClientOptions, Connection};
 pub use error::ClientError;

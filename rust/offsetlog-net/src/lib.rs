@@ -12,7 +12,11 @@ pub mod client;
 pub mod coordinator;
 pub mod error_code;
 pub mod server;
+pub mod sasl;
 mod socket;
 mod step;
+#[cfg(feature = "tls")]
+pub mod tls;
+pub mod transport;
 
 pub use step::{Changes, Peer, Piece, Reply, Service, Step};

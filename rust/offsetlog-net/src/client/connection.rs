@@ -1,12 +1,13 @@
 //! One connection: frames out, frames in, and requests by name.
 
 use super::ClientError;
+use crate::sasl::Credentials;
 use crate::socket::{Socket, write_parts};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, RequestHeader, ResponseHeader};
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,11 @@ pub struct ClientOptions {
     pub client_id: String,
     /// The greatest length of a response, in bytes.
     pub response_bytes_max: u32,
+    /// Encrypts (Kafka's `security.protocol` with SSL in it).
+    #[cfg(feature = "tls")]
+    pub tls: Option<crate::tls::TlsClient>,
+    /// Who we are (Kafka's `security.protocol` with SASL in it).
+    pub credentials: Option<Credentials>,
 }
 
 impl Default for ClientOptions {
@@ -32,6 +38,9 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_secs(30),
             client_id: "offsetlog".to_owned(),
             response_bytes_max: 128 << 20,
+            #[cfg(feature = "tls")]
+            tls: None,
+            credentials: None,
         }
     }
 }
@@ -39,7 +48,7 @@ impl Default for ClientOptions {
 /// A connection to one broker. Responses come in the order of their requests.
 #[derive(Debug)]
 pub struct Connection {
-    socket: Socket,
+    stream: Stream,
     address: String,
     options: ClientOptions,
     correlation_id: i32,
@@ -49,7 +58,7 @@ impl Connection {
     /// Connects to `host` at `port`, address after address until one answers.
     ///
     /// # Errors
-    /// `Connect` if none can be reached.
+    /// `Connect` if none can be reached; `Tls`, `Sasl`.
     pub fn connect(host: &str, port: u16, options: &ClientOptions) -> Result<Self, ClientError> {
         let address = shown(host, port);
         let stream =
@@ -62,12 +71,28 @@ impl Connection {
             Ok(socket) => socket,
             Err(source) => return Err(ClientError::Connect { address, source }),
         };
-        Ok(Self {
-            socket,
+        let mut connection = Self {
+            stream: encrypted(host, socket, options).map_err(|error| ClientError::Tls {
+                address: address.clone(),
+                reason: match error.kind() {
+                    io::ErrorKind::TimedOut => {
+                        "no answer in time; is the listener encrypted?".to_owned()
+                    }
+                    io::ErrorKind::UnexpectedEof => {
+                        "the connection was closed; does the broker ask for a certificate?"
+                            .to_owned()
+                    }
+                    _ => error.to_string(),
+                },
+            })?,
             address,
             options: options.clone(),
             correlation_id: 0,
-        })
+        };
+        if let Some(credentials) = &options.credentials {
+            super::login::log_in(&mut connection, credentials)?;
+        }
+        Ok(connection)
     }
 
     /// The broker, as `host:port`.
@@ -83,7 +108,9 @@ impl Connection {
         let length = u32::try_from(frame.len()).map_err(|_| self.broken(too_long()))?;
         self.start_waiting();
         let length = length.to_be_bytes();
-        write_parts(&mut self.socket, [&length, frame]).map_err(|error| self.broken(error))
+        write_parts(&mut self.stream, [&length, frame])
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| self.broken(error))
     }
 
     /// Receives one frame into `buffer`, whose contents it replaces and whose room it uses again. The buffer grows with what has come,
@@ -108,7 +135,7 @@ impl Connection {
         while left > 0 {
             self.start_waiting();
             let step = left.min(buffer.len().max(FIRST_STEP));
-            let read = (&mut self.socket)
+            let read = (&mut self.stream)
                 .take(step as u64)
                 .read_to_end(buffer)
                 .map_err(|error| self.broken(error))?;
@@ -197,12 +224,12 @@ impl Connection {
 
     fn start_waiting(&mut self) {
         let deadline = Instant::now() + self.options.request_timeout;
-        self.socket.set_deadline(deadline);
+        self.stream.set_deadline(deadline);
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ClientError> {
         self.start_waiting();
-        let filled = self.socket.read_exact(bytes);
+        let filled = self.stream.read_exact(bytes);
         filled.map_err(|error| self.broken(error))
     }
 
@@ -220,6 +247,79 @@ impl Connection {
             _ => ClientError::Io { address, source },
         }
     }
+}
+
+/// A connection with or without encryption.
+#[derive(Debug)]
+enum Stream {
+    Plain(Socket),
+    #[cfg(feature = "tls")]
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, Socket>>),
+}
+
+impl Stream {
+    fn set_deadline(&mut self, deadline: Instant) {
+        match self {
+            Self::Plain(socket) => socket.set_deadline(deadline),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.sock.set_deadline(deadline),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write_vectored(parts),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write_vectored(parts),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+fn encrypted(host: &str, socket: Socket, options: &ClientOptions) -> io::Result<Stream> {
+    let Some(tls) = &options.tls else {
+        return Ok(Stream::Plain(socket));
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    let stream = tls.connect(host, socket)?;
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unnecessary_wraps, reason = "as with TLS")]
+fn encrypted(_: &str, socket: Socket, _: &ClientOptions) -> io::Result<Stream> {
+    Ok(Stream::Plain(socket))
 }
 
 /// How much of a response is asked for before any of it has come; then as much again as there is.
@@ -257,7 +357,6 @@ fn reach(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
     use offsetlog::format::protocol::apis::FIND_COORDINATOR;
-    use std::io::Write as _;
     use std::net::TcpListener;
     use std::thread::{self, JoinHandle};
 

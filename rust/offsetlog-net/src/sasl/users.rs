@@ -1,0 +1,368 @@
+//! The users of a server and what it knows of them, from a file.
+
+use super::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, is_same};
+use super::scram_message::decoded;
+use super::{Mechanism, SaslError, random};
+use offsetlog::disk::{Disk, RealDisk, read_whole};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Largest file of users, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Who may ask a server, and how it recognizes them. Debug output has no secrets.
+///
+/// A file has a line for each: `name=password`; or, where the password is not to stand in it, `name=SCRAM-SHA-256=salt=…,stored_key=…,
+/// server_key=…,iterations=…` in Kafka's own form (`kafka-configs --describe`, ZooKeeper's nodes), a line for each mechanism. Lines that
+/// begin with `#` or `!`, and empty ones, mean nothing.
+pub struct Users {
+    by_name: HashMap<String, User>,
+    /// Makes what is answered to names that nobody has, the same each time.
+    secret: [u8; 32],
+}
+
+#[derive(Default)]
+struct User {
+    password: Option<String>,
+    credentials: [OnceLock<Credential>; 2],
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Users")
+            .field("count", &self.by_name.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a file of users cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UsersError {
+    /// The file cannot be read.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A line is wrong. Its text is left out: it may be a password.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nobody is in it.
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system gives no random bytes.
+    Random,
+}
+
+impl fmt::Display for UsersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Line { path, line, reason } => {
+                write!(f, "{}: line {line}: {reason}", path.display())
+            }
+            Self::Empty { path } => write!(
+                f,
+                "{}: no user is in it; a line is name=password",
+                path.display()
+            ),
+            Self::Random => f.write_str("the system gives no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for UsersError {}
+
+impl Users {
+    /// Reads a file of users.
+    ///
+    /// # Errors
+    /// `Io`, `Line`, `Empty`.
+    pub fn load(path: &Path) -> Result<Self, UsersError> {
+        Self::load_from(&RealDisk, path)
+    }
+
+    fn load_from(disk: &dyn Disk, path: &Path) -> Result<Self, UsersError> {
+        let path_buf = || path.to_path_buf();
+        let bytes = read_whole(disk, path, FILE_BYTES_MAX).map_err(|source| UsersError::Io {
+            path: path_buf(),
+            source,
+        })?;
+        let text = String::from_utf8(bytes).map_err(|_| UsersError::Line {
+            path: path_buf(),
+            line: 1,
+            reason: "the file is not UTF-8".to_owned(),
+        })?;
+        let users = Self::of_text(&text).map_err(|(line, reason)| UsersError::Line {
+            path: path_buf(),
+            line,
+            reason,
+        })?;
+        if users.by_name.is_empty() {
+            return Err(UsersError::Empty { path: path_buf() });
+        }
+        Ok(users)
+    }
+
+    /// Users with passwords.
+    ///
+    /// # Errors
+    /// `Random`.
+    pub fn of_passwords<'a>(
+        passwords: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, UsersError> {
+        let mut users = Self::nobody().map_err(|_| UsersError::Random)?;
+        for (name, password) in passwords {
+            let user = users.by_name.entry(name.to_owned()).or_default();
+            user.password = Some(password.to_owned());
+        }
+        Ok(users)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_secret(secret: [u8; 32]) -> Self {
+        Self {
+            by_name: HashMap::new(),
+            secret,
+        }
+    }
+
+    fn nobody() -> Result<Self, SaslError> {
+        Ok(Self {
+            by_name: HashMap::new(),
+            secret: random()?,
+        })
+    }
+
+    pub(super) fn of_text(text: &str) -> Result<Self, (usize, String)> {
+        let mut users = Self::nobody().map_err(|error| (0, error.to_string()))?;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', '!']) {
+                continue;
+            }
+            users.add(line).map_err(|reason| (number, reason))?;
+        }
+        Ok(users)
+    }
+
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        let (name, secret) = line.split_once('=').ok_or("a line is name=password")?;
+        let (name, secret) = (name.trim_end(), secret.trim_start());
+        if name.is_empty() || secret.is_empty() {
+            return Err("a line is name=password".to_owned());
+        }
+        let user = self.by_name.entry(name.to_owned()).or_default();
+        let scram = secret.strip_prefix("SCRAM-").and_then(|_| {
+            let (mechanism, credential) = secret.split_once('=')?;
+            Some((mechanism, credential))
+        });
+        let Some((mechanism, credential)) = scram else {
+            if user.password.is_some() {
+                return Err("the user has a password already".to_owned());
+            }
+            user.password = Some(secret.to_owned());
+            return Ok(());
+        };
+        let mechanism: Mechanism = mechanism.parse()?;
+        let hash = Hash::of(mechanism).ok_or("not a SCRAM mechanism")?;
+        let credential = credential_of(hash, credential.trim())?;
+        let place = user.credentials.get(place(hash));
+        place
+            .and_then(|place| place.set(credential).ok())
+            .ok_or_else(|| format!("the user has a credential for {mechanism} already"))
+    }
+
+    /// Whether the user has this password. Takes about as long for one who does not exist.
+    pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
+        let Some(user) = self.by_name.get(name) else {
+            // Compared all the same, for the time that it takes.
+            let _ = is_same(password.as_bytes(), &self.secret);
+            return false;
+        };
+        if let Some(own) = &user.password {
+            return is_same(password.as_bytes(), own.as_bytes());
+        }
+        [Hash::Sha512, Hash::Sha256].into_iter().any(|hash| {
+            let credential = user.credentials.get(place(hash)).and_then(OnceLock::get);
+            credential.is_some_and(|credential| credential.is_of(hash, password))
+        })
+    }
+
+    /// What is known of a user, and whether anything is. Of one who is not known: something that looks the same and that nobody can prove.
+    pub(super) fn credential(
+        &self,
+        name: &str,
+        hash: Hash,
+    ) -> Result<(Credential, bool), SaslError> {
+        if let Some(user) = self.by_name.get(name)
+            && let Some(place) = user.credentials.get(place(hash))
+        {
+            if let Some(credential) = place.get() {
+                return Ok((credential.clone(), true));
+            }
+            if let Some(password) = &user.password {
+                let derived = Credential::of_password(hash, password)?;
+                return Ok((place.get_or_init(|| derived).clone(), true));
+            }
+        }
+        let mut salt = Hash::Sha256.hmac(&self.secret, name.as_bytes());
+        salt.truncate(20);
+        let nobodys = Credential {
+            stored_key: hash.hmac(&self.secret, &salt),
+            server_key: Vec::new(),
+            salt,
+            iterations: ITERATIONS_MIN,
+        };
+        Ok((nobodys, false))
+    }
+}
+
+fn place(hash: Hash) -> usize {
+    match hash {
+        Hash::Sha256 => 0,
+        Hash::Sha512 => 1,
+    }
+}
+
+/// Kafka's form: `salt=…,stored_key=…,server_key=…,iterations=…`, perhaps in brackets.
+fn credential_of(hash: Hash, text: &str) -> Result<Credential, String> {
+    let text = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    let fields: HashMap<&str, &str> = text
+        .split(',')
+        .filter_map(|field| field.trim().split_once('='))
+        .collect();
+    let bytes = |name: &str| {
+        let text = fields.get(name).ok_or(format!("{name} is missing"))?;
+        decoded(text).map_err(|error| format!("{name}: {error}"))
+    };
+    let key = |name: &str| {
+        let bytes = bytes(name)?;
+        if bytes.len() == hash.size() {
+            Ok(bytes)
+        } else {
+            Err(format!(
+                "{name} has {} bytes, not {}",
+                bytes.len(),
+                hash.size()
+            ))
+        }
+    };
+    let iterations = fields.get("iterations").and_then(|text| text.parse().ok());
+    let iterations = iterations
+        .filter(|count| (ITERATIONS_MIN..=ITERATIONS_MAX).contains(count))
+        .ok_or_else(|| {
+            format!("iterations is a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        })?;
+    Ok(Credential {
+        salt: bytes("salt")?,
+        iterations,
+        stored_key: key("stored_key")?,
+        server_key: key("server_key")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_users_is_read() {
+        let users =
+            Users::of_text("# comment\n\n! another\r\nann = se=cret \nb\u{f6}b=p\n").unwrap();
+        assert_eq!(users.by_name.len(), 2);
+        assert!(users.has_password("ann", "se=cret"));
+        assert!(users.has_password("b\u{f6}b", "p"));
+        assert!(!users.has_password("ann", "secret") && !users.has_password("eve", "p"));
+        assert!(!format!("{users:?}").contains("cret"));
+    }
+
+    #[test]
+    fn a_wrong_line_is_told_without_its_text() {
+        let key = "A".repeat(43) + "=";
+        for (text, expected) in [
+            ("ann=a\nsecret", (2, "a line is name=password")),
+            ("=x", (1, "a line is name=password")),
+            ("ann=a\nann=b", (2, "the user has a password already")),
+            (
+                "ann=SCRAM-SHA-1=salt=AA==",
+                (
+                    1,
+                    "SASL mechanism SCRAM-SHA-1 is not supported; there are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512",
+                ),
+            ),
+            (
+                "ann=SCRAM-SHA-256=salt=AA==",
+                (1, "iterations is a number from 4096 to 2000000"),
+            ),
+            (
+                "ann=SCRAM-SHA-256=salt=AA==,iterations=4096",
+                (1, "stored_key is missing"),
+            ),
+            (
+                "ann=SCRAM-SHA-256=salt=AA==,iterations=4096,stored_key=AA==",
+                (1, "stored_key has 1 bytes, not 32"),
+            ),
+        ] {
+            let (line, reason) = Users::of_text(text).unwrap_err();
+            assert_eq!((line, reason.as_str()), expected);
+        }
+        let whole = format!(
+            "ann=SCRAM-SHA-256=salt=AA==,iterations=4096,stored_key={key},server_key={key}"
+        );
+        assert!(Users::of_text(&format!("{whole}\n{whole}")).is_err());
+        assert!(Users::of_text(&whole).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        assert!(matches!(Users::load(&path), Err(UsersError::Io { .. })));
+        std::fs::write(&path, "# nobody\n").unwrap();
+        assert!(
+            Users::load(&path)
+                .unwrap_err()
+                .to_string()
+                .ends_with("a line is name=password")
+        );
+        std::fs::write(&path, b"ann=\xff").unwrap();
+        assert!(
+            Users::load(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
+    }
+
+    /// A password can be checked against what was stored for SCRAM.
+    #[test]
+    fn plain_works_with_stored_credentials() {
+        use crate::sasl::scram_message::encoded;
+        let stored = Credential::derived(Hash::Sha512, "secret", b"salt", 4096);
+        let line = format!(
+            "ann=SCRAM-SHA-512=salt={},stored_key={},server_key={},iterations=4096",
+            encoded(b"salt"),
+            encoded(&stored.stored_key),
+            encoded(&stored.server_key)
+        );
+        let users = Users::of_text(&line).unwrap();
+        assert!(users.has_password("ann", "secret") && !users.has_password("ann", "Secret"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Runs a [`Service`](crate::Service) on sockets, as Kafka's `SocketServer` does: a thread for each connection, one request of a connection
+//! in work at a time, records from file to socket without a copy.
+//!
+//! Whoever connects costs a bounded amount: connections, bytes of a request and of all requests together are limited, and each wait for
+//! a client has a deadline. What one connection sends is in buffers of that connection only.
+
+mod budget;
+mod channel;
+mod connection;
+mod ended;
+mod http;
+mod log;
+mod metrics;
+mod options;
+mod server;
+
+pub use connection::answer_all;
+pub use log::{Event, EventLevel, EventLog};
+pub use options::{ServerError, ServerLimits, ServerOptions};
+pub use server::{Bound, Server};

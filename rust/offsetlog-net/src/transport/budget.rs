@@ -1,0 +1,86 @@
+//! Memory that all requests in flight share.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Bytes that are free.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    free: Mutex<u64>,
+    returned: Condvar,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            free: Mutex::new(bytes),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// A part of it, of no bytes yet.
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part {
+            budget: self,
+            bytes: 0,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one request holds. Dropping gives it back.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    budget: &'a Budget,
+    bytes: u64,
+}
+
+impl Part<'_> {
+    /// Takes what is missing to `bytes`, waiting for others to give back. Returns whether it got it before the deadline.
+    pub(crate) fn grow(&mut self, bytes: u64, deadline: Instant) -> bool {
+        let wanted = bytes.saturating_sub(self.bytes);
+        let mut free = self.budget.lock();
+        while *free < wanted {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.budget.returned.wait_timeout(free, left);
+            (free, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= wanted;
+        self.bytes += wanted;
+        true
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let mut free = self.budget.lock();
+        *free = free.saturating_add(self.bytes);
+        drop(free);
+        self.budget.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_taken_comes_back() {
+        let budget = Budget::new(10);
+        let at_once = Instant::now();
+        let mut first = budget.part();
+        assert!(first.grow(6, at_once) && first.grow(8, at_once));
+        let mut second = budget.part();
+        assert!(!second.grow(3, Instant::now() + Duration::from_millis(5)));
+        assert!(second.grow(2, at_once));
+        drop(first);
+        assert!(second.grow(10, at_once));
+    }
+}
