@@ -16,5 +16,5 @@ mod server;
 
 pub use connection::answer_all;
 pub use log::{Event, EventLevel, EventLog};
-pub use options::{ServerError, ServerLimits, ServerOptions};
+pub use options::{MoreMetrics, ServerError, ServerLimits, ServerOptions};
 pub use server::{Bound, Server};

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 /// How a connection is made.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ClientOptions {
     /// How long connecting may take for each of the host's addresses, and what follows (TLS, SASL) together.
     pub connect_timeout: Duration,

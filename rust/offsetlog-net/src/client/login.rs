@@ -1,4 +1,4 @@
-//! Tells a broker who we are: SaslHandshake 1, then the mechanism's messages in SaslAuthenticate, which Kafka has since 1.0.
+//! Tells a broker who we are: `SaslHandshake` 1, then the mechanism's messages in `SaslAuthenticate`, which Kafka has since 1.0.
 
 use super::{ClientError, Connection};
 use crate::sasl::{ClientExchange, Credentials, Progress, SaslError};

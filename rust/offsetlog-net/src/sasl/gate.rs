@@ -25,7 +25,7 @@ enum State {
     Open,
     /// Nothing has been said yet.
     Closed,
-    /// A mechanism was chosen. `is_raw`: what follows are its messages without requests around them (SaslHandshake 0).
+    /// A mechanism was chosen. `is_raw`: what follows are its messages without requests around them (`SaslHandshake` 0).
     Chosen { mechanism: Mechanism, is_raw: bool },
     /// SCRAM's first message was answered.
     Asked {
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// SaslHandshake 0: the mechanism's messages follow by themselves.
+    /// `SaslHandshake` 0: the mechanism's messages follow by themselves.
     #[test]
     fn messages_without_requests_around_them_work_too() {
         let users = Users::of_passwords([("ann", "secret")]).unwrap();

@@ -1,5 +1,5 @@
 //! SCRAM with SHA-256 and SHA-512 (RFC 5802, RFC 7677), the server's and the client's side. Passwords are taken as they are, as Kafka
-//! does: no SASLprep.
+//! does: no `SASLprep`.
 
 use super::scram_message::{ClientFinal, ClientFirst, ServerFirst, encoded, escaped, signature};
 use super::{Mechanism, SaslError, Users, random, wrong};

@@ -48,8 +48,8 @@ impl Part<'_> {
             if left.is_zero() {
                 return false;
             }
-            let waited = self.budget.returned.wait_timeout(free, left);
-            (free, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let outcome = self.budget.returned.wait_timeout(free, left);
+            (free, _) = outcome.unwrap_or_else(PoisonError::into_inner);
         }
         *free -= wanted;
         self.bytes += wanted;

@@ -270,7 +270,8 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
                 return Ok(());
             };
             let slice = Duration::from_millis(left).min(LOOK_EVERY);
-            if self.service.changes().wait(seen, slice) {
+            // The stop announces a change too.
+            if self.service.changes().wait(seen, slice) && !self.common.is_stopping() {
                 return Ok(());
             }
         }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 /// What clients may cost. Kafka's name of the same is given where it has one.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ServerLimits {
     /// Connections at once (`max.connections`). More wait in the system's queue until one ends.
     pub connections_max: usize,
@@ -37,7 +36,7 @@ impl Default for ServerLimits {
             request_bytes_max: 16 << 20,
             requests_bytes_max: 128 << 20,
             handshake_timeout: Duration::from_secs(20),
-            idle_timeout: Duration::from_mins(10),
+            idle_timeout: Duration::from_secs(600),
             request_timeout: Duration::from_secs(30),
             response_timeout: Duration::from_secs(60),
             response_bytes_per_second: 16 << 10,
@@ -45,9 +44,11 @@ impl Default for ServerLimits {
     }
 }
 
+/// Adds lines to the text for Prometheus.
+pub type MoreMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
+
 /// How a server is set up.
 #[derive(Clone, Default)]
-#[non_exhaustive]
 pub struct ServerOptions {
     /// Where to listen; port 0 chooses one.
     pub listen: Vec<SocketAddr>,
@@ -61,7 +62,7 @@ pub struct ServerOptions {
     /// Where to answer HTTP requests for Prometheus's text.
     pub metrics: Option<SocketAddr>,
     /// Adds lines of the protocol logic's own to that text.
-    pub more_metrics: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    pub more_metrics: Option<MoreMetrics>,
     /// What clients may cost.
     pub limits: ServerLimits,
     /// Who hears what happens.

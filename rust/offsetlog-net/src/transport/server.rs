@@ -5,7 +5,7 @@ use super::ended::{Ended, KINDS};
 use super::http;
 use super::log::{Event, EventLevel, EventLog};
 use super::metrics::add;
-use super::options::{ServerError, ServerOptions};
+use super::options::{MoreMetrics, ServerError, ServerOptions};
 use crate::socket::Socket;
 use crate::step::{Peer, Service};
 use offsetlog::disk::wall_clock;
@@ -43,7 +43,7 @@ struct Shared {
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::TlsServer>,
     log: Option<EventLog>,
-    more_metrics: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    more_metrics: Option<MoreMetrics>,
     /// Ends the waits of the protocol logic.
     wake_waiting: Box<dyn Fn() + Send + Sync>,
     open: Mutex<Open>,
