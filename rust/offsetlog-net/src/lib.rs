@@ -11,8 +11,8 @@
 pub mod client;
 pub mod coordinator;
 pub mod error_code;
-pub mod server;
 pub mod sasl;
+pub mod server;
 mod socket;
 mod step;
 #[cfg(feature = "tls")]

@@ -23,6 +23,10 @@ pub(crate) enum Ended {
     /// All memory for requests was in use until the deadline.
     Memory,
     /// TLS could not be set up.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(dead_code, reason = "nothing is encrypted")
+    )]
     Tls(String),
     /// The client did not prove who it is, or asked before it did.
     Authentication(String),
