@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
 
 from broker import Broker
-from data import BUILD, MAVEN_HINT, ROOT, Kafka, Sizes, need, run, say
+from data import BUILD, MAVEN_HINT, Kafka, Sizes, need, run, say
 from fetching import Wire
 from figures import Row, gigabytes, milliseconds
 from processes import BenchError
@@ -238,11 +238,7 @@ class Serve:
         key, certificate = self._certificate()
         chain = {"key": key, "certificate": certificate}
         pem = {name: path.read_text().strip().replace("\n", "\\n") for name, path in chain.items()}
-        settings = (
-            "ssl.keystore.type=PEM\n"
-            f"ssl.keystore.key={pem['key']}\n"
-            f"ssl.keystore.certificate.chain={pem['certificate']}\n"
-        )
+        settings = f"ssl.keystore.type=PEM\nssl.keystore.key={pem['key']}\nssl.keystore.certificate.chain={pem['certificate']}\n"
         with self._broker("plain") as broker:
             self._filled(broker)
         port = self._free()
