@@ -7,6 +7,7 @@ mod groups;
 mod holding;
 mod looking;
 mod restoring;
+mod serving;
 mod topics;
 mod writing;
 
@@ -16,6 +17,7 @@ pub(crate) use converting::{Convert, Salvage};
 pub(crate) use holding::{EndTransaction, Producers, Why};
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
 pub(crate) use restoring::Restore;
+pub(crate) use serving::{OpenTransactions, Serve, Until};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
 pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
@@ -31,7 +33,7 @@ use std::path::PathBuf;
 
 /// Read, write and repair Apache Kafka log directories without a broker.
 ///
-/// ls, cat, grep, dump, groups, transactions, producers, why, metadata, time, explain, verify and completions only read, as do settings and commits that
+/// ls, cat, grep, dump, groups, transactions, producers, why, metadata, time, explain, verify, serve and completions only read, as do settings and commits that
 /// are not told to change anything. They change, lock and make no file, so a running
 /// broker's directories, a copy and a read-only mount are all fine.
 #[derive(Debug, Parser)]
@@ -51,6 +53,7 @@ use std::path::PathBuf;
   offsetlog recover --dry-run /var/lib/kafka/data
   offsetlog salvage /mnt/dead/orders-0 --into salvaged
   offsetlog restore /mnt/dead --into /var/lib/kafka/data --new-cluster
+  offsetlog serve /mnt/dead
 
 Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump, salvage, restore or recover --dry-run found damage; \
 4 append refused a line; 130 interrupted."
@@ -104,6 +107,8 @@ pub(crate) enum Verb {
     Time(Time),
     /// Show one look-up step by step: segment, index entry, scan, batch, record
     Explain(Explain),
+    /// Serve log dirs to Kafka clients, read-only: a dead broker's disk, a backup, a mirror
+    Serve(Box<Serve>),
     /// Append records from standard input to a partition directory
     Append(Box<Append>),
     /// Repair partitions after a crash or corruption (--dry-run shows what would change)

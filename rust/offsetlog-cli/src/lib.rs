@@ -43,6 +43,7 @@ mod recover;
 mod restore;
 mod salvage;
 mod select;
+mod serve;
 mod settings;
 mod signals;
 mod table;
@@ -212,6 +213,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Maintain(args) => maintain::run(args, &mut console),
         Verb::Settings(args) => settings::run(args, &mut console),
         Verb::Convert(args) => convert::run(args, &mut console),
+        Verb::Serve(args) => serve::run(args, &mut console),
         Verb::Commits(args) => Err(commits(args)),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };

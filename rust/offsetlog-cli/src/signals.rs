@@ -1,7 +1,8 @@
-//! Signals whose default would end `append` in the middle: Ctrl-C, and a file that reaches a limit.
+//! Signals whose default would end `append` or `serve` in the middle: Ctrl-C, SIGTERM, and a file that reaches a limit.
 
+use crate::Terminal;
 use offsetlog::Interrupt;
-use signal_hook::consts::{SIGINT, SIGXFSZ};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,37 @@ pub(crate) fn catch_interrupt() -> Option<Interrupt> {
     flag::register_conditional_default(SIGINT, Arc::clone(&noted)).ok()?;
     flag::register(SIGINT, Arc::clone(&noted)).ok()?;
     Some(Arc::new(move || noted.load(Ordering::Relaxed)))
+}
+
+/// What ended a verb that runs until it is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Ctrl-C.
+    Interrupted,
+    /// SIGTERM, with which services are stopped.
+    Terminated,
+}
+
+/// From now on SIGINT and SIGTERM are something to be asked for; a second one ends the process. In a process of somebody else's only what
+/// the terminal's interrupt says counts.
+pub(crate) fn catch_stop(terminal: &Terminal) -> impl FnMut() -> Option<Stop> + use<> {
+    let interrupt = terminal.interrupt.clone();
+    let (mut interrupted, mut terminated) = (None, None);
+    if terminal.owns_signals {
+        interrupted = catch_interrupt();
+        let noted = Arc::new(AtomicBool::new(false));
+        let caught = flag::register_conditional_default(SIGTERM, Arc::clone(&noted))
+            .and_then(|_| flag::register(SIGTERM, Arc::clone(&noted)));
+        terminated = caught.ok().map(|_| noted);
+    }
+    move || {
+        let is_asked = |asked: &Option<Interrupt>| asked.as_ref().is_some_and(|asked| asked());
+        if is_asked(&interrupted) || is_asked(&interrupt) {
+            return Some(Stop::Interrupted);
+        }
+        let is_terminated = terminated.as_ref()?.load(Ordering::Relaxed);
+        is_terminated.then_some(Stop::Terminated)
+    }
 }
 
 /// From now on a write past the largest size that a file may have here (`ulimit -f`) is an error, which is told like any other.

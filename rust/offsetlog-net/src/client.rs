@@ -5,5 +5,6 @@ mod connection;
 mod error;
 mod login;
 
+pub(crate) use connection::shown;
 pub use connection::{ClientOptions, Connection};
 pub use error::ClientError;

@@ -13,6 +13,7 @@ pub mod coordinator;
 pub mod error_code;
 pub mod sasl;
 pub mod server;
+pub mod serving;
 mod socket;
 mod step;
 #[cfg(feature = "tls")]

@@ -1,7 +1,7 @@
 //! The verbs in the groups of the help.
 
 /// Each heading with its verbs.
-pub(super) const GROUPS: [(&str, &[&str]); 5] = [
+pub(super) const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Read records and state",
         &[
@@ -17,6 +17,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Inspect files", &["dump", "explain", "verify"]),
+    ("Serve clients", &["serve"]),
     (
         "Write",
         &["append", "create", "delete", "settings", "convert"],

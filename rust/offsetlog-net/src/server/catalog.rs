@@ -146,7 +146,9 @@ impl Catalog {
     ) -> Self {
         let mut catalog = Self::default();
         for (name, numbers) in log_dir.topics() {
-            if NEVER.contains(&name.as_str()) {
+            if NEVER.contains(&name.as_str())
+                || !(options.topics.is_empty() || options.topics.contains(&name))
+            {
                 continue;
             }
             let mut directories: BTreeMap<i32, Vec<PathBuf>> = BTreeMap::new();

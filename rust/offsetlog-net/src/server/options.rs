@@ -86,6 +86,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// The broker id that clients are told; that in `meta.properties` if `None`, 0 without one.
     pub node_id: Option<i32>,
+    /// Only these topics; all if empty.
+    pub topics: Vec<String>,
     /// Up to where partitions are served.
     pub until: Until,
     /// What becomes of open transactions.
@@ -110,6 +112,7 @@ impl Default for ServeOptions {
             host: "127.0.0.1".to_owned(),
             port: 9092,
             node_id: None,
+            topics: Vec::new(),
             until: Until::default(),
             open_transactions: OpenTransactions::default(),
             broker_settings: None,

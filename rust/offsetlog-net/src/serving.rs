@@ -1,0 +1,517 @@
+//! Puts a server together: what is served, where, for whom. The command `serve` and Python's `Server` are both made of this.
+
+use crate::sasl::{Users, UsersError};
+use crate::server::{self, Broker, OpenTransactions, ServeOptions, ServeReport, Until};
+use crate::transport::{
+    Event, EventLevel, EventLog, Server, ServerError, ServerLimits, ServerOptions,
+};
+use offsetlog::{BrokerSettings, OpenOptions};
+use std::fmt::{self, Write as _};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long [`Serving::stop`] lets responses go out.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is to be served, and how.
+#[derive(Clone, Default)]
+pub struct ServingOptions {
+    /// Log dirs, partition directories, the cluster's metadata.
+    pub paths: Vec<PathBuf>,
+    /// Only these topics; all if empty.
+    pub topics: Vec<String>,
+    /// Where to listen, as `host:port`; `127.0.0.1:9092` if empty. Port 0 chooses one.
+    pub listen: Vec<String>,
+    /// What clients are told to connect to, as `host:port`; the first of the addresses that it listens at if `None`.
+    pub advertise: Option<String>,
+    /// Up to where partitions are served.
+    pub until: Until,
+    /// What becomes of open transactions.
+    pub open_transactions: OpenTransactions,
+    /// Where committed offsets are kept; in memory if `None`.
+    pub groups: Option<PathBuf>,
+    /// The broker's `server.properties`.
+    pub broker_settings: Option<BrokerSettings>,
+    /// Where the cluster's metadata is, if it is not among the paths.
+    pub metadata: Option<PathBuf>,
+    /// A PEM file with the server's certificate and those between it and its authority.
+    pub tls_certificate: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub tls_key: Option<PathBuf>,
+    /// A PEM file with the authorities whose clients get in.
+    pub tls_client_ca: Option<PathBuf>,
+    /// A file of users, as [`Users::load`] reads it.
+    pub users: Option<PathBuf>,
+    /// Allows others to connect without TLS and users.
+    pub insecure: bool,
+    /// Where Prometheus asks, as `host:port`.
+    pub metrics: Option<String>,
+    /// What clients may cost.
+    pub limits: ServerLimits,
+    /// How logs are opened.
+    pub open: OpenOptions,
+    /// Who hears what happens.
+    pub log: Option<EventLog>,
+}
+
+impl fmt::Debug for ServingOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingOptions")
+            .field("paths", &self.paths)
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A server that runs. Dropping it stops it.
+#[derive(Debug)]
+pub struct Serving {
+    server: Server,
+    broker: Arc<Broker>,
+    advertised: (String, u16),
+    is_encrypted: bool,
+    has_users: bool,
+}
+
+/// Why nothing is served.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServingError {
+    /// The log dirs cannot be served.
+    Engine(offsetlog::Error),
+    /// The addresses cannot.
+    Server(ServerError),
+    /// An option is wrong.
+    Argument {
+        /// Its name, as that of a field of [`ServingOptions`].
+        name: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The users cannot be read.
+    Users(UsersError),
+}
+
+impl fmt::Display for ServingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Server(error) => error.fmt(f),
+            Self::Argument { name, reason } => write!(f, "{name}: {reason}"),
+            Self::Users(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServingError {}
+
+impl From<offsetlog::Error> for ServingError {
+    fn from(error: offsetlog::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<ServerError> for ServingError {
+    fn from(error: ServerError) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl Serving {
+    /// Checks all options, binds the addresses, opens the log dirs and serves them. When this returns, clients are answered.
+    ///
+    /// # Errors
+    /// An address that others can reach without TLS and users is refused before anything is bound or read; those of [`Broker::open`].
+    pub fn start(options: &ServingOptions) -> Result<Self, ServingError> {
+        let counted = Arc::new(Counted::default());
+        let mut transport = ServerOptions {
+            listen: Vec::new(),
+            insecure: options.insecure,
+            limits: options.limits.clone(),
+            log: options.log.clone(),
+            ..ServerOptions::default()
+        };
+        let listen = if options.listen.is_empty() {
+            &["127.0.0.1:9092".to_owned()][..]
+        } else {
+            &options.listen
+        };
+        for address in listen {
+            transport.listen.extend(resolved("listen", address)?);
+        }
+        if let Some(metrics) = &options.metrics {
+            transport.metrics = resolved("metrics", metrics)?.into_iter().next();
+        }
+        with_tls(options, &mut transport)?;
+        if let Some(path) = &options.users {
+            let users = Users::load(path).map_err(ServingError::Users)?;
+            transport.users = Some(Arc::new(users));
+        }
+        let (is_encrypted, has_users) =
+            (options.tls_certificate.is_some(), options.users.is_some());
+        transport.check()?;
+        let first = listen.first().map(String::as_str).unwrap_or_default();
+        let advertised = advertised(options.advertise.as_deref(), first)?;
+        let bound = {
+            let broker: Arc<std::sync::OnceLock<Arc<Broker>>> = Arc::default();
+            let (asked, counted) = (Arc::clone(&broker), Arc::clone(&counted));
+            transport.more_metrics = Some(Arc::new(move |text| {
+                if let Some(broker) = asked.get() {
+                    write_metrics(text, broker, &counted);
+                }
+            }));
+            (Server::bind(transport)?, broker)
+        };
+        let (bound, for_metrics) = bound;
+        let (host, port) = advertised;
+        let port = match port {
+            0 => bound.addresses().first().map_or(0, SocketAddr::port),
+            port => port,
+        };
+        let log = options.log.clone();
+        let broker = Broker::open(
+            &options.paths,
+            ServeOptions {
+                host: host.clone(),
+                port,
+                topics: options.topics.clone(),
+                until: options.until,
+                open_transactions: options.open_transactions,
+                broker_settings: options.broker_settings.clone(),
+                metadata: options.metadata.clone(),
+                open: options.open.clone(),
+                on_event: Some(Arc::new(move |event| {
+                    counted.count(event);
+                    if let Some(log) = &log {
+                        tell(&**log, event);
+                    }
+                })),
+                ..ServeOptions::default()
+            },
+        )?;
+        if let Some(missing) = missing_topic(&broker.report(), &options.topics) {
+            return Err(ServingError::Argument {
+                name: "topics",
+                reason: format!("no topic {missing} is here"),
+            });
+        }
+        let broker = Arc::new(broker);
+        let _ = for_metrics.set(Arc::clone(&broker));
+        let server = bound.serve(Arc::clone(&broker))?;
+        Ok(Self {
+            server,
+            broker,
+            advertised: (host, port),
+            is_encrypted,
+            has_users,
+        })
+    }
+
+    /// What clients are given as `bootstrap.servers`.
+    pub fn bootstrap_servers(&self) -> String {
+        let (host, port) = &self.advertised;
+        crate::client::shown(host, *port)
+    }
+
+    /// The addresses that it listens at, with the ports that the system chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.server.addresses()
+    }
+
+    /// Where it answers Prometheus.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.server.metrics_address()
+    }
+
+    /// What is served now.
+    pub fn report(&self) -> ServeReport {
+        self.broker.report()
+    }
+
+    /// What was counted, as Prometheus's text.
+    pub fn metrics(&self) -> String {
+        self.server.metrics()
+    }
+
+    /// Number of connections that are open.
+    pub fn connections(&self) -> usize {
+        self.server.connections()
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    /// Whether clients have to say who they are.
+    pub fn has_users(&self) -> bool {
+        self.has_users
+    }
+
+    /// Stops within a few seconds: ends waits, lets responses go out. Does nothing the second time.
+    pub fn stop(&self) {
+        self.server.stop(STOP_WITHIN);
+    }
+}
+
+/// The addresses of `host:port`.
+fn resolved(name: &'static str, address: &str) -> Result<Vec<SocketAddr>, ServingError> {
+    let wrong = |reason: String| ServingError::Argument { name, reason };
+    split(address).map_err(wrong)?;
+    let found: Vec<SocketAddr> = address
+        .to_socket_addrs()
+        .map_err(|error| wrong(format!("{address}: {error}")))?
+        .collect();
+    if found.is_empty() {
+        return Err(wrong(format!("{address} has no address")));
+    }
+    Ok(found)
+}
+
+fn split(address: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("'{address}' is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092");
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if host.is_empty() || (bare.is_none() && host.contains(':')) {
+        return Err(wrong());
+    }
+    Ok((bare.unwrap_or(host).to_owned(), port))
+}
+
+/// What clients are told, port 0 for the one that is listened at.
+fn advertised(given: Option<&str>, first: &str) -> Result<(String, u16), ServingError> {
+    let wrong = |name, reason| ServingError::Argument { name, reason };
+    if let Some(given) = given {
+        return split(given).map_err(|reason| wrong("advertise", reason));
+    }
+    let (host, _) = split(first).map_err(|reason| wrong("listen", reason))?;
+    let is_all = host
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address.is_unspecified());
+    if is_all {
+        return Err(wrong(
+            "advertise",
+            format!(
+                "{host} means all addresses of this machine, to which no client can connect: say which one to tell them (--advertise HOST:0)"
+            ),
+        ));
+    }
+    Ok((host, 0))
+}
+
+#[cfg(feature = "tls")]
+fn with_tls(options: &ServingOptions, transport: &mut ServerOptions) -> Result<(), ServingError> {
+    let wrong = |name, reason| Err(ServingError::Argument { name, reason });
+    let (certificate, key) = match (&options.tls_certificate, &options.tls_key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if options.tls_client_ca.is_some() => {
+            return wrong(
+                "tls_client_ca",
+                "clients show certificates over TLS only: give the server's certificate and key too".to_owned(),
+            );
+        }
+        (None, None) => return Ok(()),
+        _ => {
+            return wrong(
+                "tls_key",
+                "a certificate needs its key, and a key its certificate".to_owned(),
+            );
+        }
+    };
+    let tls = crate::tls::TlsServer::load(certificate, key, options.tls_client_ca.as_deref());
+    match tls {
+        Ok(tls) => transport.tls = Some(tls),
+        Err(error) => return wrong("tls", error.to_string()),
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(options: &ServingOptions, _: &mut ServerOptions) -> Result<(), ServingError> {
+    let given = [
+        &options.tls_certificate,
+        &options.tls_key,
+        &options.tls_client_ca,
+    ];
+    if given.into_iter().any(Option::is_some) {
+        return Err(ServingError::Argument {
+            name: "tls",
+            reason: "this build has no TLS".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn missing_topic<'a>(report: &ServeReport, asked: &'a [String]) -> Option<&'a String> {
+    let is_here = |name: &&String| report.topics.iter().any(|topic| topic.name == **name);
+    asked.iter().find(|name| !is_here(name))
+}
+
+#[derive(Default)]
+struct Counted {
+    damage: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counted {
+    fn count(&self, event: &server::Event) {
+        let counter = match event {
+            server::Event::Damage { .. } => &self.damage,
+            server::Event::Failed { .. } | server::Event::Offline { .. } => &self.failed,
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn tell(log: &(dyn Fn(&Event<'_>) + Send + Sync), event: &server::Event) {
+    let of = |topic: &str, partition: i32, what: &str| format!("{topic}-{partition}: {what}");
+    let (level, kind, text) = match event {
+        server::Event::Damage {
+            topic,
+            partition,
+            offset,
+            reason,
+        } => (
+            EventLevel::Error,
+            "damage",
+            of(
+                topic,
+                *partition,
+                &format!("damage at offset {offset}: {reason}"),
+            ),
+        ),
+        server::Event::Offline {
+            topic,
+            partition,
+            reason,
+        } => (EventLevel::Error, "offline", of(topic, *partition, reason)),
+        server::Event::Failed {
+            topic,
+            partition,
+            reason,
+        } => (EventLevel::Error, "failed", of(topic, *partition, reason)),
+        server::Event::Changed { lines } => (EventLevel::Info, "changed", lines.join("; ")),
+        server::Event::NotListed { reason } => (
+            EventLevel::Error,
+            "not-listed",
+            format!("the log dirs cannot be listed: {reason}"),
+        ),
+    };
+    log(&Event {
+        level,
+        kind,
+        peer: None,
+        text,
+    });
+}
+
+/// What only the protocol logic knows: a scrape looks at each partition's ends.
+fn write_metrics(text: &mut String, broker: &Broker, counted: &Counted) {
+    let mut plain = |name: &str, help: &str, count: u64| {
+        let _ = write!(
+            text,
+            "# HELP offsetlog_serve_{name} {help}.\n# TYPE offsetlog_serve_{name} counter\noffsetlog_serve_{name} {count}\n"
+        );
+    };
+    plain(
+        "damage_total",
+        "Places of damage that fetches found",
+        counted.damage.load(Ordering::Relaxed),
+    );
+    plain(
+        "partition_errors_total",
+        "Partitions that could not be opened or read",
+        counted.failed.load(Ordering::Relaxed),
+    );
+    let report = broker.report();
+    for (name, help, value) in [
+        (
+            "log_start_offset",
+            "Lowest offset that clients can read",
+            (|partition| partition.log_start_offset) as fn(&server::PartitionReport) -> Option<i64>,
+        ),
+        (
+            "log_end_offset",
+            "End of what clients can read, exclusive",
+            |partition| partition.log_end_offset,
+        ),
+        (
+            "last_stable_offset",
+            "End of what read_committed can read, exclusive",
+            |partition| partition.last_stable_offset,
+        ),
+        (
+            "partition_ok",
+            "Whether the partition is there and nothing of it is known to be damaged",
+            |partition| Some(i64::from(partition.problem.is_none())),
+        ),
+    ] {
+        let _ = writeln!(text, "# HELP offsetlog_serve_{name} {help}.");
+        let _ = writeln!(text, "# TYPE offsetlog_serve_{name} gauge");
+        for topic in &report.topics {
+            for partition in &topic.partitions {
+                if let Some(value) = value(partition) {
+                    let _ = writeln!(
+                        text,
+                        "offsetlog_serve_{name}{{topic=\"{}\",partition=\"{}\"}} {value}",
+                        label(&topic.name),
+                        partition.partition
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A label's value as Prometheus wants it. A directory may have any name.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        let check = |text: &str, host: &str, port| {
+            assert_eq!(split(text), Ok((host.to_owned(), port)));
+        };
+        check("127.0.0.1:9092", "127.0.0.1", 9092);
+        check("kafka.example:0", "kafka.example", 0);
+        check("[::1]:9092", "::1", 9092);
+        for text in [
+            "",
+            "9092",
+            ":9092",
+            "host:",
+            "host:99999",
+            "::1:9092",
+            "host:x",
+        ] {
+            assert!(split(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn clients_are_told_an_address_that_they_can_connect_to() {
+        assert_eq!(advertised(None, "localhost:1").unwrap().0, "localhost");
+        assert_eq!(
+            advertised(Some("a:7"), "0.0.0.0:1").unwrap(),
+            ("a".to_owned(), 7)
+        );
+        for all in ["0.0.0.0:9092", "[::]:9092"] {
+            let error = advertised(None, all).unwrap_err().to_string();
+            assert!(error.contains("--advertise"), "{error}");
+        }
+    }
+}
