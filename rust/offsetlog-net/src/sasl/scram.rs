@@ -103,6 +103,7 @@ pub(super) struct Asked {
     name: String,
     is_known: bool,
     lead: String,
+    client_nonce: String,
     nonce: String,
     /// What both sides sign, up to the client's last message.
     signed: String,
@@ -134,6 +135,7 @@ fn ask_with(
         name: first.name,
         is_known,
         lead: first.lead.to_owned(),
+        client_nonce: first.nonce.to_owned(),
         nonce,
         signed: format!("{},{answer}", first.bare),
         credential,
@@ -145,7 +147,11 @@ impl Asked {
     /// Checks the client's proof. Returns the user and the server's own proof.
     pub(super) fn finish(self, hash: Hash, message: &[u8]) -> Result<(String, Vec<u8>), SaslError> {
         let last = ClientFinal::read(message)?;
-        if last.nonce != self.nonce || last.lead != self.lead.as_bytes() {
+        // librdkafka before 2.6.1 puts its own nonce before the whole one a second time, which Kafka took until 3.9. Ours is in it all the
+        // same, and the proof is over what was sent.
+        let own = last.nonce.strip_prefix(&self.client_nonce);
+        let is_of_this = last.nonce == self.nonce || own == Some(&self.nonce);
+        if !is_of_this || last.lead != self.lead.as_bytes() {
             return wrong("the last message belongs to another exchange");
         }
         let signed = format!("{},{}", self.signed, last.unproven);
@@ -391,6 +397,30 @@ mod tests {
         ] {
             assert!(end.finish(verdict.as_bytes()).is_err(), "{verdict}");
         }
+    }
+
+    /// As librdkafka before 2.6.1 sends it.
+    #[test]
+    fn a_nonce_that_comes_twice_is_taken() {
+        let (_, first) = ClientStart::new(Hash::Sha256, "user").unwrap();
+        let (asked, _) = ask(Hash::Sha256, &users(), &first).unwrap();
+        let nonce = asked.client_nonce.clone();
+        let unproven = format!("c=biws,r={nonce}{}", asked.nonce);
+        let signed = format!("{},{unproven}", asked.signed);
+        let salt = crate::sasl::scram_message::decoded(SALT).unwrap();
+        let salted = Hash::Sha256.salted(b"pencil", &salt, 4096);
+        let client_key = Hash::Sha256.hmac(&salted, b"Client Key");
+        let signature = Hash::Sha256.hmac(&Hash::Sha256.hash(&client_key), signed.as_bytes());
+        let proof: Vec<u8> = client_key
+            .iter()
+            .zip(&signature)
+            .map(|(a, b)| a ^ b)
+            .collect();
+        let last = format!("{unproven},p={}", encoded(&proof));
+        assert_eq!(
+            asked.finish(Hash::Sha256, last.as_bytes()).unwrap().0,
+            "user"
+        );
     }
 
     #[test]
