@@ -1,3 +1,583 @@
 //! The group coordinator: who is in a consumer group, what each member reads, and what the group has committed.
+//!
+//! It is Kafka's classic protocol (`GroupMetadataManager` and `OffsetMetadataManager` of 4.3.0) without sockets and without a clock:
+//! requests come as decoded structures with the time, and what has to wait for other members is asked for again. Groups are begun
+//! empty: what a dead cluster's groups have committed is there, their members are not. Committed offsets do not expire.
 
+mod admin;
 pub mod committed_offsets;
+mod error;
+mod fields;
+mod find;
+mod group;
+mod offsets;
+mod shared;
+mod ticket;
+
+use committed_offsets::{Commit, CommittedOffsets};
+use error::Code;
+use fields::{bytes, int, int32, optional, structs, text};
+use group::{Group, JoinRequest, SyncRequest};
+use offsetlog::format::Uuid;
+use offsetlog::format::message::Struct;
+use offsetlog::format::protocol::apis;
+use offsetlog::{LogDir, Result};
+use shared::Shared;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use ticket::{Joined, Synced};
+
+/// Longest name of a group: what a record's key can hold.
+const GROUP_ID_BYTES: usize = i16::MAX as usize;
+
+/// Whether a partition is served: its topic's id, zero if it has none; `None` if there is no such partition.
+pub type TopicId = Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync>;
+
+/// Who answers as the coordinator of every group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Node {
+    /// The broker's id.
+    pub id: i32,
+    /// The advertised host.
+    pub host: String,
+    /// The advertised port.
+    pub port: i32,
+}
+
+/// Settings of a coordinator. Defaults are Kafka's where it has the setting.
+#[derive(Clone)]
+pub struct CoordinatorOptions {
+    /// The node that [`FindCoordinator`](apis::FIND_COORDINATOR) names, until [`Coordinator::set_node`].
+    pub node: Node,
+    /// `group.initial.rebalance.delay.ms`: how long a group that was empty waits for more members.
+    pub initial_rebalance_delay_ms: i64,
+    /// `group.min.session.timeout.ms`.
+    pub min_session_timeout_ms: i32,
+    /// `group.max.session.timeout.ms`.
+    pub max_session_timeout_ms: i32,
+    /// `group.max.size`: most members of a group, and most ids that are given out and have not joined. Kafka's has no bound.
+    pub max_group_size: usize,
+    /// `offset.metadata.max.bytes`: most characters (UTF-16) of what is committed with an offset.
+    pub max_metadata: usize,
+    /// Most groups. Those that are there in the beginning may be more.
+    pub max_groups: usize,
+    /// Most bytes of memory, about, for members. Committed offsets have a limit of their own.
+    pub max_member_bytes: u64,
+    /// Tells which partitions exist.
+    pub topic_id: TopicId,
+    /// Seed for members' ids, so that runs repeat.
+    pub seed: Option<u64>,
+}
+
+impl Default for CoordinatorOptions {
+    fn default() -> Self {
+        Self {
+            node: Node::default(),
+            initial_rebalance_delay_ms: 3000,
+            min_session_timeout_ms: 6000,
+            max_session_timeout_ms: 1_800_000,
+            max_group_size: 10_000,
+            max_metadata: 4096,
+            max_groups: 100_000,
+            max_member_bytes: 256 << 20,
+            topic_id: Arc::new(|_, _| Some(Uuid::ZERO)),
+            seed: None,
+        }
+    }
+}
+
+impl fmt::Debug for CoordinatorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoordinatorOptions").finish_non_exhaustive()
+    }
+}
+
+/// Whose request it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'c> {
+    /// `client.id` of the request's header, empty if it has none.
+    pub client_id: &'c str,
+    /// The client's address as Kafka writes it: `/127.0.0.1`.
+    pub client_host: &'c str,
+    /// Its connection.
+    pub connection_id: u64,
+}
+
+/// What comes of a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// The response, for the version of the request.
+    Reply(Struct<'static>),
+    /// It waits for other members: [`poll`](Coordinator::poll) the ticket when the coordinator called, and at this time at the latest.
+    Wait {
+        /// The number to ask with.
+        ticket: u64,
+        /// Milliseconds since 1970.
+        until_ms: i64,
+    },
+}
+
+/// The coordinator of all groups. All methods may be called from many threads; one lock puts them in order. It is held over a commit's
+/// append, and over its flush where commits are durable.
+pub struct Coordinator {
+    state: Mutex<State>,
+    on_answer: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    groups: BTreeMap<String, Group>,
+    /// Groups that have something to do by time.
+    timed: BTreeSet<String>,
+    shared: Shared,
+}
+
+impl Coordinator {
+    /// A coordinator of the groups in `offsets`. Calls `on_answer` when a request that waits has its answer.
+    #[must_use]
+    pub fn new(
+        options: CoordinatorOptions,
+        offsets: CommittedOffsets,
+        now_ms: i64,
+        on_answer: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let groups = offsets.groups().map(|id| {
+            let group = offsets.metadata(id).map_or_else(
+                || Group::new(id, now_ms),
+                |metadata| Group::stored(id, metadata, now_ms),
+            );
+            (id.to_owned(), group)
+        });
+        let groups: BTreeMap<_, _> = groups.collect();
+        Self {
+            state: Mutex::new(State {
+                timed: groups.keys().cloned().collect(),
+                groups,
+                shared: Shared::new(options, offsets),
+            }),
+            on_answer: Box::new(on_answer),
+        }
+    }
+
+    /// The APIs that it answers.
+    #[must_use]
+    pub fn answers(api_key: i16) -> bool {
+        let known = [
+            &apis::FIND_COORDINATOR,
+            &apis::JOIN_GROUP,
+            &apis::SYNC_GROUP,
+            &apis::HEARTBEAT,
+            &apis::LEAVE_GROUP,
+            &apis::OFFSET_COMMIT,
+            &apis::OFFSET_FETCH,
+            &apis::OFFSET_DELETE,
+            &apis::DESCRIBE_GROUPS,
+            &apis::LIST_GROUPS,
+            &apis::DELETE_GROUPS,
+        ];
+        known.iter().any(|api| api.key == api_key)
+    }
+
+    /// Takes a request of one of the APIs that it [`answers`](Self::answers); any other is answered by an empty structure.
+    pub fn handle(
+        &self,
+        api_key: i16,
+        version: i16,
+        request: &Struct<'_>,
+        context: &Context<'_>,
+        now_ms: i64,
+    ) -> Answer {
+        self.change(|state| {
+            let ticket = match state.request(api_key, version, request, context, now_ms) {
+                Outcome::Reply(response) => return Answer::Reply(response),
+                Outcome::Ticket(ticket) => ticket,
+            };
+            state.poll(ticket, now_ms)
+        })
+    }
+
+    /// Looks again for the answer to a request that waits. A ticket that is not known, or was answered, is answered by an empty
+    /// structure.
+    pub fn poll(&self, ticket: u64, now_ms: i64) -> Answer {
+        self.change(|state| {
+            if let Some(group) = state.shared.tickets.group_of(ticket).map(str::to_owned) {
+                state.tick_group(&group, now_ms);
+            }
+            state.poll(ticket, now_ms)
+        })
+    }
+
+    /// Nobody waits for the answer to this ticket any more. The member stays until its session ends, as in Kafka.
+    pub fn forget(&self, ticket: u64) {
+        self.lock().shared.tickets.forget(ticket);
+    }
+
+    /// A connection has ended: its requests that wait are forgotten. Its members stay until their sessions end, as in Kafka.
+    pub fn disconnect(&self, connection_id: u64, now_ms: i64) {
+        let _ = now_ms;
+        self.lock().shared.tickets.forget_connection(connection_id);
+    }
+
+    /// Does what is due by time alone: sessions end, rebalances are completed without those that did not come. Returns when it is to be
+    /// called next, in milliseconds since 1970; `i64::MAX` if nothing is due.
+    pub fn tick(&self, now_ms: i64) -> i64 {
+        self.change(|state| state.tick(now_ms))
+    }
+
+    /// The node that clients are sent to.
+    pub fn set_node(&self, node: Node) {
+        self.lock().shared.options.node = node;
+    }
+
+    /// The largest leader epoch that a group has committed for each partition. Metadata must not name a smaller one: Java's consumers
+    /// would wait for ever.
+    #[must_use]
+    pub fn leader_epochs(&self) -> BTreeMap<(String, i32), i32> {
+        let mut largest = BTreeMap::new();
+        for (_, commit) in self.lock().shared.offsets.all() {
+            if let Some(epoch) = commit.leader_epoch {
+                let known = largest
+                    .entry((commit.topic.clone(), commit.partition))
+                    .or_insert(epoch);
+                *known = epoch.max(*known);
+            }
+        }
+        largest
+    }
+
+    /// Number of requests that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().shared.tickets.waiting()
+    }
+
+    /// Compacts the log of commits if that is due. Requests are answered meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`committed_offsets::maintain`].
+    pub fn maintain(&self) -> Result<()> {
+        let log_dir = self.lock().shared.offsets.log_dir();
+        log_dir.map_or(Ok(()), |log_dir| committed_offsets::maintain(&log_dir))
+    }
+
+    /// Makes all commits durable.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::flush`].
+    pub fn flush(&self) -> Result<()> {
+        self.lock().shared.offsets.flush()
+    }
+
+    /// Ends the coordinator and closes the log of commits.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::close`].
+    pub fn close(self) -> Result<()> {
+        let state = self.state.into_inner();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        state.shared.offsets.close()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let before = state.shared.tickets.answered;
+        let changed = change(&mut state);
+        let is_answered = before != state.shared.tickets.answered;
+        drop(state);
+        if is_answered {
+            (self.on_answer)();
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The dead cluster's groups become the starting point: what they have committed, and the generation of classic groups. What `offsets`
+/// has already wins.
+///
+/// # Errors
+/// Those of [`CommittedOffsets::seed`].
+pub fn seed(offsets: &mut CommittedOffsets, log_dir: &LogDir) -> Result<Vec<String>> {
+    let (groups, mut warnings, unread) = log_dir.groups_without_lag()?;
+    warnings.extend(unread.into_iter().map(|unread| {
+        format!(
+            "groups of {} are left out: {}",
+            unread.partition, unread.error
+        )
+    }));
+    for group in groups {
+        let commits = group.offsets.into_iter().map(|it| Commit {
+            topic: it.topic,
+            partition: it.partition,
+            offset: it.offset,
+            leader_epoch: it.leader_epoch,
+            metadata: it.metadata,
+            commit_timestamp: it.commit_timestamp,
+            topic_id: Uuid::ZERO,
+        });
+        offsets.seed(&group.group_id, commits)?;
+        if group.kind == "classic" {
+            let protocol_type = group.protocol_type.unwrap_or_default();
+            offsets.seed_group(&group.group_id, &protocol_type, group.epoch.unwrap_or(0));
+        }
+    }
+    Ok(warnings)
+}
+
+enum Outcome {
+    Reply(Struct<'static>),
+    Ticket(u64),
+}
+
+impl State {
+    fn request(
+        &mut self,
+        api_key: i16,
+        version: i16,
+        request: &Struct<'_>,
+        context: &Context<'_>,
+        now: i64,
+    ) -> Outcome {
+        let response = match api_key {
+            key if key == apis::JOIN_GROUP.key => return self.join(version, request, context, now),
+            key if key == apis::SYNC_GROUP.key => return self.sync(version, request, context, now),
+            key if key == apis::FIND_COORDINATOR.key => {
+                find::find(version, request, &self.shared.options.node)
+            }
+            key if key == apis::HEARTBEAT.key => self.heartbeat(request, now),
+            key if key == apis::LEAVE_GROUP.key => self.leave(version, request, now),
+            key if key == apis::OFFSET_COMMIT.key => self.commit(version, request, now),
+            key if key == apis::OFFSET_FETCH.key => self.fetch(version, request, now),
+            key if key == apis::OFFSET_DELETE.key => self.delete_offsets(request, now),
+            key if key == apis::DESCRIBE_GROUPS.key => self.describe(version, request, now),
+            key if key == apis::LIST_GROUPS.key => self.list(request, now),
+            key if key == apis::DELETE_GROUPS.key => self.delete_groups(request, now),
+            _ => Struct::new(),
+        };
+        Outcome::Reply(response)
+    }
+
+    fn poll(&mut self, ticket: u64, now: i64) -> Answer {
+        let Some(group) = self.shared.tickets.group_of(ticket) else {
+            return Answer::Reply(Struct::new());
+        };
+        let group = self.groups.get(group);
+        let due = group.and_then(|group| group.next_due(true));
+        match self.shared.tickets.take(ticket) {
+            Some(response) => Answer::Reply(response),
+            None => Answer::Wait {
+                ticket,
+                until_ms: due.unwrap_or_else(|| now.saturating_add(1000)),
+            },
+        }
+    }
+
+    fn tick(&mut self, now: i64) -> i64 {
+        let mut next = i64::MAX;
+        for id in self.timed.clone() {
+            let due = self.due(&id);
+            if due.is_some_and(|due| due <= now) {
+                self.tick_group(&id, now);
+            }
+            next = next.min(self.due(&id).unwrap_or(i64::MAX));
+        }
+        next
+    }
+
+    fn due(&self, id: &str) -> Option<i64> {
+        let group = self.groups.get(id)?;
+        group.next_due(self.shared.offsets.has_offsets(id))
+    }
+
+    /// Does what is due in a group, and forgets one that has had neither members nor offsets for long.
+    fn tick_group(&mut self, id: &str, now: i64) {
+        if let Some(group) = self.groups.get_mut(id) {
+            group.tick(now, &mut self.shared);
+            let has_offsets = self.shared.offsets.has_offsets(id);
+            // Where its end cannot be stored it stays.
+            if group.is_forgotten(has_offsets, now) && self.shared.offsets.remove_group(id).is_ok()
+            {
+                self.groups.remove(id);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// Notes whether a group has something to do by time.
+    fn settle(&mut self, id: &str) {
+        if self.due(id).is_none() {
+            self.timed.remove(id);
+        } else if !self.timed.contains(id) {
+            self.timed.insert(id.to_owned());
+        }
+    }
+
+    fn join(
+        &mut self,
+        version: i16,
+        request: &Struct<'_>,
+        context: &Context<'_>,
+        now: i64,
+    ) -> Outcome {
+        let id = text(request, "groupId");
+        let session_timeout_ms = int32(request, "sessionTimeoutMs");
+        let join = JoinRequest {
+            version,
+            context,
+            member_id: text(request, "memberId"),
+            instance_id: optional(request, "groupInstanceId"),
+            session_timeout_ms,
+            rebalance_timeout_ms: match int(request, "rebalanceTimeoutMs") {
+                Some(timeout) if version > 0 => timeout as i32,
+                _ => session_timeout_ms,
+            },
+            protocol_type: text(request, "protocolType"),
+            protocols: structs(request, "protocols")
+                .map(|protocol| (text(protocol, "name"), bytes(protocol, "metadata")))
+                .collect(),
+        };
+        let failed =
+            |code, member: &str| Outcome::Reply(Joined::failed(code, member).response(version));
+        let options = &self.shared.options;
+        if id.is_empty() || id.len() > GROUP_ID_BYTES {
+            return failed(Code::InvalidGroupId, &join.member_id);
+        }
+        let bounds = options.min_session_timeout_ms..=options.max_session_timeout_ms;
+        if !bounds.contains(&session_timeout_ms) {
+            return failed(Code::InvalidSessionTimeout, &join.member_id);
+        }
+        self.tick_group(&id, now);
+        let is_known = self.groups.contains_key(&id);
+        if !is_known && !join.member_id.is_empty() {
+            return failed(Code::UnknownMemberId, &join.member_id);
+        }
+        let has_room = is_known || self.groups.len() < self.shared.options.max_groups;
+        if !has_room || !self.shared.has_room(join.bytes()) {
+            return failed(Code::GroupMaxSizeReached, "");
+        }
+        let shared = &mut self.shared;
+        let ticket = shared.tickets.open(&id, context.connection_id, version);
+        let group = self.groups.entry(id.clone());
+        let group = group.or_insert_with(|| Group::new(&id, now));
+        group.join(&join, ticket, now, shared);
+        // What has no delay is due at once.
+        self.tick_group(&id, now);
+        Outcome::Ticket(ticket)
+    }
+
+    fn sync(
+        &mut self,
+        version: i16,
+        request: &Struct<'_>,
+        context: &Context<'_>,
+        now: i64,
+    ) -> Outcome {
+        const NAMES_PROTOCOL: i16 = 5;
+        let id = text(request, "groupId");
+        let sync = SyncRequest {
+            member_id: text(request, "memberId"),
+            instance_id: optional(request, "groupInstanceId"),
+            generation: int32(request, "generationId"),
+            protocol_type: optional(request, "protocolType"),
+            protocol: optional(request, "protocolName"),
+            assignments: structs(request, "assignments")
+                .map(|given| (text(given, "memberId"), bytes(given, "assignment")))
+                .collect(),
+        };
+        let failed = |code| Outcome::Reply(Synced::failed(code).response());
+        let names_protocol = sync.protocol_type.is_some() && sync.protocol.is_some();
+        if version >= NAMES_PROTOCOL && !names_protocol {
+            return failed(Code::InconsistentGroupProtocol);
+        }
+        if id.is_empty() {
+            return failed(Code::InvalidGroupId);
+        }
+        self.tick_group(&id, now);
+        let Some(group) = self.groups.get_mut(&id) else {
+            return failed(Code::UnknownMemberId);
+        };
+        let shared = &mut self.shared;
+        let ticket = shared.tickets.open(&id, context.connection_id, version);
+        group.sync(&sync, ticket, now, shared);
+        self.tick_group(&id, now);
+        Outcome::Ticket(ticket)
+    }
+
+    fn heartbeat(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {
+        let id = text(request, "groupId");
+        self.tick_group(&id, now);
+        let code = match self.groups.get_mut(&id) {
+            _ if id.is_empty() => Code::InvalidGroupId,
+            None => Code::UnknownMemberId,
+            Some(group) => group.heartbeat(
+                &text(request, "memberId"),
+                optional(request, "groupInstanceId").as_deref(),
+                int32(request, "generationId"),
+                now,
+            ),
+        };
+        Struct::new()
+            .with("throttleTimeMs", 0)
+            .with("errorCode", code)
+    }
+
+    fn leave(&mut self, version: i16, request: &Struct<'_>, now: i64) -> Struct<'static> {
+        /// The first version in which several members leave.
+        const SEVERAL: i16 = 3;
+        let response = |code: Code| {
+            Struct::new()
+                .with("throttleTimeMs", 0)
+                .with("errorCode", code)
+        };
+        let id = text(request, "groupId");
+        if id.is_empty() {
+            return response(Code::InvalidGroupId);
+        }
+        let leaving: Vec<(String, Option<String>)> = if version < SEVERAL {
+            vec![(text(request, "memberId"), None)]
+        } else {
+            let members = structs(request, "members");
+            members
+                .map(|it| (text(it, "memberId"), optional(it, "groupInstanceId")))
+                .collect()
+        };
+        self.tick_group(&id, now);
+        let mut codes = vec![Code::UnknownMemberId; leaving.len()];
+        if let Some(group) = self.groups.get_mut(&id) {
+            for ((member, instance), code) in leaving.iter().zip(&mut codes) {
+                *code = group.leave(member, instance.as_deref(), &mut self.shared);
+            }
+            if codes.contains(&Code::None) {
+                group.left(now, &mut self.shared);
+            }
+        }
+        self.tick_group(&id, now);
+        if version < SEVERAL {
+            return response(codes.first().copied().unwrap_or(Code::None));
+        }
+        let members = leaving
+            .into_iter()
+            .zip(codes)
+            .map(|((member, instance), code)| {
+                Struct::new()
+                    .with("memberId", member)
+                    .with("groupInstanceId", instance)
+                    .with("errorCode", code)
+            });
+        response(Code::None).with("members", members.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+#[path = "coordinator/tests.rs"]
+mod tests;

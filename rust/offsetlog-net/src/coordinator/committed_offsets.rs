@@ -283,6 +283,22 @@ impl CommittedOffsets {
         Ok(())
     }
 
+    /// Adds the generation that a dead cluster's group had, unless the log knows the group, or that it was deleted. Nothing is written.
+    pub fn seed_group(&mut self, group: &str, protocol_type: &str, generation: i32) {
+        let known = self.groups.get(group);
+        let is_deleted = |stored: &Stored| stored.offsets.is_empty() && !stored.deleted.is_empty();
+        if known.is_some_and(|stored| stored.metadata.is_some() || is_deleted(stored)) {
+            return;
+        }
+        let metadata = GroupMetadata {
+            protocol_type: protocol_type.to_owned(),
+            generation,
+            state_timestamp: -1,
+            ..GroupMetadata::default()
+        };
+        self.change(group, |stored| stored.metadata = Some(metadata));
+    }
+
     /// Stores commits of a group, all or none of them. Of several for one partition the last one counts. Without any, nothing is done.
     ///
     /// # Errors
@@ -409,6 +425,19 @@ impl CommittedOffsets {
         self.groups.get(group)?.metadata.as_ref()
     }
 
+    /// Whether a log is behind the commits.
+    #[must_use]
+    pub const fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Whether a group has committed offsets.
+    #[must_use]
+    pub fn has_offsets(&self, group: &str) -> bool {
+        let stored = self.groups.get(group);
+        stored.is_some_and(|stored| !stored.offsets.is_empty())
+    }
+
     /// About how many bytes of memory all of it takes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -532,17 +561,16 @@ pub fn maintain(log_dir: &LogDir) -> Result<()> {
 /// The partition of `__consumer_offsets` in which Kafka stores a group: by Java's hash of its name.
 #[must_use]
 pub fn partition_of(group: &str, count: usize) -> usize {
-    let units = group.encode_utf16();
-    let hash = units.fold(0_i32, |hash, unit| {
-        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
-    });
     // Kafka's absolute value: of the least number it is 0.
-    let positive = if hash == i32::MIN {
-        0
-    } else {
-        hash.unsigned_abs()
-    };
+    let positive = java_hash(group).checked_abs().unwrap_or(0);
     (positive as usize).checked_rem(count).unwrap_or(0)
+}
+
+/// What Java's `String.hashCode` returns.
+pub(super) fn java_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0_i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    })
 }
 
 /// The path without links, of what need not be there yet.

@@ -1,0 +1,269 @@
+//! Offsets are committed, fetched and deleted (Kafka's `OffsetMetadataManager`).
+
+use super::GROUP_ID_BYTES;
+use super::State;
+use super::committed_offsets::Commit;
+use super::error::Code;
+use super::fields::{int, int32, numbers, optional, structs, text};
+use super::group::{Group, GroupState};
+use offsetlog::format::Uuid;
+use offsetlog::format::message::{Struct, Value};
+use std::collections::BTreeMap;
+
+/// The first version of `OffsetCommit` that is told of a group that is not there.
+const GROUP_NOT_FOUND: i16 = 9;
+/// The first version of `OffsetFetch` that asks for several groups.
+const SEVERAL_GROUPS: i16 = 8;
+/// The first versions that name topics by id.
+const TOPIC_IDS: i16 = 10;
+
+/// The codes of a commit, by topic and partition in the order of the request.
+type Codes = Vec<(String, Vec<(i32, Code)>)>;
+
+impl State {
+    pub(super) fn commit(
+        &mut self,
+        version: i16,
+        request: &Struct<'_>,
+        now: i64,
+    ) -> Struct<'static> {
+        let id = text(request, "groupId");
+        let (mut codes, commits) = self.commits(version, request, now);
+        if !commits.is_empty() {
+            let stored = self
+                .check_commit(&id, version, request, now)
+                .and_then(|()| self.store(&id, &commits, now));
+            if let Err(code) = stored {
+                let all = codes.iter_mut().flat_map(|(_, partitions)| partitions);
+                // What was refused before has its own reason.
+                for (_, each) in all.filter(|(_, each)| can_change(*each)) {
+                    *each = code;
+                }
+            }
+            self.tick_group(&id, now);
+        }
+        let topics = codes.into_iter().map(|(topic, partitions)| {
+            let partitions = partitions.into_iter().map(|(partition, code)| {
+                Struct::new()
+                    .with("partitionIndex", partition)
+                    .with("errorCode", code)
+            });
+            Struct::new()
+                .with("name", topic)
+                .with("partitions", partitions.collect::<Vec<_>>())
+        });
+        Struct::new()
+            .with("throttleTimeMs", 0)
+            .with("topics", topics.collect::<Vec<_>>())
+    }
+
+    /// What a request commits, and what is to be said of each partition if all goes well.
+    fn commits(&self, version: i16, request: &Struct<'_>, now: i64) -> (Codes, Vec<Commit>) {
+        let options = &self.shared.options;
+        let mut commits = Vec::new();
+        let topics = structs(request, "topics").map(|topic| {
+            let name = text(topic, "name");
+            let partitions = structs(topic, "partitions").map(|fields| {
+                let partition = int32(fields, "partitionIndex");
+                let metadata = text(fields, "committedMetadata");
+                let code = match (options.topic_id)(&name, partition) {
+                    _ if version >= TOPIC_IDS => Code::UnknownTopicId,
+                    None => Code::UnknownTopicOrPartition,
+                    Some(_) if metadata.encode_utf16().count() > options.max_metadata => {
+                        Code::OffsetMetadataTooLarge
+                    }
+                    Some(topic_id) => {
+                        let epoch = int32(fields, "committedLeaderEpoch");
+                        commits.push(Commit {
+                            topic: name.clone(),
+                            partition,
+                            offset: int(fields, "committedOffset").unwrap_or(-1),
+                            leader_epoch: Some(epoch).filter(|epoch| *epoch >= 0),
+                            metadata,
+                            commit_timestamp: now,
+                            topic_id,
+                        });
+                        Code::None
+                    }
+                };
+                (partition, code)
+            });
+            let partitions = partitions.collect();
+            (name, partitions)
+        });
+        let codes = topics.collect();
+        (codes, commits)
+    }
+
+    fn check_commit(
+        &mut self,
+        id: &str,
+        version: i16,
+        request: &Struct<'_>,
+        now: i64,
+    ) -> Result<(), Code> {
+        self.tick_group(id, now);
+        let generation = int32(request, "generationIdOrMemberEpoch");
+        match self.groups.get_mut(id) {
+            Some(group) => group.check_commit(
+                &text(request, "memberId"),
+                optional(request, "groupInstanceId").as_deref(),
+                generation,
+                now,
+            ),
+            None if generation < 0 && id.len() > GROUP_ID_BYTES => Err(Code::InvalidGroupId),
+            // A consumer that is in no group.
+            None if generation < 0 => Ok(()),
+            None if version >= GROUP_NOT_FOUND => Err(Code::GroupIdNotFound),
+            None => Err(Code::IllegalGeneration),
+        }
+    }
+
+    fn store(&mut self, id: &str, commits: &[Commit], now: i64) -> Result<(), Code> {
+        let is_known = self.groups.contains_key(id);
+        if !is_known && self.groups.len() >= self.shared.options.max_groups {
+            return Err(Code::UnknownServerError);
+        }
+        let stored = self.shared.offsets.store(id, commits);
+        stored.map_err(|error| Code::of_append(&error))?;
+        if !is_known {
+            self.groups.insert(id.to_owned(), Group::new(id, now));
+        }
+        Ok(())
+    }
+
+    pub(super) fn fetch(
+        &mut self,
+        version: i16,
+        request: &Struct<'_>,
+        now: i64,
+    ) -> Struct<'static> {
+        let response = Struct::new().with("throttleTimeMs", 0);
+        if version < SEVERAL_GROUPS {
+            let topics = self.fetch_group(request, now);
+            return response
+                .with("topics", topics)
+                .with("errorCode", Code::None);
+        }
+        let groups = structs(request, "groups").map(|group| {
+            Struct::new()
+                .with("groupId", text(group, "groupId"))
+                .with("topics", self.fetch_group(group, now))
+                .with("errorCode", Code::None)
+        });
+        let groups = groups.collect::<Vec<_>>();
+        response.with("groups", groups)
+    }
+
+    /// What a group has committed of the topics asked for, or of all. All offsets are stable: transactions commit none here.
+    fn fetch_group(&self, request: &Struct<'_>, _now: i64) -> Vec<Struct<'static>> {
+        let id = text(request, "groupId");
+        let offsets = &self.shared.offsets;
+        let mut topics: Vec<(String, Vec<Struct<'static>>)> = Vec::new();
+        if request.get("topics").is_none_or(Value::is_null) {
+            let mut by_topic: BTreeMap<&str, Vec<Struct<'static>>> = BTreeMap::new();
+            for commit in offsets.of(&id) {
+                let partitions = by_topic.entry(&commit.topic).or_default();
+                partitions.push(fetched(commit.partition, Some(commit)));
+            }
+            let named = by_topic.into_iter();
+            topics.extend(named.map(|(topic, found)| (topic.to_owned(), found)));
+        }
+        for topic in structs(request, "topics") {
+            let name = text(topic, "name");
+            let partitions = numbers(topic, "partitionIndexes").into_iter();
+            let found = partitions.map(|partition| {
+                let commit = offsets.get(&id, &name, partition);
+                let known = (self.shared.options.topic_id)(&name, partition);
+                // It was committed for an earlier topic of this name.
+                let is_of_other = |commit: &&Commit| {
+                    let ids = [commit.topic_id, known.unwrap_or(Uuid::ZERO)];
+                    ids.iter().all(|id| !id.is_zero()) && ids.first() != ids.last()
+                };
+                fetched(partition, commit.filter(|commit| !is_of_other(commit)))
+            });
+            let found = found.collect();
+            topics.push((name, found));
+        }
+        let topics = topics.into_iter().map(|(topic, partitions)| {
+            Struct::new()
+                .with("name", topic)
+                .with("partitions", partitions)
+        });
+        topics.collect()
+    }
+
+    pub(super) fn delete_offsets(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {
+        let id = text(request, "groupId");
+        self.tick_group(&id, now);
+        let refused = match self.groups.get(&id) {
+            _ if id.is_empty() => Some(Code::InvalidGroupId),
+            None => Some(Code::GroupIdNotFound),
+            Some(group) if group.state != GroupState::Empty && !group.is_consumers() => {
+                Some(Code::NonEmptyGroup)
+            }
+            Some(_) => None,
+        };
+        let group = self.groups.get(&id).filter(|_| refused.is_none());
+        let Some(group) = group else {
+            return deleted(refused.unwrap_or(Code::GroupIdNotFound), Vec::new());
+        };
+        let mut deletable = Vec::new();
+        let topics = structs(request, "topics").map(|topic| {
+            let name = text(topic, "name");
+            let partitions = structs(topic, "partitions").map(|fields| {
+                let partition = int32(fields, "partitionIndex");
+                let code = if (self.shared.options.topic_id)(&name, partition).is_none() {
+                    Code::UnknownTopicOrPartition
+                } else if group.is_subscribed(&name) {
+                    Code::GroupSubscribedToTopic
+                } else {
+                    deletable.push((name.clone(), partition));
+                    Code::None
+                };
+                Struct::new()
+                    .with("partitionIndex", partition)
+                    .with("errorCode", code)
+            });
+            let partitions = partitions.collect::<Vec<_>>();
+            Struct::new()
+                .with("name", name)
+                .with("partitions", partitions)
+        });
+        let topics = topics.collect();
+        if let Err(error) = self.shared.offsets.remove(&id, &deletable) {
+            return deleted(Code::of_append(&error), Vec::new());
+        }
+        self.settle(&id);
+        deleted(Code::None, topics)
+    }
+}
+
+/// Whether a code says that a partition would have been stored. In Kafka the group's refusal replaces what is said of too much metadata.
+fn can_change(code: Code) -> bool {
+    matches!(code, Code::None | Code::OffsetMetadataTooLarge)
+}
+
+fn fetched(partition: i32, commit: Option<&Commit>) -> Struct<'static> {
+    Struct::new()
+        .with("partitionIndex", partition)
+        .with("committedOffset", commit.map_or(-1, |commit| commit.offset))
+        .with(
+            "committedLeaderEpoch",
+            commit.and_then(|commit| commit.leader_epoch).unwrap_or(-1),
+        )
+        .with(
+            "metadata",
+            commit
+                .map(|commit| commit.metadata.clone())
+                .unwrap_or_default(),
+        )
+        .with("errorCode", Code::None)
+}
+
+fn deleted(code: Code, topics: Vec<Struct<'static>>) -> Struct<'static> {
+    Struct::new()
+        .with("errorCode", code)
+        .with("throttleTimeMs", 0)
+        .with("topics", topics)
+}
