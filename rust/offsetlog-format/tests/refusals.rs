@@ -259,6 +259,7 @@ fn every_part_has_words_of_its_own() {
         Part::Record,
         Part::RecordHeader,
         Part::ControlRecord,
+        Part::Protocol,
         Part::Message,
         Part::MessageSet,
         Part::Compression,

@@ -102,7 +102,7 @@ proptest! {
 
     /// What is written is read again, and no part of it is taken for the whole.
     #[test]
-    fn what_is_written_is_read_again(seed in any::<u64>()) {
+    fn what_is_written_reads_back(seed in any::<u64>()) {
         let mut draw = Draw(seed);
         for (message, version) in every() {
             let given = draw.structure(message.fields, version);
