@@ -39,6 +39,7 @@ from offsetlog._recover import recover
 from offsetlog._restore import NewReplica, NotRestored, OtherReplica, Remaining, RestoredPartition, RestoreReport, restore
 from offsetlog._salvage import LeftOut, Loss, SalvageReport, TakenBack, salvage
 from offsetlog._scan import Scan
+from offsetlog._server import Server, ServerEvent
 from offsetlog._topics import BrokerSettings, partition_for, partitions_for
 from offsetlog._transactions import Transaction
 from offsetlog._values import (
@@ -200,6 +201,8 @@ __all__ = [
     "ScramCredential",
     "Segment",
     "SegmentTooLargeError",
+    "Server",
+    "ServerEvent",
     "ShareGroupOffset",
     "Split",
     "Stray",

@@ -26,6 +26,7 @@ from offsetlog._options import (
 )
 from offsetlog._restore import RestoreReport
 from offsetlog._salvage import SalvageReport
+from offsetlog._server import ServerOptions
 from offsetlog._transactions import Transaction
 from offsetlog._values import (
     AppendInfo,
@@ -61,6 +62,7 @@ __all__ = [
     "Record",
     "RecordIterator",
     "Scan",
+    "Server",
     "Writer",
     "__version__",
     "adopt",
@@ -280,6 +282,20 @@ class Appender:
     def is_closed(self) -> bool: ...
     def close(self) -> None: ...
     def abandon(self) -> None: ...
+
+@final
+class Server:
+    def __new__(cls, paths: Sequence[str], options: OpenOptions, server: ServerOptions) -> Self: ...
+    @property
+    def bootstrap_servers(self) -> str: ...
+    @property
+    def metrics_address(self) -> str | None: ...
+    @property
+    def running(self) -> bool: ...
+    def connections(self) -> int: ...
+    def metrics(self) -> str: ...
+    def events(self) -> list[tuple[str, str, str | None, str]]: ...
+    def stop(self) -> None: ...
 
 @final
 class Writer:

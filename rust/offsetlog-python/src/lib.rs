@@ -34,6 +34,7 @@ mod row_class;
 mod rows;
 mod salvage;
 mod scan;
+mod server;
 mod topics;
 mod verify;
 mod writer;
@@ -64,6 +65,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan::Follow>()?;
     module.add_class::<scan::Later>()?;
     module.add_class::<scan::Scan>()?;
+    module.add_class::<server::Server>()?;
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(adopt::adopt, module)?)?;
     module.add_function(wrap_pyfunction!(appender::close_inherited_locks, module)?)?;

@@ -67,6 +67,27 @@ macro_rules! options {
 }
 
 options! {
+    /// How log dirs are served.
+    ServerValues {
+        listen: Vec<String>,
+        advertise: Option<String>,
+        topics: Vec<String>,
+        high_watermark: bool,
+        decide: bool,
+        without_state: bool,
+        groups: Option<PathBuf>,
+        broker: Option<PathBuf>,
+        metadata: Option<PathBuf>,
+        tls_certificate: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
+        tls_client_ca: Option<PathBuf>,
+        users: Option<PathBuf>,
+        insecure: bool,
+        metrics: Option<String>,
+        max_connections: usize,
+        idle_timeout_ms: u64,
+    }
+
     /// Bounds on what bytes of a file can make us do.
     #[allow(clippy::struct_field_names, reason = "the names of the arguments")]
     LimitValues {

@@ -172,7 +172,7 @@ impl fmt::Display for ServerError {
                 ..
             } => write!(
                 f,
-                "metrics at {address} can be read by other machines, without encryption: give a loopback address, or --insecure"
+                "metrics at {address} can be read by other machines, without encryption: give a loopback address, or --insecure (insecure=True)"
             ),
             Self::Exposed {
                 address,
@@ -189,7 +189,7 @@ impl fmt::Display for ServerError {
                 };
                 write!(
                     f,
-                    "{address} can be reached by other machines: give {missing}, or --insecure to let anybody read everything"
+                    "{address} can be reached by other machines: give {missing}, or --insecure (insecure=True) to let anybody read everything"
                 )
             }
             Self::NoAddress => f.write_str("no address to listen at is given"),
