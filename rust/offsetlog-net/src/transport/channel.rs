@@ -98,7 +98,7 @@ impl Channel for Memory<'_> {
     }
 
     fn is_hung_up(&self) -> bool {
-        self.input.is_empty()
+        true
     }
 
     fn finish(&mut self) {}

@@ -92,8 +92,11 @@ pub(crate) fn talk<S: Service>(
     ended
 }
 
-/// Answers all requests in `input` as one connection that then hangs up, and returns what went out: the whole connection without a
-/// socket, for fuzzing and tests.
+/// Answers all requests in `input` as one connection that has hung up behind them, and returns what went out: the whole connection without
+/// a socket, for fuzzing and tests. A request that would have to wait is the last one.
+///
+/// # Panics
+/// If the protocol logic does.
 #[must_use]
 pub fn answer_all<S: Service>(service: &S, limits: &ServerLimits, input: &[u8]) -> Vec<u8> {
     let common = Common::new(limits.clone(), None);
@@ -106,7 +109,8 @@ pub fn answer_all<S: Service>(service: &S, limits: &ServerLimits, input: &[u8]) 
         port: 0,
         is_encrypted: false,
     };
-    talk(service, &common, &mut memory, peer, Instant::now());
+    let ended = talk(service, &common, &mut memory, peer, Instant::now());
+    assert!(!matches!(ended, Ended::Panic(_)), "{ended}");
     memory.output
 }
 
@@ -206,7 +210,9 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
         while self.frame.len() < size {
             let has = self.frame.len();
             let target = size.min(has.max(FIRST_STEP).saturating_mul(2));
-            if !part.grow(target as u64, deadline) {
+            // A small request needs no part of what others may have used up: each connection has room for one.
+            let shared = target.saturating_sub(KEPT_BYTES);
+            if !part.grow(shared as u64, deadline) {
                 return Err(Ended::Memory);
             }
             self.frame.reserve_exact(target - has);
@@ -262,13 +268,13 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
             if self.common.is_stopping() {
                 return Err(Ended::Stopped);
             }
-            if self.channel.is_hung_up() {
-                return Err(Ended::ByClient);
-            }
             let left = until_ms.saturating_sub(wall_clock());
             let Some(left) = u64::try_from(left).ok().filter(|&left| left > 0) else {
                 return Ok(());
             };
+            if self.channel.is_hung_up() {
+                return Err(Ended::ByClient);
+            }
             let slice = Duration::from_millis(left).min(LOOK_EVERY);
             // The stop announces a change too.
             if self.service.changes().wait(seen, slice) && !self.common.is_stopping() {
