@@ -55,7 +55,11 @@ def expected(client: Client, rows: Sequence[Row]) -> list[list[object]]:
 
 def told(client: Client, rows: Sequence[list[Any]]) -> list[list[object]]:
     """Messages of format 0 have no timestamp of any type, which each client says in its own way."""
-    return [[*row[:2], max(row[2] or 0, 0), *row[3:6], row[6] if client.epochs else -1] for row in rows]
+    found: list[list[object]] = []
+    for offset, timestamp, kind, key, value, headers, epoch in rows:
+        has_time = timestamp is not None and kind is not None and kind >= 0
+        found.append([offset, timestamp if has_time else -1, kind if has_time else 0, key, value, headers, epoch if client.epochs else -1])
+    return found
 
 
 def commits() -> dict[str, dict[str, int]]:

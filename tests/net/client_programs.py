@@ -21,9 +21,10 @@ class Client(NamedTuple):
     cannot_read: frozenset[str] = frozenset()
     """Partitions that the client refuses from a real broker too."""
     tells_timestamp_of_lookup: bool = True
-    empty_headers_are_null: bool = False
     epochs: bool = True
     """Whether records tell their leader epoch."""
+    tells_damage: bool = True
+    """Whether its caller hears of CORRUPT_MESSAGE: one client only logs it, and asks again for ever."""
 
     @property
     def is_quick(self) -> bool:
@@ -48,6 +49,6 @@ CLIENTS = (
     Client("confluent-kafka", _python(".venv-clients", "of_confluent_kafka.py"), tells_timestamp_of_lookup=False),
     Client("confluent-kafka-2.3.0", _python(".venv-clients-old", "of_confluent_kafka.py"), tells_timestamp_of_lookup=False),
     Client("kafka-python", _python(".venv-clients", "of_kafka_python.py"), OLD_LZ4),
-    Client("aiokafka", _python(".venv-clients", "of_aiokafka.py"), OLD_LZ4, epochs=False),
+    Client("aiokafka", _python(".venv-clients", "of_aiokafka.py"), OLD_LZ4 | {"o-upgraded-0"}, epochs=False, tells_damage=False),
     *(Client(f"java-{version}", _java(version)) for version in JAVA_VERSIONS),
 )

@@ -45,21 +45,25 @@ class Served:
         self._output = folder / "serve.txt"
         self._errors = folder / "serve-errors.txt"
         folder.mkdir(parents=True, exist_ok=True)
-        line = command("serve", *map(str, paths), "--listen", "127.0.0.1:0", *options)
+        # Advertised as something else, its own address is known only if it is chosen here.
+        chosen = f"127.0.0.1:{two_free_ports()[0]}" if "--advertise" in options else None
+        line = command("serve", *map(str, paths), "--listen", chosen or "127.0.0.1:0", *options)
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         try:
-            self.address = self._wait_for_address()
+            self.address = self._wait_for_address(chosen)
         except BaseException:
             self.close()
             raise
 
-    def _wait_for_address(self) -> str:
+    def _wait_for_address(self, chosen: str | None) -> str:
         end = time.monotonic() + STARTING_SECONDS
         while time.monotonic() < end:
-            found = ADDRESS.search(self.said())
-            if found:
-                return found[0]
+            # All it prints at its start is there when it serves.
+            if "Ctrl-C" in self.said():
+                found = ADDRESS.search(self.said())
+                if chosen or found:
+                    return chosen or str(found and found[0])
             if self.process.poll() is not None:
                 break
             time.sleep(0.02)

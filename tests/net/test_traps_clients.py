@@ -11,7 +11,7 @@ import pytest
 from asking import ask
 from client_programs import CLIENTS, Client
 from golden import Golden, named
-from served import Kafka, serving
+from served import Kafka, Served, serving
 
 from offsetlog import Log
 
@@ -99,7 +99,7 @@ def test_members_that_come_and_go_together(named_client: Client, clean: Kafka) -
 def damaged(golden: Golden, into: Path) -> int:
     """Copy a partition and flip a byte among the records of a batch in the middle; the first offset of that batch."""
     place = golden.copy(into)
-    (log,) = sorted(place.glob("*.log"))
+    log = max(place.glob("*.log"), key=lambda path: path.stat().st_size)
     data = bytearray(log.read_bytes())
     at = 0
     while at < len(data) // 2:
@@ -114,7 +114,7 @@ def damaged(golden: Golden, into: Path) -> int:
 class Damaged(NamedTuple):
     """A served partition with a batch whose checksum is wrong."""
 
-    kafka: Kafka
+    kafka: Served
     golden: Golden
     first: int
     """First offset of that batch."""
@@ -144,7 +144,8 @@ def test_damage_stops_a_client_loudly(client: Client, with_damage: Damaged) -> N
     }
     (found,) = ask(client, with_damage.kafka, task)
     assert found["seen"] == [row.offset for row in golden.rows if row.offset < with_damage.first]
-    assert found["error"] is not None, "silence"
+    assert (found["error"] is not None) == client.tells_damage, found
+    assert golden.topic in with_damage.kafka.logged()
     (sound,) = named("g-plain-0")
     read = {"verb": "read", "isolation": "read_uncommitted", "places": [["g-plain", 0]], "ends": {"g-plain-0": sound.end}}
     (rows,) = ask(client, with_damage.kafka, read)
