@@ -61,7 +61,7 @@ class Server:
 
     Answers when the constructor returns, until :meth:`stop`, the end of the ``with`` block or of the interpreter. No byte of the log
     dirs changes, and a broker may run on them. Producing is refused; groups begin at what the dead cluster's groups had committed, and
-    what clients commit is kept in memory. A child after a fork does not serve; the parent does.
+    what clients commit is kept in memory, or in a log of our own. A child after a fork does not serve; the parent does.
 
     Parameters
     ----------
@@ -80,6 +80,8 @@ class Server:
         ``"decide"``: they end as their coordinator's record says, and what was not decided is shown as aborted.
     without_state
         With ``"decide"``: show as aborted what no coordinator's record tells of.
+    groups
+        Keep committed offsets in a log of our own in this directory, which is none of `paths`, instead of in memory.
     broker
         The broker's ``server.properties``, for the settings that clients are told.
     metadata
@@ -132,6 +134,7 @@ class Server:
         until: Until = "log-end",
         open_transactions: OpenTransactions = "wait",
         without_state: bool = False,
+        groups: PathLike | None = None,
         broker: PathLike | None = None,
         metadata: PathLike | None = None,
         tls_certificate: PathLike | None = None,
@@ -165,7 +168,7 @@ class Server:
             high_watermark=until == "high-watermark",
             decide=open_transactions == "decide",
             without_state=bool(without_state),
-            groups=None,
+            groups=file(groups),
             broker=file(broker),
             metadata=file(metadata),
             tls_certificate=file(tls_certificate),

@@ -205,6 +205,7 @@ fn options(
             Where::HighWatermark => Until::HighWatermark,
         },
         open_transactions,
+        groups: args.groups.clone(),
         broker_settings,
         metadata: args.metadata.clone(),
         tls_certificate: args.tls_cert.clone(),

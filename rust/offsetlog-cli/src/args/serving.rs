@@ -14,7 +14,7 @@ Then read as from any broker:
   kafka-console-consumer.sh --bootstrap-server 127.0.0.1:9092 --topic orders --from-beginning
 
 Reads only: no byte of the log dirs changes, and a broker may run on them. Producing is refused. Groups begin where the dead cluster's groups \
-were. What a client commits is in memory. A file of users has lines name=password, or name=SCRAM-SHA-256=... in Kafka's form.
+were. What a client commits is in memory, or with --groups in a directory of our own. A file of users has lines name=password, or name=SCRAM-SHA-256=... in Kafka's form.
 
 Exit codes: 0 stopped by SIGTERM; 2 usage or input error; 130 stopped by Ctrl-C.")]
 pub(crate) struct Serve {
@@ -45,6 +45,10 @@ pub(crate) struct Serve {
     /// With --open-transactions decide: show as aborted what no coordinator's record tells of
     #[arg(long)]
     pub(crate) without_state: bool,
+
+    /// Keep committed offsets in a log of our own in this directory, instead of in memory; it is none of PATH
+    #[arg(long, value_name = "DIR")]
+    pub(crate) groups: Option<PathBuf>,
 
     /// The broker's server.properties, for the settings that clients are told
     #[arg(long, value_name = "FILE")]

@@ -181,10 +181,10 @@ impl fmt::Display for ServerError {
                 ..
             } => {
                 let missing = match (has_tls, has_users) {
-                    (true, _) => "users (--users FILE)",
-                    (false, true) => "TLS (--tls-cert FILE --tls-key FILE)",
+                    (true, _) => "users (--users)",
+                    (false, true) => "TLS (--tls-cert and --tls-key; tls_certificate and tls_key)",
                     (false, false) => {
-                        "TLS (--tls-cert FILE --tls-key FILE) and users (--users FILE)"
+                        "TLS (--tls-cert and --tls-key; tls_certificate and tls_key) and users (--users)"
                     }
                 };
                 write!(
