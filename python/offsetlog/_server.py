@@ -106,8 +106,8 @@ class Server:
     Raises
     ------
     ConfigError
-        An address is wrong, or one that others can reach has no TLS or no users; a certificate, a key or the users cannot be used; a topic
-        is not here.
+        An address is wrong, or others can reach it without TLS or users; a certificate, a key or the users cannot be used; a topic is
+        not here.
     LogDirError
         A path is no log dir.
     OSError

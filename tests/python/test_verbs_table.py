@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +26,19 @@ from writing import HOLD, filled, running
 
 import offsetlog
 import offsetlog.spark
-from offsetlog import BrokerSettings, Log, LogConfig, LogDir, LogLockedError, OldLog, Scan, WritableLog, WritableLogDir, open_cached
+from offsetlog import (
+    BrokerSettings,
+    Log,
+    LogConfig,
+    LogDir,
+    LogLockedError,
+    OldLog,
+    Scan,
+    Server,
+    WritableLog,
+    WritableLogDir,
+    open_cached,
+)
 from offsetlog.spark import ReadReport
 
 ROWS = list(verbs_page.rows(verbs_page.text()))
@@ -117,6 +131,29 @@ def of_command(*arguments: str, code: int = 0) -> Callable[[Place], object]:
     return run
 
 
+def of_server(place: Place) -> object:
+    """All that a server is asked for, beside a client."""
+    with Server(place.dirs) as kafka:
+        host, _, port = kafka.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            # ApiVersions 0.
+            connection.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            assert connection.recv(4)
+        return kafka.running, kafka.connections, kafka.metrics_address, kafka.metrics(), kafka.events()
+
+
+def of_serve(place: Place) -> object:
+    """The command, until it says what it serves."""
+    told = [sys.executable, "-m", "offsetlog", "serve", "--listen", "127.0.0.1:0", "--json", *map(str, place.dirs)]
+    with subprocess.Popen(told, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+        assert process.wait(60) == 0
+    assert '"event":"serving"' in line
+    return line
+
+
 def splits(place: Place) -> list[offsetlog.Split]:
     with Log.open(place.log) as log:
         return log.splits(max_bytes=1000)
@@ -174,6 +211,7 @@ TRIES: dict[str, Callable[[Place], object]] = {
     "LogDir.strays": of_dirs(lambda log_dir: log_dir.strays()),
     "LogDir.topic_settings": of_dirs(lambda log_dir: log_dir.topic_settings("g-plain")),
     "LogDir.topic_config": of_dirs(lambda log_dir: log_dir.topic_config("g-plain")),
+    "offsetlog serve": of_serve,
     "offsetlog ls": of_command("ls", "--json"),
     "offsetlog cat": of_command("cat", "-t", "g-plain"),
     "offsetlog grep": of_command("grep", "alpha", "--count"),
@@ -210,6 +248,8 @@ def tried(verb: str) -> Callable[[Place], object]:
     if verb in TRIES:
         return TRIES[verb]
     kind, _, name = verb.rpartition(".")
+    if kind == "Server":
+        return of_server
     if kind == "Log":
         return of_log(lambda log: getattr(log, name))
     if kind == "LogDir":
