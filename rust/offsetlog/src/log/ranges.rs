@@ -238,12 +238,14 @@ impl Log {
             Isolation::ReadUncommitted => log_end_offset,
             Isolation::ReadCommitted => stable.offset.min(log_end_offset),
         };
-        if stable.is_hidden
-            && options.isolation == Isolation::ReadCommitted
-            && offset >= limit
-            && limit < log_end_offset
-        {
-            self.fates_error(view, first)?;
+        if stable.is_hidden && options.isolation == Isolation::ReadCommitted && offset >= limit {
+            // A marker may be hidden, and what waits for it would wait for ever.
+            if is_damaged {
+                walk_to_damage(view).map_err(|(_, error)| error)?;
+            }
+            if limit < log_end_offset {
+                self.fates_error(view, first)?;
+            }
         }
         let found = if offset < limit {
             self.range_from(view, offset, limit, end, options)?
@@ -306,15 +308,14 @@ impl Log {
                 .first()
                 .map_or(0, |segment| segment.base_offset);
             let outcomes = self.txn_outcomes(view, first)?;
+            if stable.offset < 0 {
+                stable.offset = outcomes.first_open().map_or(end, |open| open.min(end));
+            }
             if let Some(known) = outcomes.known_to() {
                 stable.is_hidden = true;
-                let known = known.max(view.log_start_offset);
-                stable.offset = if stable.offset < 0 {
-                    known
-                } else {
-                    stable.offset.min(known)
-                };
+                stable.offset = stable.offset.min(known);
             }
+            stable.offset = stable.offset.max(view.log_start_offset);
             stable.outcomes = Some(outcomes);
         }
         Ok(stable)

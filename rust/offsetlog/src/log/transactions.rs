@@ -105,10 +105,15 @@ impl TxnOutcomes {
             .map(|(aborted, _)| *aborted)
     }
 
+    /// First offset of the oldest transaction that had no marker where the walk ended.
+    pub(super) fn first_open(&self) -> Option<i64> {
+        self.open.values().copied().min()
+    }
+
     /// Offset, exclusive, up to which all is known: the damage, or the first transaction whose marker it may hide. `None` without damage.
     pub(super) fn known_to(&self) -> Option<i64> {
         let damage = self.damage.as_ref()?;
-        let open = self.open.values().copied().min();
+        let open = self.first_open();
         let last = damage.last.saturating_add(1);
         Some(open.map_or(last, |first| first.min(last)))
     }
