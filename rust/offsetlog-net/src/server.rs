@@ -7,6 +7,7 @@ mod api_versions;
 mod broker;
 mod catalog;
 mod configs;
+mod coordinated;
 mod describe;
 mod fetch;
 mod fetch_sessions;

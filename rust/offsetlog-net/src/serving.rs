@@ -67,13 +67,22 @@ impl fmt::Debug for ServingOptions {
 }
 
 /// A server that runs. Dropping it stops it.
-#[derive(Debug)]
 pub struct Serving {
     server: Server,
     broker: Arc<Broker>,
     advertised: (String, u16),
     is_encrypted: bool,
     has_users: bool,
+    log: Option<EventLog>,
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving")
+            .field("server", &self.server)
+            .field("advertised", &self.advertised)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why nothing is served.
@@ -198,6 +207,8 @@ impl Serving {
                 reason: format!("no topic {missing} is here"),
             });
         }
+        let now_ms = (options.open.clock)();
+        let broker = broker.with_coordinator(options.groups.as_deref(), now_ms)?;
         let broker = Arc::new(broker);
         let _ = for_metrics.set(Arc::clone(&broker));
         let server = bound.serve(Arc::clone(&broker))?;
@@ -207,6 +218,7 @@ impl Serving {
             advertised: (host, port),
             is_encrypted,
             has_users,
+            log: options.log.clone(),
         })
     }
 
@@ -254,6 +266,12 @@ impl Serving {
     /// Stops within a few seconds: ends waits, lets responses go out. Does nothing the second time.
     pub fn stop(&self) {
         self.server.stop(STOP_WITHIN);
+        if let Err(error) = self.broker.flush_groups()
+            && let Some(log) = &self.log
+        {
+            let reason = error.to_string();
+            tell(&**log, &server::Event::GroupsFailed { reason });
+        }
     }
 }
 
@@ -398,6 +416,11 @@ fn tell(log: &(dyn Fn(&Event<'_>) + Send + Sync), event: &server::Event) {
             reason,
         } => (EventLevel::Error, "failed", of(topic, *partition, reason)),
         server::Event::Changed { lines } => (EventLevel::Info, "changed", lines.join("; ")),
+        server::Event::GroupsFailed { reason } => (
+            EventLevel::Error,
+            "groups-failed",
+            format!("the upkeep of committed offsets failed: {reason}"),
+        ),
         server::Event::NotListed { reason } => (
             EventLevel::Error,
             "not-listed",

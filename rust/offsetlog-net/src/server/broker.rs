@@ -1,6 +1,6 @@
 //! The server: takes requests, one at a time from each connection, and dispatches them by API.
 
-use super::catalog::{Catalog, Surroundings, Topic};
+use super::catalog::{Catalog, Slot, Surroundings, Topic};
 use super::fetch::FetchJob;
 use super::fetch_sessions::FetchSessions;
 use super::groups::{GroupAnswer, Groups, is_of_groups};
@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 const LIST_EVERY_MS: i64 = 1000;
 /// Partitions that fetches wait for are looked at again after this time.
 const LOOK_EVERY_MS: i64 = 20;
+/// Upkeep of the groups is looked at after this time.
+const UPKEEP_EVERY_MS: i64 = 300_000;
 
 /// Serves log dirs. Many threads may use it at once.
 #[derive(Debug)]
@@ -41,11 +43,12 @@ pub struct Broker {
     surroundings: Surroundings,
     groups: Arc<Vec<Group>>,
     coordinator: Option<Box<dyn Groups>>,
-    catalog: RwLock<Arc<Catalog>>,
+    catalog: Arc<RwLock<Arc<Catalog>>>,
     /// The partitions that fetches wait for, each with the number of fetches and the end that was seen.
     awaited: Mutex<HashMap<(String, i32), Awaited>>,
-    changes: Changes,
+    changes: Arc<Changes>,
     next_listing_ms: AtomicI64,
+    next_upkeep_ms: AtomicI64,
     connections: AtomicU64,
 }
 
@@ -142,10 +145,11 @@ impl Broker {
             sessions: Mutex::new(FetchSessions::new(options.fetch_sessions_max)),
             decisions: Mutex::default(),
             producer_ids: AtomicI64::new(1_000_000_000),
-            catalog: RwLock::new(Arc::new(catalog)),
+            catalog: Arc::new(RwLock::new(Arc::new(catalog))),
             awaited: Mutex::default(),
-            changes: Changes::default(),
+            changes: Arc::default(),
             next_listing_ms: AtomicI64::new(i64::MIN),
+            next_upkeep_ms: AtomicI64::new(i64::MIN),
             connections: AtomicU64::new(0),
             groups: Arc::new(groups),
             coordinator: None,
@@ -158,20 +162,62 @@ impl Broker {
         })
     }
 
-    /// Serves consumer groups too.
+    /// Serves consumer groups too. Leader epochs that they have committed count from now on.
     #[must_use]
     pub fn with_groups(mut self, groups: Box<dyn Groups>) -> Self {
+        let catalog = self.catalog();
+        for ((topic, number), epoch) in groups.leader_epochs() {
+            let slot = catalog
+                .topic(&topic)
+                .and_then(|topic| topic.slots.get(&number));
+            if let Some(partition) = slot.and_then(Slot::partition) {
+                partition.raise_epoch(epoch);
+            }
+            self.surroundings.committed(&topic, number, epoch);
+        }
         self.coordinator = Some(groups);
         self
     }
 
-    pub(super) fn groups_of(&self) -> Option<&dyn Groups> {
-        self.coordinator.as_deref()
+    /// Makes the groups' commits durable.
+    ///
+    /// # Errors
+    /// Those of their log.
+    pub fn flush_groups(&self) -> Result<()> {
+        self.groups_of().map_or(Ok(()), Groups::flush)
     }
 
-    /// Whoever waits looks again.
-    pub(super) fn announce(&self) {
-        self.changes.announce();
+    /// What moves when a request that waits may be answered, to be held by who answers.
+    #[must_use]
+    pub fn shared_changes(&self) -> Arc<Changes> {
+        Arc::clone(&self.changes)
+    }
+
+    /// Tells of a partition that is served its topic's id, zeros if it has none; `None` if it is not served.
+    #[must_use]
+    pub fn topic_ids(&self) -> Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync> {
+        let catalog = Arc::clone(&self.catalog);
+        Arc::new(move |topic, partition| {
+            let catalog = catalog.read().unwrap_or_else(PoisonError::into_inner);
+            let topic = catalog.topic(topic)?;
+            topic.slots.contains_key(&partition).then_some(topic.id)
+        })
+    }
+
+    /// The broker id, host and port that clients are told.
+    #[must_use]
+    pub fn node(&self) -> (i32, &str, u16) {
+        (self.node_id, &self.options.host, self.options.port)
+    }
+
+    /// The log dirs that are served.
+    #[must_use]
+    pub const fn log_dir(&self) -> &LogDir {
+        &self.log_dir
+    }
+
+    pub(super) fn groups_of(&self) -> Option<&dyn Groups> {
+        self.coordinator.as_deref()
     }
 
     /// The groups that the log dirs had committed offsets of when they were opened.
@@ -260,7 +306,6 @@ impl Broker {
             Waiting::Group { ticket, .. } => {
                 if let Some(groups) = self.groups_of() {
                     groups.forget(*ticket);
-                    self.announce();
                 }
             }
         }
@@ -278,13 +323,11 @@ impl Broker {
             key if key == apis::DESCRIBE_LOG_DIRS.key => self.describe_log_dirs(request),
             key if key == apis::DESCRIBE_ACLS.key => Self::describe_acls(),
             key if key == apis::INIT_PRODUCER_ID.key => self.init_producer_id(request),
-            key if key == apis::FIND_COORDINATOR.key => self.find_coordinator(asked, request),
-            key => {
-                return match self.groups_of().filter(|_| is_of_groups(key)) {
-                    Some(groups) => self.ask_groups(session, asked, request, groups),
-                    None => closed(format!("{} is not served", asked.api.name)),
-                };
-            }
+            key => match self.groups_of().filter(|_| is_of_groups(key)) {
+                Some(groups) => return self.ask_groups(session, asked, request, groups),
+                None if key == apis::FIND_COORDINATOR.key => Self::find_coordinator(asked, request),
+                None => return closed(format!("{} is not served", asked.api.name)),
+            },
         };
         reply(asked, &answer, Vec::new())
     }
@@ -401,9 +444,12 @@ impl Service for Broker {
         }
     }
 
-    fn end(&self, session: Session, _now_ms: i64) {
+    fn end(&self, session: Session, now_ms: i64) {
         if let Some(waiting) = &session.waiting {
             self.forget(waiting);
+        }
+        if let Some(groups) = self.groups_of() {
+            groups.disconnect(session.connection_id, now_ms);
         }
     }
 
@@ -427,11 +473,22 @@ impl Service for Broker {
         let Some(groups) = self.groups_of() else {
             return next;
         };
-        let (due, moved) = groups.tick(now_ms);
-        if moved {
-            self.announce();
+        let next = next.min(groups.tick(now_ms));
+        let due = self.next_upkeep_ms.load(Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        let later = now_ms.saturating_add(UPKEEP_EVERY_MS);
+        if (now_ms >= due || due > later)
+            && self
+                .next_upkeep_ms
+                .compare_exchange(due, later, order, order)
+                .is_ok()
+            && let Err(error) = groups.maintain()
+        {
+            self.options.tell(&Event::GroupsFailed {
+                reason: error.to_string(),
+            });
         }
-        next.min(due)
+        next
     }
 
     fn changes(&self) -> &Changes {

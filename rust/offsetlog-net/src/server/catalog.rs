@@ -124,6 +124,13 @@ impl Surroundings {
         }
     }
 
+    /// A group has committed this leader epoch.
+    pub(crate) fn committed(&mut self, topic: &str, partition: i32, epoch: i32) {
+        let key = (topic.to_owned(), partition);
+        let known = self.committed.entry(key).or_insert(epoch);
+        *known = epoch.max(*known);
+    }
+
     /// The least leader epoch that clients may be told: below that of a committed offset, Java's consumers read nothing and say nothing.
     fn epoch_floor(&self, topic: &str, partition: i32) -> i32 {
         let registered = self

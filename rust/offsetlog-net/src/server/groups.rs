@@ -1,13 +1,16 @@
 //! Where the APIs of consumer groups go: whoever coordinates them is given to the broker.
 
 use super::broker::{Asked, Broker, Session, Waiting, reply_in};
-use super::request::{elements, int};
+use super::request::elements;
 use crate::error_code::ErrorCode;
 use crate::step::Step;
+use offsetlog::Result;
 use offsetlog::format::message::{Struct, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// Coordinates consumer groups. Many threads may use it at once.
+/// Coordinates consumer groups. Many threads may use it at once. When a request that waits has its answer, it announces that through
+/// [`Broker::shared_changes`].
 pub trait Groups: fmt::Debug + Send + Sync {
     /// Takes a request of a group's API, in a version that is announced.
     fn handle(
@@ -22,11 +25,29 @@ pub trait Groups: fmt::Debug + Send + Sync {
     /// Looks again whether a request that waits can be answered.
     fn poll(&self, ticket: u64, now_ms: i64) -> GroupAnswer;
 
-    /// The connection whose request waits has ended.
+    /// Nobody waits for the answer to this request any more.
     fn forget(&self, ticket: u64);
 
-    /// Does what is due by time alone. Returns when it is to be called next, and whether requests that wait may be answered now.
-    fn tick(&self, now_ms: i64) -> (i64, bool);
+    /// A connection has ended.
+    fn disconnect(&self, connection_id: u64, now_ms: i64);
+
+    /// Does what is due by time alone. Returns when it is to be called next.
+    fn tick(&self, now_ms: i64) -> i64;
+
+    /// Does upkeep that may take a while, such as compacting a log of commits. Called every few minutes.
+    ///
+    /// # Errors
+    /// Those of the log.
+    fn maintain(&self) -> Result<()>;
+
+    /// Makes all commits durable.
+    ///
+    /// # Errors
+    /// Those of the log.
+    fn flush(&self) -> Result<()>;
+
+    /// The largest leader epoch that a group has committed for each partition: clients must not be told a smaller one.
+    fn leader_epochs(&self) -> BTreeMap<(String, i32), i32>;
 }
 
 /// What comes of a request.
@@ -56,7 +77,7 @@ pub struct Caller<'c> {
 
 /// The APIs that a coordinator answers.
 pub(super) const fn is_of_groups(key: i16) -> bool {
-    matches!(key, 8 | 9 | 11..=16 | 42 | 47)
+    matches!(key, 8..=16 | 42 | 47)
 }
 
 impl Broker {
@@ -77,7 +98,7 @@ impl Broker {
         };
         let answer = groups.handle(asked.api.key, asked.version, request, &caller, asked.now_ms);
         let (api, version) = (asked.api, asked.version);
-        let step = match answer {
+        match answer {
             GroupAnswer::Reply(answer) => {
                 reply_in(api, version, asked.correlation_id, &answer, Vec::new())
             }
@@ -90,48 +111,26 @@ impl Broker {
                 });
                 Step::Wait { until_ms }
             }
-        };
-        // A join or a sync may be what others wait for.
-        self.announce();
-        step
+        }
     }
 
-    /// This server coordinates all groups. Transactions too, so that their producers learn from it why they are refused.
-    pub(super) fn find_coordinator(
-        &self,
-        asked: &Asked<'_>,
-        request: &Struct<'_>,
-    ) -> Struct<'static> {
-        let is_known = matches!(int(request, "keyType", 0), 0 | 1) && self.groups_of().is_some();
-        let with_node = |answer: Struct<'static>| {
-            if is_known {
-                return answer
-                    .with("nodeId", self.node_id)
-                    .with("host", self.options.host.clone())
-                    .with("port", i32::from(self.options.port));
-            }
+    /// Without a coordinator nobody coordinates groups.
+    pub(super) fn find_coordinator(asked: &Asked<'_>, request: &Struct<'_>) -> Struct<'static> {
+        let nobody = |answer: Struct<'static>| {
             answer
                 .with("errorCode", ErrorCode::CoordinatorNotAvailable)
                 .with("nodeId", -1)
                 .with("port", -1)
+                .with("errorMessage", Value::Null)
         };
         if asked.version < 4 {
-            let answer = with_node(Struct::new());
-            return if asked.version >= 1 {
-                answer.with("errorMessage", Value::Null)
-            } else {
-                answer
-            };
+            return nobody(Struct::new());
         }
         let coordinators: Vec<Struct<'static>> = elements(request, "coordinatorKeys")
             .iter()
             .map(|key| {
                 let key = key.as_str().unwrap_or_default().to_owned();
-                with_node(
-                    Struct::new()
-                        .with("key", key)
-                        .with("errorMessage", Value::Null),
-                )
+                nobody(Struct::new().with("key", key))
             })
             .collect();
         Struct::new().with("coordinators", coordinators)

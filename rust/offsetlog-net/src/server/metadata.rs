@@ -56,7 +56,7 @@ impl Broker {
                 .collect()
         };
         let mut answer = Struct::new()
-            .with("brokers", vec![self.node()])
+            .with("brokers", vec![self.own_node()])
             .with("clusterId", self.cluster_id.clone())
             .with("controllerId", self.node_id)
             .with("topics", topics);
@@ -66,7 +66,7 @@ impl Broker {
         answer
     }
 
-    fn node(&self) -> Struct<'static> {
+    fn own_node(&self) -> Struct<'static> {
         Struct::new()
             .with("nodeId", self.node_id)
             .with("host", self.options.host.clone())

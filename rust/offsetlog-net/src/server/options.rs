@@ -67,6 +67,11 @@ pub enum Event {
         /// What changed, one line each.
         lines: Vec<String>,
     },
+    /// The upkeep of the groups' commits failed; commits go on.
+    GroupsFailed {
+        /// The error.
+        reason: String,
+    },
     /// The log dirs could not be listed; what was known of them is served.
     NotListed {
         /// The error.

@@ -1,0 +1,98 @@
+//! The coordinator of this crate answers the APIs of groups.
+
+use super::broker::Broker;
+use super::groups::{Caller, GroupAnswer, Groups};
+use crate::coordinator::committed_offsets::{CommittedOffsets, CommittedOffsetsOptions};
+use crate::coordinator::{self, Answer, Context, Coordinator, CoordinatorOptions, Node};
+use offsetlog::Result;
+use offsetlog::format::message::Struct;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+impl Broker {
+    /// Serves consumer groups: what the log dirs' groups had committed is their starting point, and new commits stay in memory, or go to
+    /// the log in `directory`.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::open`] and [`coordinator::seed`].
+    pub fn with_coordinator(self, directory: Option<&Path>, now_ms: i64) -> Result<Self> {
+        let how = CommittedOffsetsOptions {
+            served: self.log_dir().paths().to_vec(),
+            open: self.log_dir().options().clone(),
+            ..CommittedOffsetsOptions::default()
+        };
+        let mut offsets = match directory {
+            Some(directory) => CommittedOffsets::open(directory, &how)?,
+            None => CommittedOffsets::in_memory(&how),
+        };
+        coordinator::seed(&mut offsets, self.log_dir())?;
+        let (id, host, port) = self.node();
+        let options = CoordinatorOptions {
+            node: Node {
+                id,
+                host: host.to_owned(),
+                port: i32::from(port),
+            },
+            topic_id: self.topic_ids(),
+            ..CoordinatorOptions::default()
+        };
+        let changes = self.shared_changes();
+        let coordinator = Coordinator::new(options, offsets, now_ms, move || changes.announce());
+        Ok(self.with_groups(Box::new(coordinator)))
+    }
+}
+
+impl Groups for Coordinator {
+    fn handle(
+        &self,
+        api_key: i16,
+        version: i16,
+        request: &Struct<'_>,
+        caller: &Caller<'_>,
+        now_ms: i64,
+    ) -> GroupAnswer {
+        let context = Context {
+            client_id: caller.client_id,
+            client_host: caller.client_host,
+            connection_id: caller.connection_id,
+        };
+        Self::handle(self, api_key, version, request, &context, now_ms).into()
+    }
+
+    fn poll(&self, ticket: u64, now_ms: i64) -> GroupAnswer {
+        Self::poll(self, ticket, now_ms).into()
+    }
+
+    fn forget(&self, ticket: u64) {
+        Self::forget(self, ticket);
+    }
+
+    fn disconnect(&self, connection_id: u64, now_ms: i64) {
+        Self::disconnect(self, connection_id, now_ms);
+    }
+
+    fn tick(&self, now_ms: i64) -> i64 {
+        Self::tick(self, now_ms)
+    }
+
+    fn maintain(&self) -> Result<()> {
+        Self::maintain(self)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Self::flush(self)
+    }
+
+    fn leader_epochs(&self) -> BTreeMap<(String, i32), i32> {
+        Self::leader_epochs(self)
+    }
+}
+
+impl From<Answer> for GroupAnswer {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Reply(response) => Self::Reply(response),
+            Answer::Wait { ticket, until_ms } => Self::Wait { ticket, until_ms },
+        }
+    }
+}
