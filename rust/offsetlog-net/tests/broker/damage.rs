@@ -1,0 +1,128 @@
+//! Damage: everything before it is served, at it each fetch fails loudly, and a log is told once.
+
+use crate::client::{Client, Fetch, copy, data, read_all};
+use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
+use offsetlog::{BatchInfo, Log, OpenOptions};
+use offsetlog_net::server::{Broker, Event, ServeOptions};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+fn batches(path: &Path) -> Vec<BatchInfo> {
+    let log = Log::open(path, &OpenOptions::default()).unwrap();
+    let batches = log.batches(None, None).unwrap();
+    batches.map(Result::unwrap).collect()
+}
+
+/// Flips bits in the last byte of a batch.
+fn flip(path: &Path, batch: &BatchInfo) {
+    let file = path.join(format!("{:020}.log", batch.segment));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[(batch.position + batch.size_bytes) as usize - 1] ^= 0x55;
+    std::fs::write(&file, bytes).unwrap();
+}
+
+fn open(folder: &Path) -> (Broker, Arc<Mutex<Vec<Event>>>) {
+    let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let told = Arc::clone(&events);
+    let options = ServeOptions {
+        on_event: Some(Arc::new(move |event: &Event| {
+            told.lock().unwrap().push(event.clone());
+        })),
+        ..ServeOptions::default()
+    };
+    (Broker::open(&[folder], options).unwrap(), events)
+}
+
+#[test]
+fn each_batch_damaged_in_turn_stops_a_client_there() {
+    let name = "g-roll-ms-0";
+    let source = "kafka-4.3.0/clean/log-dir-2/g-roll-ms-0";
+    let whole = batches(&data(source));
+    assert!(whole.len() > 5);
+    let last = whole.len() - 1;
+    for damaged in 0..last {
+        let folder = copy(&[source]);
+        flip(&folder.path().join(name), &whole[damaged]);
+        let (broker, events) = open(folder.path());
+        let mut client = Client::new(&broker);
+        for isolation in [ReadUncommitted, ReadCommitted] {
+            for max_bytes in [1, 1 << 20] {
+                let fetch = Fetch {
+                    isolation,
+                    partition_max_bytes: max_bytes,
+                    ..Fetch::new("g-roll-ms", 0, whole[0].base_offset)
+                };
+                let (_, end, error) = read_all(&mut client, &fetch);
+                assert_eq!(
+                    (end, error),
+                    (whole[damaged].base_offset, 2),
+                    "{isolation:?}"
+                );
+                // Time passes, and it is as damaged as before.
+                client.now += 10_000;
+                let again = client.fetch(&Fetch {
+                    offset: end,
+                    ..fetch
+                });
+                assert_eq!((again.error, again.high_watermark), (2, -1));
+                assert_eq!(again.records.as_deref(), Some(&b""[..]));
+            }
+        }
+        // What stands behind it can be read by who asks for it.
+        let after = &whole[damaged + 1];
+        let fetched = client.fetch(&Fetch::new("g-roll-ms", 0, after.base_offset));
+        let hidden = fetched.error != 0;
+        assert!(!hidden || after.segment == whole[last].segment, "{damaged}");
+        let events = events.lock().unwrap();
+        let damage = events
+            .iter()
+            .filter(|event| matches!(event, Event::Damage { .. }))
+            .count();
+        assert!(damage == 1 || hidden && damage == 2, "{events:?}");
+    }
+}
+
+/// The last batch of the active segment may be one that is being written: it is the end for now.
+#[test]
+fn a_torn_tail_is_the_end_for_now() {
+    let source = "kafka-4.3.0/clean/log-dir-2/g-roll-ms-0";
+    let whole = batches(&data(source));
+    let last = whole.last().unwrap();
+    let folder = copy(&[source]);
+    let place = folder.path().join("g-roll-ms-0");
+    let file = place.join(format!("{:020}.log", last.segment));
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 3]).unwrap();
+    let (broker, _) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let fetch = Fetch::new("g-roll-ms", 0, whole[0].base_offset);
+    let (_, end, error) = read_all(&mut client, &fetch);
+    assert_eq!((end, error), (last.base_offset, 0));
+    // Its writer completes it.
+    std::fs::write(&file, &bytes).unwrap();
+    let fetch = Fetch {
+        offset: end,
+        ..fetch
+    };
+    let (_, end, error) = read_all(&mut client, &fetch);
+    assert_eq!((end, error), (last.last_offset + 1, 0));
+}
+
+#[test]
+fn a_partition_that_cannot_be_opened_is_offline_and_the_others_are_served() {
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-1/g-plain-0",
+        "kafka-4.3.0/clean/log-dir-1/g-plain-2",
+    ]);
+    std::fs::write(folder.path().join("g-plain-0/0000x.log"), b"x").unwrap();
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let (_, partitions) = client.metadata("g-plain");
+    assert_eq!((partitions[0].0, partitions[2].0), (5, 0));
+    let (seen, _, error) = read_all(&mut client, &Fetch::new("g-plain", 2, 0));
+    assert!(!seen.is_empty() && error == 0);
+    assert!(matches!(
+        &events.lock().unwrap()[..],
+        [Event::Offline { .. }]
+    ));
+}

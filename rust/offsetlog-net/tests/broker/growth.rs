@@ -1,0 +1,228 @@
+//! Log dirs that change while they are served: they grow, are truncated, and topics come, go and are replaced.
+
+use crate::client::{Client, Fetch, copy, data, open, read_all};
+use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
+use offsetlog::format::Uuid;
+use offsetlog::format::protocol::apis;
+use offsetlog::{
+    AppendOptions, BatchBuilder, LogDir, LogDirOptions, LogWriter, NewTopic, OpenOptions,
+    WriteOptions,
+};
+use offsetlog_net::server::Broker;
+use offsetlog_net::{Service, Step};
+use std::path::Path;
+
+pub fn append(log: &LogWriter, value: &[u8]) -> i64 {
+    let mut batch = BatchBuilder::default();
+    batch.push(1, None, Some(value), &[]).unwrap();
+    let appended = log.append(&mut batch, &AppendOptions::default()).unwrap();
+    appended.base_offset
+}
+
+fn writer(path: &Path) -> LogWriter {
+    LogWriter::open(path, &OpenOptions::default(), &WriteOptions::default()).unwrap()
+}
+
+/// A tick so much later that all is looked at again. Announces that what waits may look.
+fn tick(broker: &Broker, client: &mut Client<'_>) {
+    client.now += 1001;
+    broker.tick(client.now);
+}
+
+#[test]
+fn a_fetch_that_waits_is_answered_when_a_writer_appends() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("t-0"));
+    append(&log, b"first");
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    let (seen, end, _) = read_all(&mut client, &Fetch::new("t", 0, 0));
+    assert_eq!((seen.len(), end), (1, 1));
+    let fetch = Fetch {
+        max_wait_ms: 60_000,
+        ..Fetch::new("t", 0, 1)
+    };
+    let step = client.send(&apis::FETCH, 12, &fetch.request());
+    assert!(matches!(step, Step::Wait { .. }));
+    tick(&broker, &mut client);
+    let seen = broker.changes().count();
+    tick(&broker, &mut client);
+    assert_eq!(broker.changes().count(), seen, "nothing moved");
+    append(&log, b"second");
+    tick(&broker, &mut client);
+    assert_ne!(broker.changes().count(), seen, "who waits is told");
+    let Step::Reply(reply) = client.resume() else {
+        panic!("no reply");
+    };
+    assert!(reply.length() > 60);
+    let (seen, end, _) = read_all(&mut client, &Fetch::new("t", 0, 1));
+    assert_eq!((seen[0].3.as_deref(), end), (Some(&b"second"[..]), 2));
+}
+
+/// A writer of another process: only the files show what it does.
+#[test]
+fn another_process_is_followed_batch_by_batch() {
+    let source = data("kafka-4.3.0/clean/log-dir-1/g-many-entries-0");
+    let bytes = std::fs::read(source.join("00000000000000000000.log")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("g-many-entries-0");
+    std::fs::create_dir(&place).unwrap();
+    let file = place.join("00000000000000000000.log");
+    std::fs::write(&file, b"").unwrap();
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    let (mut next, mut all) = (0, 0);
+    let mut written = 0;
+    while written < bytes.len() {
+        // Rarely a whole number of batches.
+        written = (written + 37_111).min(bytes.len());
+        std::fs::write(&file, &bytes[..written]).unwrap();
+        let fetch = Fetch {
+            isolation: if written % 2 == 0 {
+                ReadCommitted
+            } else {
+                ReadUncommitted
+            },
+            ..Fetch::new("g-many-entries", 0, next)
+        };
+        let (seen, end, error) = read_all(&mut client, &fetch);
+        assert_eq!(error, 0);
+        assert!(end >= next);
+        (next, all) = (end, all + seen.len());
+    }
+    let whole = open(&[source]);
+    let (seen, end, _) = read_all(
+        &mut Client::new(&whole),
+        &Fetch::new("g-many-entries", 0, 0),
+    );
+    assert_eq!((all, next), (seen.len(), end));
+}
+
+#[test]
+fn truncated_and_deleted_records_are_out_of_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("t-0"));
+    for _ in 0..20 {
+        append(&log, b"value");
+    }
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    assert_eq!(read_all(&mut client, &Fetch::new("t", 0, 0)).1, 20);
+    log.truncate_to(10).unwrap();
+    assert_eq!(client.fetch(&Fetch::new("t", 0, 15)).error, 1);
+    assert_eq!(client.offset(("t", 0), -1, ReadUncommitted).2, 10);
+    // Other bytes where checked ones were.
+    for _ in 0..5 {
+        append(&log, b"other, and longer");
+    }
+    let (seen, end, error) = read_all(&mut client, &Fetch::new("t", 0, 0));
+    assert_eq!((seen.len(), end, error), (15, 15, 0));
+    assert_eq!(seen[12].3.as_deref(), Some(&b"other, and longer"[..]));
+    log.delete_records_before(7).unwrap();
+    assert_eq!(client.fetch(&Fetch::new("t", 0, 6)).error, 1);
+    let fetched = client.fetch(&Fetch::new("t", 0, 7));
+    assert_eq!((fetched.error, fetched.log_start), (0, 7));
+}
+
+#[test]
+fn topics_come_go_and_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().to_path_buf()];
+    let how = LogDirOptions::default();
+    let log_dir = LogDir::open_for_append(&paths, &OpenOptions::default(), &how);
+    let log_dir = log_dir.or_else(|_| {
+        std::fs::create_dir(folder.path().join("first-0")).unwrap();
+        LogDir::open_for_append(&paths, &OpenOptions::default(), &how)
+    });
+    let log_dir = log_dir.unwrap();
+    let make = |name: &str| {
+        let topic = NewTopic {
+            name,
+            partitions: 2,
+            config: offsetlog::LogConfig::default(),
+            topic_id: None,
+        };
+        log_dir.create_topic(&topic).unwrap()
+    };
+    let id = make("one");
+    append(&log_dir.log_writer("one", 0).unwrap(), b"old");
+    let broker = open(&paths);
+    let mut client = Client::new(&broker);
+    assert_eq!(client.metadata("one").0, id);
+    assert_eq!(client.fetch(&Fetch::new("two", 0, 0)).error, 3);
+    make("two");
+    tick(&broker, &mut client);
+    append(&log_dir.log_writer("two", 1).unwrap(), b"here");
+    assert_eq!(read_all(&mut client, &Fetch::new("two", 1, 0)).0.len(), 1);
+    let by_id = |id: Uuid, offset: i64| Fetch {
+        version: 16,
+        topic_id: id,
+        ..Fetch::new("one", 0, offset)
+    };
+    assert_eq!(client.fetch(&by_id(id, 0)).error, 0);
+    // A fetch that waits while its topic is replaced ends with an error, and not with the other topic's records.
+    let waiting = Fetch {
+        max_wait_ms: 60_000,
+        ..by_id(id, 1)
+    };
+    let step = client.send(&apis::FETCH, 16, &waiting.request());
+    assert!(matches!(step, Step::Wait { .. }), "{step:?}");
+    log_dir.delete_topic("one").unwrap();
+    let other = make("one");
+    for _ in 0..3 {
+        append(&log_dir.log_writer("one", 0).unwrap(), b"new");
+    }
+    tick(&broker, &mut client);
+    let Step::Reply(reply) = client.resume() else {
+        panic!("no reply");
+    };
+    assert!(reply.length() < 100, "an error without records");
+    assert_eq!(client.fetch(&by_id(id, 0)).error, 100);
+    assert_eq!(client.metadata("one").0, other);
+    let (seen, _, error) = read_all(&mut client, &by_id(other, 0));
+    assert_eq!((seen.len(), error), (3, 0));
+    log_dir.delete_topic("one").unwrap();
+    tick(&broker, &mut client);
+    assert_eq!(client.fetch(&by_id(other, 0)).error, 100);
+    assert_eq!(client.fetch(&Fetch::new("one", 0, 0)).error, 3);
+}
+
+#[test]
+fn a_directory_that_is_removed_ends_its_partition_only() {
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-1/g-plain-0",
+        "kafka-4.3.0/clean/log-dir-1/g-codec-lz4-0",
+    ]);
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    assert_eq!(client.fetch(&Fetch::new("g-plain", 0, 0)).error, 0);
+    std::fs::remove_dir_all(folder.path().join("g-plain-0")).unwrap();
+    let error = client.fetch(&Fetch::new("g-plain", 0, 0)).error;
+    assert!(error == 3 || error == 56, "{error}");
+    assert_eq!(client.fetch(&Fetch::new("g-codec-lz4", 0, 0)).error, 0);
+    tick(&broker, &mut client);
+    assert_eq!(client.fetch(&Fetch::new("g-plain", 0, 0)).error, 3);
+    assert_eq!(client.fetch(&Fetch::new("g-codec-lz4", 0, 0)).error, 0);
+}
+
+/// A request of a gigabyte is answered by ranges of files: nothing of the records is in memory.
+#[test]
+fn records_are_not_in_the_answer_but_in_the_file() {
+    let broker = open(&[data("kafka-4.3.0/clean/log-dir-2")]);
+    let mut client = Client::new(&broker);
+    let fetch = Fetch {
+        partition_max_bytes: 1 << 30,
+        ..Fetch::new("g-big", 0, 0)
+    };
+    let Step::Reply(reply) = client.send(&apis::FETCH, 12, &fetch.request()) else {
+        panic!("no reply");
+    };
+    let in_memory: u64 = reply
+        .pieces
+        .iter()
+        .filter(|piece| matches!(piece, offsetlog_net::Piece::Bytes(_)))
+        .map(offsetlog_net::Piece::length)
+        .sum();
+    assert!(in_memory < 200, "{in_memory}");
+    assert!(reply.length() > 300_000);
+}

@@ -1,0 +1,17 @@
+//! The server's logic without sockets: requests by hand, answers against what real brokers and consumers said.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub
+)]
+
+mod client;
+mod damage;
+mod golden;
+mod growth;
+mod random;
+mod sessions;
+mod traps;
