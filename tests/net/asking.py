@@ -58,7 +58,9 @@ def told(client: Client, rows: Sequence[list[Any]]) -> list[list[object]]:
     found: list[list[object]] = []
     for offset, timestamp, kind, key, value, headers, epoch in rows:
         has_time = timestamp is not None and kind is not None and kind >= 0
-        found.append([offset, timestamp if has_time else -1, kind if has_time else 0, key, value, headers, epoch if client.epochs else -1])
+        found.append(
+            [offset, timestamp if has_time else -1, kind if has_time else 0, key, value, headers, epoch if client.epochs else -1]
+        )
     return found
 
 

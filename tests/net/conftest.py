@@ -50,6 +50,17 @@ def clean(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
+def beside(golden_broker: GoldenBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The same cluster, told with the settings of the broker that it is compared with."""
+    if BROKER_INSTEAD:
+        yield golden_broker
+        return
+    paths = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
+    with serving(paths, tmp_path_factory.mktemp("net") / "beside", "--broker", str(golden_broker.properties)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def unclean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """The 4.3.0 broker that was killed while it was written to."""
     with serving(UNCLEAN_LOG_DIRS, tmp_path_factory.mktemp("net") / "unclean") as server:

@@ -31,7 +31,8 @@ JARS = (
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS = 15, 16, 17, 18
-INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 22, 23, 32, 60
+INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_ACLS, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 22, 23, 29, 32, 35
+DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 42, 47, 60
 
 CLIENT_ID = "tests"
 ANSWER_SECONDS = 30
@@ -139,7 +140,8 @@ def _fields(raw: list[dict[str, Any]], common: Mapping[str, list[dict[str, Any]]
                 Versions.of(each.get("taggedVersions")),
                 each.get("tag", -1),
                 Versions.of(each["flexibleVersions"]) if "flexibleVersions" in each else None,
-                _default(kind, is_array=is_array, given=each.get("default")),
+                # Not every request says so itself: whoever asks is a consumer.
+                -1 if each["name"] == "ReplicaId" else _default(kind, is_array=is_array, given=each.get("default")),
                 each.get("entityType", ""),
             )
         )

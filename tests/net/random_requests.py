@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 from golden import CLEAN_PARTITIONS, Golden
 from protocol import (
     API_VERSIONS,
+    DELETE_GROUPS,
+    DESCRIBE_ACLS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
+    DESCRIBE_LOG_DIRS,
     FETCH,
     FIND_COORDINATOR,
     HEARTBEAT,
@@ -25,6 +28,7 @@ from protocol import (
     METADATA,
     NO_UUID,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -110,6 +114,18 @@ class Requests:
             },
             OFFSET_FOR_LEADER_EPOCH: self._leader_epochs,
             DESCRIBE_CONFIGS: self._describe_configs,
+            DELETE_GROUPS: lambda _: {"GroupsNames": self._some(("nobody", "nobody-else", ""))},
+            OFFSET_DELETE: self._offset_delete,
+            DESCRIBE_ACLS: lambda _: {
+                "ResourceTypeFilter": self._pick((1, 2, 3)),
+                "ResourceNameFilter": self._pick((None, "g-plain")),
+                "PatternTypeFilter": self._pick((1, 3)),
+                "PrincipalFilter": None,
+                "HostFilter": None,
+                "Operation": 1,
+                "PermissionType": 1,
+            },
+            DESCRIBE_LOG_DIRS: self._describe_log_dirs,
             DESCRIBE_CLUSTER: lambda _: {
                 "IncludeClusterAuthorizedOperations": self._seldom(),
                 "EndpointType": self._pick((1, 1, 1, 2, 9)),
@@ -308,6 +324,17 @@ class Requests:
             "IncludeSynonyms": self._seldom(),
             "IncludeDocumentation": False,
         }
+
+    def _offset_delete(self, version: int) -> Value:
+        topic, partition, _golden = self._place()
+        return {
+            "GroupId": self._pick(("nobody", "random-a", "")),
+            "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": partition}]}],
+        }
+
+    def _describe_log_dirs(self, version: int) -> Value:
+        topic, partition, _golden = self._place()
+        return {"Topics": self._pick((None, [{"Topic": topic, "Partitions": [partition]}], []))}
 
     def _produce(self, version: int) -> Value:
         topic, partition, _golden = self._place()

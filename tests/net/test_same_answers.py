@@ -18,6 +18,7 @@ from golden import CLEAN_PARTITIONS
 from protocol import (
     API_VERSIONS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
@@ -67,6 +68,7 @@ DIFFERENCES = (
     Difference(FETCH, r".*(SessionId|CurrentLeader).*", "drawn by chance; the epoch of the line before"),
     Difference(LIST_OFFSETS, r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch", "of the end: the epoch that the broker's start began"),
     Difference(PRODUCE, r".*(ErrorCode|ErrorMessage|RecordErrors|LogStartOffset).*", "read-only: every record is refused by policy"),
+    Difference(DESCRIBE_LOG_DIRS, r".*(LogDir|TotalBytes|UsableBytes)", "each has its own disk"),
     Difference(INIT_PRODUCER_ID, r"\.(ProducerId|ProducerEpoch|ErrorCode)", "ids are drawn; transactions are refused"),
 )
 
@@ -163,15 +165,15 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def both(golden_broker: GoldenBroker, clean: Kafka) -> Iterator[tuple[Asking, Asking]]:
+def both(golden_broker: GoldenBroker, beside: Kafka) -> Iterator[tuple[Asking, Asking]]:
     with Connection(golden_broker.address) as wire:
         # It answers before it leads all of its partitions.
         places = [{"Name": golden.topic, "Partitions": [{"PartitionIndex": golden.partition, "Timestamp": -1}]} for golden in READABLE]
         end = time.monotonic() + 30
-        while any(only({"Topics": [each]})["ErrorCode"] for each in wire.ask(LIST_OFFSETS, 7, {"Topics": places})["Topics"]):
+        while any(only(wire.ask(LIST_OFFSETS, 7, {"Topics": [each]}))["ErrorCode"] for each in places):
             assert time.monotonic() < end, "no leaders"
             time.sleep(0.1)
-    pair = Asking(golden_broker), Asking(clean)
+    pair = Asking(golden_broker), Asking(beside)
     yield pair
     for each in pair:
         each.close()

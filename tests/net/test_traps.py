@@ -18,6 +18,7 @@ import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_PARTITIONS, Golden, named
 from protocol import (
     API_VERSIONS,
+    DESCRIBE_ACLS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     FETCH,
@@ -294,6 +295,7 @@ def minimal(api: int, version: int) -> Value:
     assert version in request(api).versions
     given: dict[int, Value] = {
         FETCH: {"MaxWaitMs": 0, "MinBytes": 0},
+        DESCRIBE_ACLS: {"ResourceTypeFilter": 2, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1},
         API_VERSIONS: {"ClientSoftwareName": "tests", "ClientSoftwareVersion": "1"},
         FIND_COORDINATOR: {"Key": "g"} if version < 4 else {"CoordinatorKeys": ["g"]},
         OFFSET_FETCH: {"GroupId": "g"} if version < 8 else {"Groups": [{"GroupId": "g", "Topics": []}]},
