@@ -12,6 +12,7 @@ mod describe;
 mod fetch;
 mod fetch_sessions;
 mod groups;
+mod identity;
 mod leader_epochs;
 mod list_offsets;
 mod metadata;
@@ -19,6 +20,7 @@ mod open_transactions;
 mod options;
 mod partition;
 mod refusals;
+mod reply;
 mod report;
 mod request;
 

@@ -1,6 +1,7 @@
-//! ApiVersions: what is announced. The version of the request may be one that is not known here.
+//! `ApiVersions`: what is announced. The version of the request may be one that is not known here.
 
-use super::broker::{Asked, Broker, reply, reply_in};
+use super::broker::{Asked, Broker};
+use super::reply::{reply, reply_in};
 use super::request::text;
 use crate::error_code::ErrorCode;
 use crate::step::Step;

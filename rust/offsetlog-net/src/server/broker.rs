@@ -4,18 +4,17 @@ use super::catalog::{Catalog, Slot, Surroundings, Topic};
 use super::fetch::FetchJob;
 use super::fetch_sessions::FetchSessions;
 use super::groups::{GroupAnswer, Groups, is_of_groups};
+use super::identity::identity;
 use super::open_transactions::Decisions;
 use super::options::{Event, OpenTransactions, ServeOptions};
 use super::partition::Partition;
-use crate::step::{Changes, Peer, Piece, Reply, Service, Step};
-use offsetlog::disk::read_whole;
+use super::reply::{closed, reply, reply_in};
+use crate::step::{Changes, Peer, Service, Step};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Struct;
-use offsetlog::format::name::META_PROPERTIES;
-use offsetlog::format::protocol::{Api, RequestHeader, ResponseHeader, announced, api, apis};
-use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{ClusterSettings, Error, ErrorKind, FileRange, Group, LogDir, Result};
+use offsetlog::format::protocol::{Api, RequestHeader, announced, api, apis};
+use offsetlog::{ClusterSettings, Error, ErrorKind, Group, LogDir, Result};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -195,7 +194,7 @@ impl Broker {
 
     /// Tells of a partition that is served its topic's id, zeros if it has none; `None` if it is not served.
     #[must_use]
-    pub fn topic_ids(&self) -> Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync> {
+    pub fn topic_ids(&self) -> crate::coordinator::TopicId {
         let catalog = Arc::clone(&self.catalog);
         Arc::new(move |topic, partition| {
             let catalog = catalog.read().unwrap_or_else(PoisonError::into_inner);
@@ -314,7 +313,7 @@ impl Broker {
     fn dispatch(&self, session: &mut Session, asked: &Asked<'_>, request: &Struct<'_>) -> Step {
         let answer = match asked.api.key {
             key if key == apis::FETCH.key => return self.begin_fetch(session, asked, request),
-            key if key == apis::PRODUCE.key => return self.refuse_produce(asked, request),
+            key if key == apis::PRODUCE.key => return Self::refuse_produce(asked, request),
             key if key == apis::METADATA.key => self.metadata(asked, request),
             key if key == apis::LIST_OFFSETS.key => self.list_offsets(asked, request),
             key if key == apis::OFFSET_FOR_LEADER_EPOCH.key => self.leader_epochs(request),
@@ -496,129 +495,8 @@ impl Service for Broker {
     }
 }
 
-/// The end of a connection, as Kafka ends it for what it cannot answer.
-pub(super) fn closed(reason: String) -> Step {
-    Step::Close {
-        reply: None,
-        reason,
-    }
-}
-
-/// The response of these fields. `ranges` fill the records that are only announced, in order.
-pub(super) fn reply(asked: &Asked<'_>, answer: &Struct<'_>, ranges: Vec<FileRange>) -> Step {
-    reply_in(
-        asked.api,
-        asked.version,
-        asked.correlation_id,
-        answer,
-        ranges,
-    )
-}
-
-/// The same in a version that need not be the request's.
-pub(super) fn reply_in(
-    api: &'static Api,
-    version: i16,
-    correlation_id: i32,
-    answer: &Struct<'_>,
-    ranges: Vec<FileRange>,
-) -> Step {
-    let mut bytes = Vec::new();
-    ResponseHeader { correlation_id }.write(api, version, &mut bytes);
-    let holes = match api.response.write(version, answer, &mut bytes) {
-        Ok(holes) => holes,
-        // A mistake of ours: the connection ends instead of saying something else.
-        Err(error) => {
-            return closed(format!(
-                "the response {} of version {version} cannot be written: {error}",
-                api.name
-            ));
-        }
-    };
-    if holes.is_empty() {
-        return Step::Reply(Reply {
-            pieces: vec![Piece::Bytes(bytes)],
-        });
-    }
-    let mut pieces = Vec::new();
-    let mut ranges = ranges.into_iter();
-    let mut from = 0;
-    for hole in holes {
-        let Some(range) = ranges
-            .next()
-            .filter(|range| range.length == hole.bytes as u64)
-        else {
-            return closed(format!("{} announces records that are not there", api.name));
-        };
-        if let Some(part) = bytes.get(from..hole.at).filter(|part| !part.is_empty()) {
-            pieces.push(Piece::Bytes(part.to_vec()));
-        }
-        from = hole.at;
-        pieces.push(Piece::File {
-            file: range.file,
-            position: range.position,
-            length: range.length,
-        });
-    }
-    if let Some(rest) = bytes.get(from..).filter(|rest| !rest.is_empty()) {
-        pieces.push(Piece::Bytes(rest.to_vec()));
-    }
-    Step::Reply(Reply { pieces })
-}
-
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The cluster id and the broker id of the first log dir that has them. Without any, the cluster id follows from the paths: clients
-/// remember it.
-fn identity(log_dir: &LogDir, warnings: &mut Vec<String>) -> (String, i32) {
-    let options = log_dir.options();
-    let (mut cluster_id, mut node_id) = (None, None);
-    for path in log_dir.paths() {
-        let limit = options.limits.max_state_file_bytes;
-        for folder in [Some(path.as_path()), path.parent()].into_iter().flatten() {
-            let Ok(bytes) = read_whole(options.disk.as_ref(), &folder.join(META_PROPERTIES), limit)
-            else {
-                continue;
-            };
-            match MetaProperties::parse(&bytes) {
-                Ok(found) => {
-                    let id = found.cluster_id().map(str::to_owned);
-                    if let (Some(one), Some(other)) = (&cluster_id, &id)
-                        && one != other
-                    {
-                        warnings.push(format!(
-                            "{} is of cluster {other}, and the log dirs before it are of {one}",
-                            path.display()
-                        ));
-                    }
-                    cluster_id = cluster_id.or(id);
-                    node_id = node_id.or(found.node_id());
-                }
-                Err(error) => warnings.push(format!(
-                    "ignored: {} of {}: {error}",
-                    META_PROPERTIES,
-                    folder.display()
-                )),
-            }
-            break;
-        }
-    }
-    let made_up = || {
-        // FNV-1a of 128 bits.
-        let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-        for path in log_dir.paths() {
-            for byte in path.as_os_str().as_encoded_bytes() {
-                hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
-            }
-        }
-        Uuid::from_bytes(hash.to_be_bytes()).to_string()
-    };
-    (
-        cluster_id.unwrap_or_else(made_up),
-        node_id.filter(|&id| id >= 0).unwrap_or(0),
-    )
 }
 
 /// What differs, one line for each topic.
@@ -632,7 +510,7 @@ fn changes_between(before: &Catalog, now: &Catalog) -> Vec<String> {
         match before.topics.get(name) {
             None => lines.push(format!("{name} came with {} partitions", here(topic))),
             Some(known) if known.id != topic.id => {
-                lines.push(format!("{name} was replaced by another topic of this name"))
+                lines.push(format!("{name} was replaced by another topic of this name"));
             }
             Some(known) if here(known) != here(topic) => lines.push(format!(
                 "{name} has {} partitions, {} before",

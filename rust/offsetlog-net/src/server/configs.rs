@@ -1,4 +1,4 @@
-//! DescribeConfigs: the settings of topics and of this broker, as far as the log dirs tell them.
+//! `DescribeConfigs`: the settings of topics and of this broker, as far as the log dirs tell them.
 
 use super::broker::Broker;
 use super::request::{elements, int, is_set, structs, text};

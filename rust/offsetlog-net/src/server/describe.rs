@@ -1,4 +1,4 @@
-//! DescribeCluster, DescribeLogDirs and DescribeAcls.
+//! `DescribeCluster`, `DescribeLogDirs` and `DescribeAcls`.
 
 use super::broker::{Asked, Broker};
 use super::metadata::CLUSTER_OPERATIONS;

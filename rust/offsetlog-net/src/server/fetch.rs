@@ -2,11 +2,12 @@
 //!
 //! Source: Kafka's `ReplicaManager.readFromLog`, `Partition.readRecords` and `DelayedFetch`.
 
-use super::broker::{Asked, Broker, lock, reply_in};
+use super::broker::{Asked, Broker, lock};
 use super::catalog::{Catalog, Slot};
 use super::fetch_sessions::{Key, Plan, Told, Wanted};
 use super::options::Event;
 use super::partition::{Bounds, Partition, code_of, end_of_epoch};
+use super::reply::reply_in;
 use super::request::{elements, id, int, long, structs, text};
 use crate::error_code::ErrorCode;
 use crate::step::Step;

@@ -1,6 +1,7 @@
 //! Where the APIs of consumer groups go: whoever coordinates them is given to the broker.
 
-use super::broker::{Asked, Broker, Session, Waiting, reply_in};
+use super::broker::{Asked, Broker, Session, Waiting};
+use super::reply::reply_in;
 use super::request::elements;
 use crate::error_code::ErrorCode;
 use crate::step::Step;

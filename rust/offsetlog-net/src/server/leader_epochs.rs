@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch: where a leader epoch ends, by which a client finds out whether what it has read is still in the log.
+//! `OffsetForLeaderEpoch`: where a leader epoch ends, by which a client finds out whether what it has read is still in the log.
 
 use super::broker::Broker;
 use super::catalog::Slot;

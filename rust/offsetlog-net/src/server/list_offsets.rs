@@ -1,4 +1,4 @@
-//! ListOffsets: the first and last offsets of partitions, and offsets by time.
+//! `ListOffsets`: the first and last offsets of partitions, and offsets by time.
 
 use super::broker::{Asked, Broker};
 use super::catalog::Slot;
@@ -117,38 +117,38 @@ impl Broker {
                 Ok((-1, bounds.start, first.map_or(-1, |first| first.epoch)))
             }
             LATEST_TIERED => Ok((-1, -1, -1)),
-            MAX_TIMESTAMP => match self.max_timestamp(partition)? {
-                Some(timestamp) => self.by_time(partition, bounds.end, timestamp),
+            MAX_TIMESTAMP => match max_timestamp(partition)? {
+                Some(timestamp) => by_time(partition, bounds.end, timestamp),
                 None => Ok((-1, -1, -1)),
             },
-            _ => self.by_time(partition, last(bounds)?, timestamp),
+            _ => by_time(partition, last(bounds)?, timestamp),
         }
     }
+}
 
-    fn by_time(&self, partition: &Partition, end: i64, timestamp: i64) -> Result<Found> {
-        let found = partition
-            .log
-            .offset_for_timestamp(timestamp, Isolation::ReadUncommitted)?
-            .filter(|found| found.offset < end);
-        Ok(found.map_or((-1, -1, -1), |found| {
-            (
-                found.timestamp,
-                found.offset,
-                found.leader_epoch.unwrap_or(-1),
-            )
-        }))
-    }
+fn by_time(partition: &Partition, end: i64, timestamp: i64) -> Result<Found> {
+    let found = partition
+        .log
+        .offset_for_timestamp(timestamp, Isolation::ReadUncommitted)?
+        .filter(|found| found.offset < end);
+    Ok(found.map_or((-1, -1, -1), |found| {
+        (
+            found.timestamp,
+            found.offset,
+            found.leader_epoch.unwrap_or(-1),
+        )
+    }))
+}
 
-    /// The greatest timestamp of the log.
-    fn max_timestamp(&self, partition: &Partition) -> Result<Option<i64>> {
-        let mut greatest = None;
-        for segment in partition.log.segments()? {
-            let age = partition.log.segment_age(segment.base_offset)?;
-            let of_record = age.filter(|age| age.is_of_a_record);
-            greatest = greatest.max(of_record.map(|age| age.newest_timestamp));
-        }
-        Ok(greatest)
+/// The greatest timestamp of the log.
+fn max_timestamp(partition: &Partition) -> Result<Option<i64>> {
+    let mut greatest = None;
+    for segment in partition.log.segments()? {
+        let age = partition.log.segment_age(segment.base_offset)?;
+        let of_record = age.filter(|age| age.is_of_a_record);
+        greatest = greatest.max(of_record.map(|age| age.newest_timestamp));
     }
+    Ok(greatest)
 }
 
 /// Whether this version of the request has this special timestamp.

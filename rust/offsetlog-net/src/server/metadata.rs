@@ -8,9 +8,9 @@ use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::name::check_topic;
 use std::sync::Arc;
 
-/// What Kafka answers without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+/// What Kafka answers without an authorizer: all that can be done with a topic.
 const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
-/// The same for a cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
+/// The same for a cluster.
 pub(super) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
 impl Broker {

@@ -1,6 +1,7 @@
 //! What writes is refused, in the ways that clients understand at once.
 
-use super::broker::{Asked, Broker, closed, reply};
+use super::broker::{Asked, Broker};
+use super::reply::{closed, reply};
 use super::request::{int, structs, text};
 use crate::error_code::ErrorCode;
 use crate::step::Step;
@@ -12,7 +13,7 @@ const WHY: &str = "this server serves a directory to read: nothing can be produc
 
 impl Broker {
     /// Refuses each partition. Produce is announced all the same: without it librdkafka never sends a fetch.
-    pub(super) fn refuse_produce(&self, asked: &Asked<'_>, request: &Struct<'_>) -> Step {
+    pub(super) fn refuse_produce(asked: &Asked<'_>, request: &Struct<'_>) -> Step {
         if int(request, "acks", 1) == 0 {
             // The producer reads no answer. As in Kafka, the end of the connection tells it.
             return closed(format!("a producer with acks=0 was refused: {WHY}"));

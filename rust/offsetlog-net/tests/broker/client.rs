@@ -141,7 +141,7 @@ impl<'b> Client<'b> {
         (id, partitions.collect())
     }
 
-    /// ListOffsets: error, timestamp, offset, leader epoch.
+    /// `ListOffsets`: error, timestamp, offset, leader epoch.
     pub fn offset(
         &mut self,
         (topic, partition): (&str, i32),

@@ -160,7 +160,7 @@ fn all_records_of_a_killed_broker_and_of_a_copy_taken_while_it_wrote() {
     }
 }
 
-/// The answers to ListOffsets, by name and by time, against those of the broker that wrote the directories.
+/// The answers to `ListOffsets`, by name and by time, against those of the broker that wrote the directories.
 #[test]
 fn offsets_are_those_of_the_broker() {
     let broker = open(&clean());
