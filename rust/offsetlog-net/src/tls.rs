@@ -1,5 +1,8 @@
 //! TLS by rustls, from PEM files, for both sides.
 
+#[cfg(feature = "pkcs12")]
+mod stores;
+
 use crate::socket::Socket;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -92,6 +95,21 @@ impl TlsClient {
             .map(|(certificate, key)| Ok((certificates(certificate)?, private_key(key)?)))
             .transpose()?;
         Self::of(roots(ca)?, chain)
+    }
+
+    /// As [`load`](Self::load), from PKCS#12 stores as Java's clients have them: a trust store, and a key store with one key, each with its
+    /// password.
+    ///
+    /// # Errors
+    /// A file cannot be read, a password is wrong, or nothing of use is in a store.
+    #[cfg(feature = "pkcs12")]
+    pub fn load_pkcs12(
+        trust_store: (&Path, &str),
+        key_store: Option<(&Path, &str)>,
+    ) -> Result<Self, TlsError> {
+        let roots = stores::roots(trust_store.0, trust_store.1)?;
+        let identity = key_store.map(|(path, password)| stores::identity(path, password));
+        Self::of(roots, identity.transpose()?)
     }
 
     fn of(

@@ -169,6 +169,31 @@ fn a_client_without_tls_hears_what_may_be_wrong() {
     );
 }
 
+#[cfg(feature = "pkcs12")]
+#[test]
+fn stores_of_java_clients_work_as_pem_files_do() {
+    let server = start(Some("ca.pem"), false);
+    let (ca, client) = (file("ca.p12"), file("client.p12"));
+    let mut options = believing("ca.pem", None);
+    let load = |password, key| TlsClient::load_pkcs12((&ca, password), key);
+    options.tls = Some(load("secret", Some((client.as_path(), "secret"))).unwrap());
+    talk(connect(&server, "127.0.0.1", &options).unwrap()).unwrap();
+    assert!(
+        load("wrong", None)
+            .unwrap_err()
+            .to_string()
+            .contains("its password")
+    );
+    assert!(
+        load("secret", Some((ca.as_path(), "secret")))
+            .unwrap_err()
+            .to_string()
+            .contains("no private key")
+    );
+    let pem = file("ca.pem");
+    assert!(TlsClient::load_pkcs12((&pem, "secret"), None).is_err());
+}
+
 #[test]
 fn files_that_cannot_be_used_are_named() {
     let load = |certificate: &str, key: &str| {
