@@ -1,8 +1,19 @@
 //! The group coordinator: who is in a consumer group, what each member reads, and what the group has committed.
 //!
 //! It is Kafka's classic protocol (`GroupMetadataManager` and `OffsetMetadataManager` of 4.3.0) without sockets and without a clock:
-//! requests come as decoded structures with the time, and what has to wait for other members is asked for again. Groups are begun
-//! empty: what a dead cluster's groups have committed is there, their members are not. Committed offsets do not expire.
+//! requests come as decoded structures with the time, and what has to wait for other members is asked for again.
+//!
+//! It answers as Kafka does, on purpose with these exceptions:
+//! * Groups are begun empty: what a dead cluster's groups, or those of an earlier run, have committed is there, and the generation goes
+//!   on; their members are not, and join again.
+//! * Committed offsets do not expire, neither after `offsets.retention.minutes` nor by a commit's own retention time.
+//! * A join or sync that its client repeats on another connection, and a sync of a member that leaves, are answered; Kafka never answers
+//!   them.
+//! * Ids that were given out and have not joined are bounded as members are, and memory for members is bounded: where there is no room, a
+//!   join is answered with `GROUP_MAX_SIZE_REACHED`.
+//! * A commit that cannot be stored is answered with `COORDINATOR_NOT_AVAILABLE` where trying again may help, such as after a full disk,
+//!   and with `UNKNOWN_SERVER_ERROR` where it does not.
+//! * Producers of transactions are told `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
 
 mod admin;
 pub mod committed_offsets;
@@ -357,7 +368,7 @@ impl State {
             key if key == apis::HEARTBEAT.key => self.heartbeat(request, now),
             key if key == apis::LEAVE_GROUP.key => self.leave(version, request, now),
             key if key == apis::OFFSET_COMMIT.key => self.commit(version, request, now),
-            key if key == apis::OFFSET_FETCH.key => self.fetch(version, request, now),
+            key if key == apis::OFFSET_FETCH.key => self.fetch(version, request),
             key if key == apis::OFFSET_DELETE.key => self.delete_offsets(request, now),
             key if key == apis::DESCRIBE_GROUPS.key => self.describe(version, request, now),
             key if key == apis::LIST_GROUPS.key => self.list(request, now),

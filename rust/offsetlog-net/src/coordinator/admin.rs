@@ -8,7 +8,7 @@ use offsetlog::format::message::{Struct, Value};
 
 /// What a client that may do everything may do with a group, as Kafka's bits: read, delete, describe, and describe and change its
 /// settings.
-const OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8;
+const OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// The first version of `DescribeGroups` that may ask for it.
 const HAS_OPERATIONS: i16 = 3;
@@ -30,7 +30,8 @@ impl State {
         for id in texts(request, "groups") {
             self.tick_group(&id, now);
             let mut described = self.described(version, &id);
-            if asks {
+            let is_there = version < GROUP_NOT_FOUND || self.groups.contains_key(&id);
+            if asks && is_there {
                 described.set("authorizedOperations", OPERATIONS);
             }
             groups.push(described.with("groupId", id));

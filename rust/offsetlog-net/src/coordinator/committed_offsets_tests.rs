@@ -1,5 +1,8 @@
 //! The log of committed offsets: what Kafka wrote is written again byte for byte, reopening, refusals, limits.
 
+#[path = "committed_offsets_kills.rs"]
+mod kills;
+
 use super::*;
 use offsetlog::{Log, ScanOptions};
 

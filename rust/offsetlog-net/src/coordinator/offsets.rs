@@ -29,7 +29,8 @@ impl State {
     ) -> Struct<'static> {
         let id = text(request, "groupId");
         let (mut codes, commits) = self.commits(version, request, now);
-        if !commits.is_empty() {
+        let is_asked = codes.iter().flat_map(|(_, partitions)| partitions);
+        if is_asked.into_iter().any(|(_, code)| can_change(*code)) {
             let stored = self
                 .check_commit(&id, version, request, now)
                 .and_then(|()| self.store(&id, &commits, now));
@@ -120,6 +121,9 @@ impl State {
     }
 
     fn store(&mut self, id: &str, commits: &[Commit], now: i64) -> Result<(), Code> {
+        if commits.is_empty() {
+            return Ok(());
+        }
         let is_known = self.groups.contains_key(id);
         if !is_known && self.groups.len() >= self.shared.options.max_groups {
             return Err(Code::UnknownServerError);
@@ -132,15 +136,10 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn fetch(
-        &mut self,
-        version: i16,
-        request: &Struct<'_>,
-        now: i64,
-    ) -> Struct<'static> {
+    pub(super) fn fetch(&self, version: i16, request: &Struct<'_>) -> Struct<'static> {
         let response = Struct::new().with("throttleTimeMs", 0);
         if version < SEVERAL_GROUPS {
-            let topics = self.fetch_group(request, now);
+            let topics = self.fetch_group(request);
             return response
                 .with("topics", topics)
                 .with("errorCode", Code::None);
@@ -148,7 +147,7 @@ impl State {
         let groups = structs(request, "groups").map(|group| {
             Struct::new()
                 .with("groupId", text(group, "groupId"))
-                .with("topics", self.fetch_group(group, now))
+                .with("topics", self.fetch_group(group))
                 .with("errorCode", Code::None)
         });
         let groups = groups.collect::<Vec<_>>();
@@ -156,7 +155,7 @@ impl State {
     }
 
     /// What a group has committed of the topics asked for, or of all. All offsets are stable: transactions commit none here.
-    fn fetch_group(&self, request: &Struct<'_>, _now: i64) -> Vec<Struct<'static>> {
+    fn fetch_group(&self, request: &Struct<'_>) -> Vec<Struct<'static>> {
         let id = text(request, "groupId");
         let offsets = &self.shared.offsets;
         let mut topics: Vec<(String, Vec<Struct<'static>>)> = Vec::new();

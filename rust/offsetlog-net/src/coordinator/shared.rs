@@ -15,6 +15,9 @@ pub(super) struct Shared {
     pub(super) offsets: CommittedOffsets,
     pub(super) member_bytes: u64,
     random: fastrand::Rng,
+    /// Ids that a real broker gave, for the next members.
+    #[cfg(test)]
+    pub(super) ids: std::collections::VecDeque<String>,
 }
 
 impl Shared {
@@ -28,6 +31,8 @@ impl Shared {
             offsets,
             member_bytes: 0,
             random,
+            #[cfg(test)]
+            ids: std::collections::VecDeque::new(),
         }
     }
 
@@ -38,6 +43,10 @@ impl Shared {
 
     /// A new member's id: the instance's or the client's, and a random UUID of version 4.
     pub(super) fn member_id(&mut self, context: &Context<'_>, instance: Option<&str>) -> String {
+        #[cfg(test)]
+        if let Some(id) = self.ids.pop_front() {
+            return id;
+        }
         let name = instance.unwrap_or(context.client_id);
         let mut end = name.len().min(CLIENT_ID_BYTES);
         while !name.is_char_boundary(end) {

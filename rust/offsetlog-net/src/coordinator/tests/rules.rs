@@ -1,0 +1,321 @@
+//! Rules of time, of limits, and of what is there in the beginning and after a restart.
+
+use super::super::committed_offsets::{Commit, CommittedOffsets};
+use super::*;
+use offsetlog::OpenOptions;
+
+const GOLDEN: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/data/kafka-4.3.0/clean"
+);
+
+/// A consumer's assignment of no partition.
+const NOTHING: [u8; 10] = [0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+
+fn ask(
+    coordinator: &Coordinator,
+    api_key: i16,
+    version: i16,
+    request: &Struct<'_>,
+    now: i64,
+) -> Answer {
+    let context = Context {
+        client_id: "client",
+        client_host: "/127.0.0.1",
+        connection_id: 1,
+    };
+    coordinator.handle(api_key, version, request, &context, now)
+}
+
+fn reply(
+    coordinator: &Coordinator,
+    api_key: i16,
+    version: i16,
+    request: &Struct<'_>,
+) -> Struct<'static> {
+    match ask(coordinator, api_key, version, request, 1) {
+        Answer::Reply(response) => over_the_wire(api_key, version, &response),
+        Answer::Wait { .. } => panic!("it waits"),
+    }
+}
+
+/// A join of version 3, which needs no id.
+fn join(group: &str, metadata: usize) -> Struct<'static> {
+    let protocol = Struct::new()
+        .with("name", "range")
+        .with("metadata", vec![0_u8; metadata]);
+    Struct::new()
+        .with("groupId", group.to_owned())
+        .with("sessionTimeoutMs", 10_000)
+        .with("rebalanceTimeoutMs", 60_000)
+        .with("memberId", "")
+        .with("protocolType", "consumer")
+        .with("protocols", vec![protocol])
+}
+
+fn ticket(answer: Answer) -> u64 {
+    match answer {
+        Answer::Wait { ticket, .. } => ticket,
+        Answer::Reply(response) => panic!("{response:?}"),
+    }
+}
+
+fn ready(coordinator: &Coordinator, ticket: u64, now: i64) -> Option<Struct<'static>> {
+    match coordinator.poll(ticket, now) {
+        Answer::Reply(response) => Some(response),
+        Answer::Wait { .. } => None,
+    }
+}
+
+/// Kafka's `InitialDelayedJoin`: each new member begins the delay anew, up to the rebalance timeout.
+#[test]
+fn a_new_group_waits_for_more_members() {
+    let coordinator = coordinator(CoordinatorOptions::default(), &[]);
+    let alone = ticket(ask(&coordinator, 11, 3, &join("alone", 10), 0));
+    assert_eq!(coordinator.tick(0), 3000);
+    assert!(ready(&coordinator, alone, 2999).is_none());
+    assert_eq!(
+        int32(&ready(&coordinator, alone, 3000).unwrap(), "generationId"),
+        1
+    );
+
+    let one = ticket(ask(&coordinator, 11, 3, &join("two", 10), 10_000));
+    let two = ticket(ask(&coordinator, 11, 3, &join("two", 10), 12_000));
+    assert!(ready(&coordinator, one, 13_000).is_none());
+    assert!(ready(&coordinator, two, 15_999).is_none());
+    coordinator.tick(16_000);
+    let (one, two) = (
+        ready(&coordinator, one, 16_000).unwrap(),
+        ready(&coordinator, two, 16_000).unwrap(),
+    );
+    assert_eq!(
+        (int32(&one, "generationId"), int32(&two, "generationId")),
+        (1, 1)
+    );
+    assert_eq!(
+        structs(&one, "members").count() + structs(&two, "members").count(),
+        2
+    );
+}
+
+#[test]
+fn groups_and_members_have_limits() {
+    let options = CoordinatorOptions {
+        initial_rebalance_delay_ms: 0,
+        max_groups: 2,
+        max_member_bytes: 50_000,
+        ..CoordinatorOptions::default()
+    };
+    let coordinator = coordinator(options, &[("one", 1)]);
+    let error = |request: &Struct<'_>| code(&reply(&coordinator, 11, 3, request));
+    assert_eq!(error(&join("one", 100)), 0);
+    // Too much at once, and too much with what is there.
+    assert_eq!(error(&join("two", 100_000)), 81);
+    assert_eq!(error(&join("two", 30_000)), 0);
+    assert_eq!(error(&join("one", 30_000)), 81);
+    assert_eq!(error(&join("three", 100)), 81);
+    let partition = Struct::new()
+        .with("partitionIndex", 0)
+        .with("committedOffset", 1)
+        .with("committedMetadata", "");
+    let topic = Struct::new()
+        .with("name", "one")
+        .with("partitions", vec![partition]);
+    let commit = Struct::new()
+        .with("groupId", "three")
+        .with("topics", vec![topic]);
+    let response = reply(&coordinator, 8, 9, &commit);
+    let topic = structs(&response, "topics").next().unwrap();
+    assert_eq!(code(structs(topic, "partitions").next().unwrap()), -1);
+    // Ids that were given out are bounded too.
+    let options = CoordinatorOptions {
+        max_group_size: 3,
+        ..CoordinatorOptions::default()
+    };
+    let coordinator = super::coordinator(options, &[]);
+    let codes: Vec<i64> = (0..5)
+        .map(|_| code(&reply(&coordinator, 11, 9, &join("one", 10))))
+        .collect();
+    assert_eq!(codes, [79, 79, 79, 81, 81]);
+}
+
+/// What a dead cluster has committed is what clients are told.
+#[test]
+fn a_dead_clusters_groups_go_on() {
+    let paths = [format!("{GOLDEN}/log-dir-1"), format!("{GOLDEN}/log-dir-2")];
+    let log_dir = LogDir::open(&paths, &OpenOptions::default()).unwrap();
+    let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
+    let warnings = seed(&mut offsets, &log_dir).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
+    let (groups, ..) = log_dir.groups_without_lag().unwrap();
+    let (mut compared, mut kinds) = (0, BTreeSet::new());
+    for group in groups.iter().filter(|group| !group.offsets.is_empty()) {
+        let asked = vec![
+            Struct::new()
+                .with("groupId", group.group_id.clone())
+                .with("topics", Value::Null),
+        ];
+        let response = reply(&coordinator, 9, 9, &Struct::new().with("groups", asked));
+        let answered = structs(&response, "groups").next().unwrap();
+        let mut found = Vec::new();
+        for topic in structs(answered, "topics") {
+            for it in structs(topic, "partitions") {
+                assert_eq!(code(it), 0);
+                found.push((
+                    text(topic, "name"),
+                    int32(it, "partitionIndex"),
+                    int(it, "committedOffset").unwrap(),
+                    int32(it, "committedLeaderEpoch"),
+                    text(it, "metadata"),
+                ));
+            }
+        }
+        let stored = group.offsets.iter().map(|it| {
+            (
+                it.topic.clone(),
+                it.partition,
+                it.offset,
+                it.leader_epoch.unwrap_or(-1),
+                it.metadata.clone(),
+            )
+        });
+        assert_eq!(found, stored.collect::<Vec<_>>(), "{}", group.group_id);
+        compared += found.len();
+        kinds.insert(group.kind);
+        let response = reply(
+            &coordinator,
+            15,
+            5,
+            &Struct::new().with("groups", vec![group.group_id.clone()]),
+        );
+        let described = structs(&response, "groups").next().unwrap();
+        assert_eq!(text(described, "groupState"), "Empty");
+        if group.kind == "classic" {
+            let generation = coordinator.lock().groups[&group.group_id].generation;
+            assert_eq!(Some(generation), group.epoch, "{}", group.group_id);
+        }
+    }
+    assert!(
+        compared > 5 && kinds.contains("classic"),
+        "{compared} {kinds:?}"
+    );
+    let epochs = coordinator.leader_epochs();
+    let largest = groups
+        .iter()
+        .flat_map(|group| &group.offsets)
+        .filter_map(|it| it.leader_epoch)
+        .max();
+    assert_eq!(epochs.values().max().copied(), largest);
+}
+
+/// With a log a group's generation goes on, and `offsetlog groups` and a broker see its members.
+#[test]
+fn a_restart_keeps_generations_and_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = CommittedOffsetsOptions::default();
+        let offsets = CommittedOffsets::open(folder.path(), &options).unwrap();
+        let options = CoordinatorOptions {
+            initial_rebalance_delay_ms: 0,
+            seed: Some(1),
+            ..CoordinatorOptions::default()
+        };
+        Coordinator::new(options, offsets, 0, || ())
+    };
+    for run in 1..4 {
+        let coordinator = open();
+        let joined = reply(&coordinator, 11, 3, &join("group", 10));
+        let (member, generation) = (text(&joined, "memberId"), int32(&joined, "generationId"));
+        assert_eq!((code(&joined), generation), (0, run));
+        let given = Struct::new()
+            .with("memberId", member.clone())
+            .with("assignment", NOTHING.to_vec());
+        let sync = Struct::new()
+            .with("groupId", "group")
+            .with("generationId", generation)
+            .with("memberId", member.clone())
+            .with("assignments", vec![given]);
+        assert_eq!(
+            bytes(&reply(&coordinator, 14, 3, &sync), "assignment"),
+            NOTHING
+        );
+        let partition = Struct::new()
+            .with("partitionIndex", run)
+            .with("committedOffset", i64::from(run))
+            .with("committedMetadata", "m");
+        let topic = Struct::new()
+            .with("name", "one")
+            .with("partitions", vec![partition]);
+        let commit = Struct::new()
+            .with("groupId", "group")
+            .with("generationIdOrMemberEpoch", generation)
+            .with("memberId", member.clone())
+            .with("topics", vec![topic]);
+        reply(&coordinator, 8, 9, &commit);
+        assert_eq!(
+            coordinator.lock().shared.offsets.of("group").count(),
+            run as usize
+        );
+        // As a kill leaves it, and then the members are still stored.
+        drop(coordinator);
+        let log_dir = LogDir::open(&[folder.path()], &OpenOptions::default()).unwrap();
+        let (groups, warnings, unread) = log_dir.groups_without_lag().unwrap();
+        assert!(
+            warnings.is_empty() && unread.is_empty(),
+            "{warnings:?} {unread:?}"
+        );
+        let group = &groups[0];
+        assert_eq!(
+            (group.epoch, group.members[0].member_id.as_str()),
+            (Some(run), member.as_str())
+        );
+        assert_eq!(
+            (group.protocol_type.as_deref(), group.offsets.len()),
+            (Some("consumer"), run as usize)
+        );
+    }
+}
+
+#[test]
+fn an_offset_of_an_earlier_topic_of_the_name_is_none() {
+    let (old, new) = (Uuid::from_bytes([1; 16]), Uuid::from_bytes([2; 16]));
+    let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
+    let commit = |partition, topic_id| Commit {
+        topic: "one".to_owned(),
+        partition,
+        offset: 5,
+        leader_epoch: None,
+        metadata: String::new(),
+        commit_timestamp: 0,
+        topic_id,
+    };
+    offsets
+        .store(
+            "group",
+            &[commit(0, old), commit(1, new), commit(2, Uuid::ZERO)],
+        )
+        .unwrap();
+    let options = CoordinatorOptions {
+        topic_id: Arc::new(move |_, _| Some(new)),
+        ..CoordinatorOptions::default()
+    };
+    let coordinator = Coordinator::new(options, offsets, 0, || ());
+    let topics = vec![
+        Struct::new()
+            .with("name", "one")
+            .with("partitionIndexes", vec![0, 1, 2]),
+    ];
+    let groups = vec![
+        Struct::new()
+            .with("groupId", "group")
+            .with("topics", topics),
+    ];
+    let response = reply(&coordinator, 9, 9, &Struct::new().with("groups", groups));
+    let group = structs(&response, "groups").next().unwrap();
+    let topic = structs(group, "topics").next().unwrap();
+    let found: Vec<_> = structs(topic, "partitions")
+        .map(|it| int(it, "committedOffset").unwrap())
+        .collect();
+    assert_eq!(found, [-1, 5, 5]);
+}
