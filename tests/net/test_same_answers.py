@@ -20,6 +20,7 @@ from protocol import (
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
     FETCH,
+    FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
@@ -68,6 +69,7 @@ DIFFERENCES = (
     Difference(FETCH, r".*(SessionId|CurrentLeader).*", "drawn by chance; the epoch of the line before"),
     Difference(LIST_OFFSETS, r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch", "of the end: the epoch that the broker's start began"),
     Difference(PRODUCE, r".*(ErrorCode|ErrorMessage|RecordErrors|LogStartOffset).*", "read-only: every record is refused by policy"),
+    Difference(FIND_COORDINATOR, r".*(ErrorCode|ErrorMessage)", "nobody coordinates transactions"),
     Difference(DESCRIBE_LOG_DIRS, r".*(LogDir|TotalBytes|UsableBytes)", "each has its own disk"),
     Difference(INIT_PRODUCER_ID, r"\.(ProducerId|ProducerEpoch|ErrorCode)", "ids are drawn; transactions are refused"),
 )
@@ -81,7 +83,7 @@ ORDER = {
     "Groups": ("GroupId",),
     "Responses": ("Topic", "Name", "TopicId"),
     "Configs": ("Name",),
-    "Results": ("ResourceType", "ResourceName"),
+    "Results": ("ResourceType", "ResourceName", "GroupId"),
     "Coordinators": ("Key",),
 }
 
