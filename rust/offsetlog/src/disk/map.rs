@@ -42,6 +42,31 @@ impl Map {
     }
 }
 
+#[cfg(target_os = "linux")]
+static ADVICE_IS_TAKEN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+
+/// Whether the system looks at the advice to empty a page at a fork. QEMU's user mode answers "done" to whatever it does not know, and
+/// then a child would be taken for its parent. Linux refuses the advice for pages that are shared: what does not refuse it is not asked
+/// to empty pages.
+#[cfg(target_os = "linux")]
+fn advice_is_taken() -> bool {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    let size = rustix::param::page_size();
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new page at an address that the system chooses; nothing refers to it.
+    let Ok(page) =
+        (unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, MapFlags::SHARED) })
+    else {
+        return false;
+    };
+    // SAFETY: the page is the one above, and nothing reads or writes it.
+    let answer = unsafe { madvise(page, size, Advice::LinuxWipeOnFork) };
+    // SAFETY: the same page, which is not used again.
+    let unmapped = unsafe { munmap(page, size) };
+    answer.is_err() && unmapped.is_ok()
+}
+
 /// A page that a fork leaves full in the parent and empty in the child.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
@@ -49,8 +74,11 @@ pub(super) struct ForkMark(memmap2::MmapMut);
 
 #[cfg(target_os = "linux")]
 impl ForkMark {
-    /// A page that is empty; `None` if the system empties none (before Linux 4.14).
+    /// A page that is empty; `None` if the system empties none (before Linux 4.14, and where a program stands in for Linux).
     pub(super) fn new() -> Option<Self> {
+        if !*ADVICE_IS_TAKEN.get_or_init(advice_is_taken) {
+            return None;
+        }
         let mut page = memmap2::MmapMut::map_anon(1).ok()?;
         let (start, size) = (page.as_mut_ptr().cast(), page.len());
         let advice = rustix::mm::Advice::LinuxWipeOnFork;
@@ -67,5 +95,20 @@ impl ForkMark {
 
     pub(super) fn fill(&mut self) {
         self.0.fill(1);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Shared pages cannot be emptied, so whoever agrees to do it does not look at advice: such a system gets no marks.
+    #[test]
+    fn a_system_that_takes_advice_gives_marks() {
+        assert_eq!(advice_is_taken(), ForkMark::new().is_some());
+        // Linux itself takes it; QEMU's user mode shows its own name in the processor's description or none of the flags.
+        let is_linux_itself =
+            std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("[vvar]"));
+        assert!(!is_linux_itself || advice_is_taken());
     }
 }
