@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from offsetlog._options import Limits, PathLike
-    from offsetlog._salvage import Loss
+    from offsetlog._salvage import LeftOut, Loss, TakenBack
     from offsetlog._values import TopicPartition
 
 __all__ = ["NewReplica", "NotRestored", "OtherReplica", "Remaining", "RestoreReport", "RestoredPartition", "restore"]
 
 
 class OtherReplica(NamedTuple):
-    """A replica that was not taken."""
+    """A replica that was not taken. It fills holes of the one that was, where it has the very batches."""
 
     path: str
     """Its directory."""
@@ -55,7 +55,7 @@ class RestoredPartition(NamedTuple):
     source: str
     """The directory of the replica that was taken: of those with the greatest leader epoch the longest."""
     other_replicas: tuple[OtherReplica, ...]
-    """The others."""
+    """The others, which fill its holes."""
     into: tuple[NewReplica, ...]
     """Where it is restored to."""
     topic_id: str | None
@@ -78,9 +78,13 @@ class RestoredPartition(NamedTuple):
     records: int | None
     """Records that were restored, control records aside; ``None`` if none were to be now."""
     losses: tuple[Loss, ...]
-    """What could not be read; at most 10,000 places."""
+    """What could not be read of the replica that was taken, and how much of it came back; at most 10,000 places."""
     loss_count: int
     """Number of such places."""
+    taken_back: tuple[TakenBack, ...]
+    """What came back: from the other replicas, each by its directory, and from files that recovery had set aside."""
+    left_out: tuple[LeftOut, ...]
+    """What the same have there and was left, and why: where replicas differ, they are not mixed."""
     first_unstable_offset: int | None
     """Where the oldest transaction without a marker begins, which ``read_committed`` readers wait for; ``None`` without one."""
 

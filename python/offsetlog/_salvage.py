@@ -42,10 +42,10 @@ class Loss(NamedTuple):
 
 
 class TakenBack(NamedTuple):
-    """Batches that came back from one file that was set aside."""
+    """Batches that came back from one file that was set aside, or from another replica."""
 
     path: str
-    """The file."""
+    """The file; of a replica, its directory."""
     batches: int
     """How many batches."""
     records: int
@@ -57,10 +57,10 @@ class TakenBack(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Batches that were left in a file that was set aside."""
+    """Batches that were left in a file that was set aside, or in another replica."""
 
     path: str
-    """The file."""
+    """The file; of a replica, its directory."""
     batches: int
     """How many; 0 for bytes that cannot be read."""
     first_offset: int

@@ -373,3 +373,34 @@ def test_the_command(tmp_path: Path) -> None:
     offsets.write_text("g-plain,0\n")
     bad = shell(*SOURCES, "--into", tmp_path / "c", "--offsets", offsets)
     assert (bad.returncode, "topic,partition,offset expected" in bad.stderr) == (2, True)
+
+
+def test_what_one_disk_has_lost_comes_from_another(tmp_path: Path) -> None:
+    """A sector of the best replica is gone, in a closed segment: the very batches are in another one, and the report says so."""
+    for place in ("one", "two"):
+        with Log.open(tmp_path / place / "orders-0", "a") as log:
+            for number in range(30):
+                log.append(b"%d" % number, timestamp=number)
+                if number == 20:
+                    log.roll()
+        if place == "one":
+            data = tmp_path / place / "orders-0" / f"{0:020}.log"
+            whole = data.read_bytes()
+            data.write_bytes(whole[:500] + bytes(200) + whole[700:])
+    done = shell(tmp_path / "one", tmp_path / "two", "--into", tmp_path / "a")
+    assert done.returncode == 0, done.stdout
+    assert f"orders-0: fills holes alone: {tmp_path / 'two' / 'orders-0'} has as much\n" in done.stdout
+    assert f"from {tmp_path / 'two' / 'orders-0'}\n" in done.stdout
+    (each,) = restore([tmp_path / "one", tmp_path / "two"], tmp_path / "b").partitions
+    assert (each.source, each.records) == (str(tmp_path / "one" / "orders-0"), 30)
+    (taken,) = each.taken_back
+    assert (taken.path, taken.records) == (str(tmp_path / "two" / "orders-0"), 4)
+    assert {loss.records_max for loss in each.losses} == {0}
+    with Log.open(tmp_path / "b" / "orders-0") as log:
+        assert [record.value for record in log.scan()] == [b"%d" % number for number in range(30)]
+    alone = restore(tmp_path / "one", tmp_path / "c")
+    assert alone.has_losses
+    done = shell(tmp_path / "one", tmp_path / "two", "--into", tmp_path / "d", "--json")
+    (line, _) = map(json.loads, done.stdout.splitlines())
+    assert [(taken["path"], taken["records"]) for taken in line["taken_back"]] == [(taken.path, taken.records)]
+    assert line["left_out"] == []

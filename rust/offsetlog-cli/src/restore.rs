@@ -6,7 +6,9 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
-use crate::salvage::{LossLine, loss_line, words_of};
+use crate::salvage::{
+    self, LossLine, TakenBackLine, left_out_line, loss_line, taken_back_line, words_of,
+};
 use crate::table::{Align, Table, human, or_dash};
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::IoCall;
@@ -40,6 +42,8 @@ struct PartitionLine<'a> {
     leader_epoch_max: Option<i32>,
     records: Option<u64>,
     losses: Vec<LossLine<'a>>,
+    taken_back: Vec<TakenBackLine<'a>>,
+    left_out: Vec<salvage::LeftOutLine<'a>>,
     first_unstable_offset: Option<i64>,
 }
 
@@ -235,7 +239,11 @@ fn write_plan(
     table.write(console)?;
     for each in &plan.partitions {
         for (path, less) in &each.other_replicas {
-            let line = format!("{}: not taken: {} {less}", name_of(each), path.display());
+            let line = format!(
+                "{}: fills holes alone: {} {less}",
+                name_of(each),
+                path.display()
+            );
             writeln!(console.out, "{}", escaped(&line))?;
         }
     }
@@ -373,6 +381,12 @@ fn line_of(each: &PartitionToRestore) -> PartitionLine<'_> {
         records: report.map(|report| report.built.records),
         losses: report.map_or_else(Vec::new, |report| {
             report.losses.iter().map(loss_line).collect()
+        }),
+        taken_back: report.map_or_else(Vec::new, |report| {
+            report.taken_back.iter().map(taken_back_line).collect()
+        }),
+        left_out: report.map_or_else(Vec::new, |report| {
+            report.left_out.iter().map(left_out_line).collect()
         }),
         first_unstable_offset: report.and_then(|report| report.first_unstable_offset),
     }

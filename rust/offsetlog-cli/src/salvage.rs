@@ -55,7 +55,7 @@ pub(crate) struct LossLine<'a> {
 }
 
 #[derive(Serialize)]
-struct TakenBackLine<'a> {
+pub(crate) struct TakenBackLine<'a> {
     path: Shown<'a>,
     batches: u64,
     records: u64,
@@ -64,7 +64,7 @@ struct TakenBackLine<'a> {
 }
 
 #[derive(Serialize)]
-struct LeftOutLine<'a> {
+pub(crate) struct LeftOutLine<'a> {
     path: Shown<'a>,
     batches: u64,
     first_offset: i64,
@@ -173,7 +173,7 @@ pub(crate) fn loss_line(loss: &Loss) -> LossLine<'_> {
     }
 }
 
-fn taken_back_line(taken: &TakenBack) -> TakenBackLine<'_> {
+pub(crate) fn taken_back_line(taken: &TakenBack) -> TakenBackLine<'_> {
     TakenBackLine {
         path: Shown::path(&taken.path),
         batches: taken.batches,
@@ -183,7 +183,7 @@ fn taken_back_line(taken: &TakenBack) -> TakenBackLine<'_> {
     }
 }
 
-fn left_out_line(left: &LeftOut) -> LeftOutLine<'_> {
+pub(crate) fn left_out_line(left: &LeftOut) -> LeftOutLine<'_> {
     LeftOutLine {
         path: Shown::path(&left.path),
         batches: left.batches,

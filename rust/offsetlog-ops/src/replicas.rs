@@ -1,6 +1,7 @@
 //! Chooses among the directories of one partition, of several log dirs or brokers, the one that has most of it.
 
-use offsetlog::{Error, ErrorKind, Log, OpenOptions, Result};
+use crate::salvage::{everything, history};
+use offsetlog::{Error, ErrorKind, Log, OpenOptions, Result, ScanOptions};
 use std::path::{Path, PathBuf};
 
 /// A directory of a partition, and how much of the partition it has.
@@ -10,10 +11,12 @@ pub struct Replica {
     pub path: PathBuf,
     /// Its log.
     pub log: Log,
-    /// The greatest leader epoch of the log; -1 if it has none, or damage hides it.
+    /// The greatest leader epoch of the log; -1 if it has none.
     pub leader_epoch: i32,
-    /// The log end offset; -1 if damage hides it.
+    /// The log end offset; behind the last batch that can be read, if damage hides it.
     pub end: i64,
+    /// Whether damage hides where the log ends.
+    pub end_is_hidden: bool,
 }
 
 /// Of several directories of a partition the one that has most.
@@ -21,12 +24,15 @@ pub struct Replica {
 pub struct ChosenReplica {
     /// That one.
     pub best: Replica,
-    /// The others, with what they have less.
+    /// The others, with what they have less, and what they have before it.
     pub others: Vec<(PathBuf, String)>,
+    /// Their logs, in the same order.
+    pub other_logs: Vec<Log>,
 }
 
-/// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then the order given.
-/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records.
+/// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be read, then the order given.
+/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of a segment of which damage hides
+/// the end.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -42,34 +48,69 @@ pub fn choose_replica<P: AsRef<Path>>(
             Err(error) => failures.push(error),
         }
     }
+    all.sort_by_key(|replica| replica.end_is_hidden);
     // Of equals the first.
     all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
     let mut all = all.into_iter();
-    let chosen = all.next().map(|best| ChosenReplica {
-        others: all
-            .map(|other| (other.path.clone(), less(&other, &best)))
-            .collect(),
+    let Some(best) = all.next() else {
+        return Ok((None, failures));
+    };
+    let (mut others, mut other_logs) = (Vec::new(), Vec::new());
+    for other in all {
+        others.push((other.path.clone(), less(&other, &best)?));
+        other_logs.push(other.log);
+    }
+    let chosen = ChosenReplica {
         best,
-    });
-    Ok((chosen, failures))
+        others,
+        other_logs,
+    };
+    Ok((Some(chosen), failures))
 }
 
 impl Replica {
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let log = Log::open(path, options)?;
-        let leader_epoch = readable(log.leader_epoch())?.flatten();
-        let end = readable(log.log_end_offset())?;
+        let known = readable(log.leader_epoch())?.zip(readable(log.log_end_offset())?);
+        let (leader_epoch, end) = match known {
+            Some((leader_epoch, end)) => (leader_epoch.unwrap_or(-1), end),
+            None => readable_end(&log, options)?,
+        };
         Ok(Self {
             path: path.to_path_buf(),
-            leader_epoch: leader_epoch.unwrap_or(-1),
-            end: end.unwrap_or(-1),
+            leader_epoch,
+            end,
+            end_is_hidden: known.is_none(),
             log,
         })
     }
 }
 
-fn less(other: &Replica, best: &Replica) -> String {
-    if other.leader_epoch < best.leader_epoch {
+/// The greatest leader epoch of a log of which damage hides the end, and the end of what can be read.
+fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
+    let written = history(log, options).and_then(|history| history.latest());
+    let mut leader_epoch = written.map_or(-1, |entry| entry.epoch);
+    let begin = log.log_start_offset()?;
+    for segment in log.segments()?.iter().rev() {
+        let mut end = None;
+        let mut scan = log.scan(&ScanOptions {
+            start: Some(segment.base_offset.max(begin)),
+            ..everything()
+        })?;
+        while let Some(batch) = scan.next_batch()? {
+            let header = batch.header();
+            leader_epoch = leader_epoch.max(header.leader_epoch);
+            end = Some(header.last_offset.saturating_add(1));
+        }
+        if let Some(end) = end {
+            return Ok((leader_epoch, end));
+        }
+    }
+    Ok((leader_epoch, begin))
+}
+
+fn less(other: &Replica, best: &Replica) -> Result<String> {
+    let mut less = if other.leader_epoch < best.leader_epoch {
         format!(
             "ends at offset {} in leader epoch {}, before {}",
             other.end, other.leader_epoch, best.leader_epoch
@@ -78,7 +119,15 @@ fn less(other: &Replica, best: &Replica) -> String {
         format!("ends at offset {}", other.end)
     } else {
         "has as much".to_owned()
+    };
+    // Retention may have removed them here and not there yet; or a file is lost.
+    let first = readable(other.log.log_start_offset())?;
+    if let Some((first, own)) = first.zip(readable(best.log.log_start_offset())?)
+        && first < own
+    {
+        less.push_str(&format!(", and begins at offset {first}, before {own}"));
     }
+    Ok(less)
 }
 
 /// What damage hides is `None`.

@@ -122,7 +122,7 @@ pub struct PartitionToRestore {
     pub partition: i32,
     /// The replica that is taken: that of the greatest leader epoch, and of those the longest.
     pub source: PathBuf,
-    /// The other replicas, and what each has less.
+    /// The other replicas, and what each has less. They fill the holes of the first, where they have the very batches.
     pub other_replicas: Vec<(PathBuf, String)>,
     /// The new directories, one a replica, with their brokers.
     pub into: Vec<(Option<i32>, PathBuf)>,
@@ -147,6 +147,7 @@ pub struct PartitionToRestore {
     /// What became of it.
     pub state: PartitionState,
     log: Option<Log>,
+    other_logs: Vec<Log>,
     stop: Option<i64>,
 }
 
@@ -170,6 +171,7 @@ impl PartitionToRestore {
             absent_brokers: Vec::new(),
             state: PartitionState::Refused(reason),
             log: None,
+            other_logs: Vec::new(),
             stop: None,
         }
     }
@@ -376,6 +378,7 @@ impl RestorePlan {
                 .unwrap_or_default(),
             state,
             log: Some(source.log.clone()),
+            other_logs: source.other_logs.clone(),
             // What a running broker appends from now on is of no plan.
             stop: Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner()),
         }
@@ -444,3 +447,7 @@ fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "restore/replica_tests.rs"]
+mod replica_tests;

@@ -3,15 +3,21 @@
 //! The live log wins. What recovery cut off it, and kept in `offsetlog-cut`, comes back only where the log has a hole or has ended:
 //! offsets that compaction or retention removed stay removed.
 
+mod replicas;
 mod set_aside;
+mod sink;
 
 use offsetlog::disk::OverlayDisk;
+use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
     BuiltPartition, Error, Hole, Log, NewPartition, OnCorrupt, OpenOptions, PartitionBuilder,
     Result, Scan, ScanOptions, ScanReport, TornTail,
 };
+pub(crate) use replicas::history;
+use replicas::{Around, Replicas};
 use set_aside::SetAsideBatches;
+use sink::{Comparison, Sink};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +53,7 @@ pub struct Loss {
     /// Where they stand, what is wrong with them, and which offsets may be missing. At the end of the log, where the log dir's high
     /// watermark is beyond it: there may be no bytes then.
     pub hole: Hole,
-    /// Offsets of the hole that came back out of `offsetlog-cut`.
+    /// Offsets of the hole that came back, out of `offsetlog-cut` or another replica.
     pub taken_back: u64,
     /// Greatest timestamp of the batch before the hole, in milliseconds.
     pub time_before: Option<i64>,
@@ -83,9 +89,9 @@ pub struct SalvageReport {
     pub loss_count: u64,
     /// The bytes behind the last whole batch, which are no batch. What was promised of them is in `losses`.
     pub torn_tail: Option<TornTail>,
-    /// Batches that came back from files that were set aside.
+    /// Batches that came back from files that were set aside, and from other replicas.
     pub taken_back: Vec<TakenBack>,
-    /// Batches of such files that were left there, and why.
+    /// Batches of these that were left there, and why.
     pub left_out: Vec<LeftOut>,
     /// First offset of the oldest transaction without a marker, which `read_committed` readers wait for.
     pub first_unstable_offset: Option<i64>,
@@ -131,7 +137,7 @@ pub fn salvage(
     how: &SalvageOptions,
 ) -> Result<SalvageReport> {
     let log = Log::open(source, options)?;
-    Ok(salvage_log(&log, into.as_ref(), options, how, None)?.report)
+    Ok(salvage_log(&log, into.as_ref(), options, how, None, &[])?.report)
 }
 
 /// What was made of a log.
@@ -142,22 +148,19 @@ pub(crate) struct Salvaged {
 }
 
 /// Does the work of [`salvage`]. `begin` says what the new log begins with, and where it stops; its base offset is the old log's.
+/// Holes are filled from `replicas` too.
 pub(crate) fn salvage_log(
     log: &Log,
     into: &Path,
     options: &OpenOptions,
     how: &SalvageOptions,
     begin: Option<&NewPartition>,
+    replicas: &[Log],
 ) -> Result<Salvaged> {
     let is_inside = std::path::absolute(into).is_ok_and(|into| into.starts_with(log.path()));
     if is_inside {
         let reason = "it lies in the directory to be salvaged; choose another place";
         return Err(Error::log_dir(into, reason));
-    }
-    let aside = SetAsideBatches::list(log, options, how.include_truncated)?;
-    if log.segments()?.is_empty() && aside.is_empty() {
-        let reason = "no .log file found: not a partition directory with records";
-        return Err(Error::log_dir(log.path(), reason));
     }
     let target = OpenOptions {
         disk: if how.dry_run {
@@ -167,45 +170,70 @@ pub(crate) fn salvage_log(
         },
         ..options.clone()
     };
-    let mut salvage = Salvage {
-        log_start: log.log_start_offset()?,
-        // Asked before the log is read: what a running broker appends meanwhile is below a later one.
-        high_watermark: log.checkpointed_high_watermark()?,
-        progress: Progress::new(log, &aside, how)?,
-        log,
+    let stop = begin.and_then(|begin| begin.stop);
+    let mut salvage = Salvage::new(log, options, how, (stop, replicas))?;
+    salvage.place = Some(NewPlace {
         into,
         begin,
-        stop: begin.and_then(|begin| begin.stop).unwrap_or(i64::MAX),
         target: &target,
-        aside,
-        builder: None,
-        holes: Holes::default(),
-        live_end: 0,
-        epoch: i32::MIN,
-        producer_id_max: -1,
-        warnings: Vec::new(),
-    };
+    });
+    if log.segments()?.is_empty() && salvage.aside.is_empty() {
+        let reason = "no .log file found: not a partition directory with records";
+        return Err(Error::log_dir(log.path(), reason));
+    }
     salvage.run()?;
     salvage.finish(how.dry_run)
 }
 
-struct Salvage<'s> {
-    log: &'s Log,
+/// Whether `there` is what [`salvage_log`] would make, record for record. Returns the greatest producer id of it.
+///
+/// # Errors
+/// `LogDir` if it is not; those of reading either.
+pub(crate) fn compare_log(
+    log: &Log,
+    there: &Log,
+    options: &OpenOptions,
+    stop: Option<i64>,
+    replicas: &[Log],
+) -> Result<i64> {
+    let how = SalvageOptions::default();
+    let mut salvage = Salvage::new(log, options, &how, (stop, replicas))?;
+    let comparison = Comparison::with(there, stop)?;
+    salvage.sink = Some(Sink::Compare(Box::new(comparison)));
+    salvage.run()?;
+    if let Some(Sink::Compare(comparison)) = &mut salvage.sink {
+        comparison.finish()?;
+    }
+    Ok(salvage.producer_id_max)
+}
+
+/// Where the new log is made.
+#[derive(Clone, Copy)]
+struct NewPlace<'s> {
     into: &'s Path,
+    begin: Option<&'s NewPartition>,
     /// How the new log is opened.
     target: &'s OpenOptions,
-    begin: Option<&'s NewPartition>,
+}
+
+struct Salvage<'s> {
+    log: &'s Log,
+    /// `None` for a comparison.
+    place: Option<NewPlace<'s>>,
     /// Offset, exclusive, up to which the log is taken.
     stop: i64,
     log_start: i64,
     /// As the log dir has it.
     high_watermark: Option<i64>,
     aside: SetAsideBatches,
+    replicas: Replicas<'s>,
     /// Made at the first batch, whose offset the log begins with.
-    builder: Option<PartitionBuilder>,
+    sink: Option<Sink>,
     holes: Holes,
     /// Behind the last batch of the live log.
     live_end: i64,
+    /// The last batch of the live log so far.
+    before: Option<BatchHeader>,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
     producer_id_max: i64,
@@ -213,7 +241,34 @@ struct Salvage<'s> {
     warnings: Vec<String>,
 }
 
-impl Salvage<'_> {
+impl<'s> Salvage<'s> {
+    fn new(
+        log: &'s Log,
+        options: &OpenOptions,
+        how: &SalvageOptions,
+        (stop, replicas): (Option<i64>, &'s [Log]),
+    ) -> Result<Self> {
+        let aside = SetAsideBatches::list(log, options, how.include_truncated)?;
+        Ok(Self {
+            log_start: log.log_start_offset()?,
+            // Asked before the log is read: what a running broker appends meanwhile is below a later one.
+            high_watermark: log.checkpointed_high_watermark()?,
+            progress: Progress::new(log, &aside, how)?,
+            log,
+            place: None,
+            stop: stop.unwrap_or(i64::MAX),
+            aside,
+            replicas: Replicas::of(log, replicas, options),
+            sink: None,
+            holes: Holes::default(),
+            live_end: 0,
+            before: None,
+            epoch: i32::MIN,
+            producer_id_max: -1,
+            warnings: Vec::new(),
+        })
+    }
+
     fn run(&mut self) -> Result<()> {
         // A log may end behind its last batch, because compaction removed the last records. Asked first: what is appended from now on
         // is not in the scan.
@@ -222,7 +277,7 @@ impl Salvage<'_> {
             end => end?,
         };
         let mut live = self.log.scan(&ScanOptions {
-            stop: self.begin.and_then(|begin| begin.stop),
+            stop: Some(self.stop).filter(|stop| *stop < i64::MAX),
             ..everything()
         })?;
         self.holes.report = live.report();
@@ -231,10 +286,11 @@ impl Salvage<'_> {
             // Compressed messages of magic 0 and 1 say only where they end.
             if let Some(first) = header.base_offset {
                 self.holes.look(Some(header.max_timestamp));
-                self.fill_holes(first, header.leader_epoch)?;
+                self.fill_holes(first, Some(header))?;
             }
             let base = header.base_offset.filter(|_| header.magic == 2);
-            self.builder(base)?.add(&mut batch)?;
+            self.sink(base)?.add(&mut batch)?;
+            self.before = Some(header);
             self.live_end = header.last_offset.saturating_add(1).min(self.stop);
             self.producer_id_max = self.producer_id_max.max(header.producer_id);
             self.epoch = self.epoch.max(header.leader_epoch);
@@ -242,14 +298,31 @@ impl Salvage<'_> {
             self.progress.add(header.size_bytes as u64);
         }
         self.holes.look(None);
-        self.fill_holes(self.stop, i32::MAX)?;
+        self.fill_holes(self.stop, None)?;
         self.live_end = self.live_end.max(end).min(self.stop);
         let next = self.live_end.max(self.log_start);
         self.take_back((next, self.stop), i32::MAX)
     }
 
-    /// Takes back what lies in the holes found so far, below `end`, where a batch of this leader epoch stands.
-    fn fill_holes(&mut self, end: i64, epoch: i32) -> Result<()> {
+    /// Takes back what lies in the holes found so far, below `end`, where the batch `after` stands.
+    fn fill_holes(&mut self, end: i64, after: Option<BatchHeader>) -> Result<()> {
+        let epoch = after.map_or(i32::MAX, |after| after.leader_epoch);
+        // All of them lie between the same two batches: what replicas have there is looked at together.
+        let new = self.holes.losses.get(self.holes.filled..);
+        let mut whole = (i64::MAX, i64::MIN);
+        for loss in new.unwrap_or_default() {
+            let stop = loss.hole.stop.unwrap_or(end).min(end);
+            whole = (whole.0.min(loss.hole.start), whole.1.max(stop));
+        }
+        whole.0 = whole.0.max(self.live_end).max(self.log_start);
+        if whole.0 < whole.1 {
+            let around = Around {
+                before: self.before,
+                after,
+            };
+            self.aside.add_replicas(&self.replicas, whole, around)?;
+        }
+        let before_all = self.aside.offsets_taken();
         for number in self.holes.filled..self.holes.losses.len() {
             let Some(hole) = self.holes.losses.get(number).map(|loss| loss.hole.clone()) else {
                 break;
@@ -261,6 +334,16 @@ impl Salvage<'_> {
                 loss.taken_back = self.aside.offsets_taken() - before;
             }
         }
+        let taken = self.aside.offsets_taken() - before_all;
+        let new = self.holes.losses.get_mut(self.holes.filled..);
+        if u64::try_from(whole.1.saturating_sub(whole.0)) == Ok(taken) {
+            // Each offset came back, of whatever hole: nobody knows of the first of several where it ends.
+            for loss in new.unwrap_or_default() {
+                let stop = loss.hole.stop.unwrap_or(end).min(end);
+                loss.hole.stop = Some(stop);
+                loss.taken_back = u64::try_from(stop - loss.hole.start).unwrap_or(0);
+            }
+        }
         self.holes.filled = self.holes.losses.len();
         Ok(())
     }
@@ -270,39 +353,43 @@ impl Salvage<'_> {
         let start = start.max(self.log_start);
         let epochs = (self.epoch, if epoch < 0 { i32::MAX } else { epoch });
         while let Some(base) = self.aside.next_in(start, stop, epochs) {
-            self.builder(Some(base))?;
-            let Some(builder) = &mut self.builder else {
+            self.sink(Some(base))?;
+            let Some(sink) = &mut self.sink else {
                 break;
             };
-            let bytes = self.aside.add_next(builder)?;
+            let bytes = self.aside.add_next(sink)?;
             self.progress.add(bytes);
         }
         Ok(())
     }
 
     /// The new log; made now if this is its first batch.
-    fn builder(&mut self, base_offset: Option<i64>) -> Result<&mut PartitionBuilder> {
-        let builder = if let Some(builder) = self.builder.take() {
-            builder
+    fn sink(&mut self, base_offset: Option<i64>) -> Result<&mut Sink> {
+        let sink = if let Some(sink) = self.sink.take() {
+            sink
         } else {
+            let Some(place) = self.place else {
+                return Err(Error::argument("into", "no place for the new log"));
+            };
             let base = base_offset.map_or(self.log_start, |base| base.min(self.log_start));
-            let begin = match self.begin {
+            let begin = match place.begin {
                 Some(begin) => begin.clone(),
-                None => self.as_it_was()?,
+                None => self.as_it_was(place.into)?,
             };
             let begin = NewPartition {
                 base_offset: Some(base),
                 ..begin
             };
-            PartitionBuilder::create(self.into, self.target, &begin)?
+            let builder = PartitionBuilder::create(place.into, place.target, &begin)?;
+            Sink::Build(Box::new(builder))
         };
-        Ok(self.builder.insert(builder))
+        Ok(self.sink.insert(sink))
     }
 
     /// The settings that are stored with the log, and its topic's id if that stays the same topic.
-    fn as_it_was(&mut self) -> Result<NewPartition> {
-        let is_same_topic = DirectoryName::parse(name_of(self.into))
-            .is_ok_and(|name| name.topic == self.log.topic());
+    fn as_it_was(&mut self, into: &Path) -> Result<NewPartition> {
+        let is_same_topic =
+            DirectoryName::parse(name_of(into)).is_ok_and(|name| name.topic == self.log.topic());
         let topic_id = self.known(self.log.topic_id())?;
         Ok(NewPartition {
             config: self.known(self.log.stored_config())?,
@@ -323,9 +410,9 @@ impl Salvage<'_> {
     }
 
     fn finish(mut self, dry_run: bool) -> Result<Salvaged> {
-        self.builder(None)?;
+        self.sink(None)?;
         let (log, live_end, log_start) = (self.log, self.live_end, self.log_start);
-        let Some(builder) = self.builder.take() else {
+        let Some(Sink::Build(builder)) = self.sink.take() else {
             return Err(Error::argument("into", "nothing was built"));
         };
         let built = if dry_run {
@@ -399,7 +486,7 @@ fn name_of(path: &Path) -> &str {
 }
 
 /// Every batch, markers too, and what cannot be read in the report.
-fn everything() -> ScanOptions {
+pub(crate) fn everything() -> ScanOptions {
     ScanOptions {
         control_records: true,
         on_corrupt: OnCorrupt::Skip,

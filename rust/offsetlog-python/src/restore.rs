@@ -7,7 +7,7 @@ use crate::log_dir::partition_key;
 use crate::options::{OpenValues, RestoreValues};
 use crate::raise::OrRaise;
 use crate::rows;
-use crate::salvage::loss_row;
+use crate::salvage::{left_out_row, loss_row, taken_back_row};
 use offsetlog::TopicPartition;
 use offsetlog_ops::{PartitionToRestore, RestoreOptions, RestorePlan};
 use pyo3::prelude::*;
@@ -131,6 +131,16 @@ fn partition_row(each: PartitionToRestore) -> rows::RestoredPartition {
             .into_iter()
             .flat_map(|report| report.losses.iter().cloned())
             .map(loss_row)
+            .collect(),
+        taken_back: report
+            .into_iter()
+            .flat_map(|report| report.taken_back.iter().cloned())
+            .map(taken_back_row)
+            .collect(),
+        left_out: report
+            .into_iter()
+            .flat_map(|report| report.left_out.iter().cloned())
+            .map(left_out_row)
             .collect(),
     }
 }

@@ -254,6 +254,8 @@ named_rows! {
             records: Option<u64>,
             losses: Tuple<Loss>,
             loss_count: u64,
+            taken_back: Tuple<TakenBack>,
+            left_out: Tuple<LeftOut>,
             first_unstable_offset: Option<i64>,
         }
         NotRestored {

@@ -79,7 +79,7 @@ pub(crate) fn loss_row(loss: Loss) -> rows::Loss {
     }
 }
 
-fn taken_back_row(taken: TakenBack) -> rows::TakenBack {
+pub(crate) fn taken_back_row(taken: TakenBack) -> rows::TakenBack {
     rows::TakenBack {
         path: taken.path.into_os_string(),
         batches: taken.batches,
@@ -89,7 +89,7 @@ fn taken_back_row(taken: TakenBack) -> rows::TakenBack {
     }
 }
 
-fn left_out_row(left: LeftOut) -> rows::LeftOut {
+pub(crate) fn left_out_row(left: LeftOut) -> rows::LeftOut {
     rows::LeftOut {
         path: left.path.into_os_string(),
         batches: left.batches,

@@ -1,8 +1,9 @@
 //! What stands in the place of a partition that is to be restored: nothing, an empty partition, or what a restore has left there.
 
 use super::sources::SourcePartition;
+use crate::salvage::compare_log;
 use offsetlog::format::Uuid;
-use offsetlog::{Error, Log, OnCorrupt, OpenOptions, Record, Result, Scan, ScanOptions};
+use offsetlog::{Error, Log, OpenOptions, Result};
 use std::path::Path;
 
 /// Whether the partition's directory may be made, replaced, or is perhaps what is to be restored.
@@ -22,7 +23,9 @@ pub(super) fn may_be_replaced(
         log.log_start_offset().map_err(said)?,
         log.log_end_offset().map_err(said)?,
     );
-    if found.0 == source.log_start_offset && (found.1 == source.stop || source.stop == i64::MAX) {
+    // What was cut off the log, or what damage hides, may come back behind its end: then a comparison decides.
+    let may_go_on = !source.is_cut && (found.1 > source.stop || source.stop == i64::MAX);
+    if found.0 == source.log_start_offset && (found.1 == source.stop || may_go_on) {
         return Ok(());
     }
     if found == (0, 0) {
@@ -52,6 +55,7 @@ pub(super) fn is_there(
     stop: Option<i64>,
     topic_id: Option<Uuid>,
     options: &OpenOptions,
+    replicas: &[Log],
 ) -> Result<Option<i64>> {
     let Some(there) = with_records(path, options)? else {
         let is_same = has_no_record(source, stop)?
@@ -62,41 +66,7 @@ pub(super) fn is_there(
             && Log::open(path, options)?.topic_id()? == topic_id;
         return Ok(is_same.then_some(-1));
     };
-    let (mut wanted, mut found) = (
-        Records::of(source, stop, OnCorrupt::Skip)?,
-        Records::of(&there, None, OnCorrupt::Raise)?,
-    );
-    let differs = |offset: i64| {
-        let reason = format!(
-            "it is not what is to be restored, as offset {offset} shows: delete the directory, or move it away"
-        );
-        Err(Error::log_dir(path, reason))
-    };
-    loop {
-        match (wanted.next()?, found.next()?) {
-            (None, None) => return Ok(Some(wanted.producer_id_max)),
-            (Some(one), Some(other)) if is_same(&one, &other) => {}
-            (Some(one), Some(other)) => return differs(one.offset.min(other.offset)),
-            (Some(one), None) => return differs(one.offset),
-            (None, Some(other)) => return differs(other.offset),
-        }
-    }
-}
-
-fn is_same(one: &Record, other: &Record) -> bool {
-    (
-        one.offset,
-        one.timestamp,
-        &one.key,
-        &one.value,
-        &one.headers,
-    ) == (
-        other.offset,
-        other.timestamp,
-        &other.key,
-        &other.value,
-        &other.headers,
-    )
+    compare_log(source, &there, options, stop, replicas).map(Some)
 }
 
 /// Whether nothing of the log is restored but that it begins at 0.
@@ -115,40 +85,4 @@ fn with_records(path: &Path, options: &OpenOptions) -> Result<Option<Log>> {
     }
     let log = Log::open(path, options)?;
     Ok(if log.has_begun()? { Some(log) } else { None })
-}
-
-/// The records of a log, markers too.
-struct Records {
-    scan: Scan,
-    batch: std::vec::IntoIter<Record>,
-    producer_id_max: i64,
-}
-
-impl Records {
-    fn of(log: &Log, stop: Option<i64>, on_corrupt: OnCorrupt) -> Result<Self> {
-        let options = ScanOptions {
-            stop,
-            control_records: true,
-            on_corrupt,
-            ..ScanOptions::default()
-        };
-        Ok(Self {
-            scan: log.scan(&options)?,
-            batch: Vec::new().into_iter(),
-            producer_id_max: -1,
-        })
-    }
-
-    fn next(&mut self) -> Result<Option<Record>> {
-        loop {
-            if let Some(record) = self.batch.next() {
-                return Ok(Some(record));
-            }
-            let Some(mut batch) = self.scan.next_batch()? else {
-                return Ok(None);
-            };
-            self.producer_id_max = self.producer_id_max.max(batch.header().producer_id);
-            self.batch = batch.to_records()?.into_iter();
-        }
-    }
 }

@@ -107,16 +107,17 @@ impl RestorePlan {
             progress,
             ..SalvageOptions::default()
         };
+        let others = each.other_logs.as_slice();
         let mut state = PartitionState::There;
         for (_, path) in &each.into {
-            if let Some(max) =
-                compare::is_there(log, path, each.stop, each.topic_id, &self.options)?
-            {
+            let there =
+                compare::is_there(log, path, each.stop, each.topic_id, &self.options, others)?;
+            if let Some(max) = there {
                 *producer_id_max = (*producer_id_max).max(max);
                 continue;
             }
             let begin = self.begin(each, log)?;
-            let made = salvage_log(log, path, &self.options, &how, Some(&begin))?;
+            let made = salvage_log(log, path, &self.options, &how, Some(&begin), others)?;
             let Salvaged {
                 report,
                 producer_id_max: max,

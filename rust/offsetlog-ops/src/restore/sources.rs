@@ -46,6 +46,8 @@ pub(crate) struct SourcePartition {
     pub(crate) path: PathBuf,
     /// The other replicas, with what they have less.
     pub(crate) others: Vec<(PathBuf, String)>,
+    /// The same, in the same order.
+    pub(crate) other_logs: Vec<Log>,
     pub(crate) log_start_offset: i64,
     /// Offset, exclusive, up to which it is restored.
     pub(crate) stop: i64,
@@ -328,7 +330,11 @@ fn best(
 }
 
 fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> {
-    let ChosenReplica { best, others } = chosen;
+    let ChosenReplica {
+        best,
+        others,
+        other_logs,
+    } = chosen;
     let log = best.log;
     let log_start_offset = log.log_start_offset()?;
     let key = TopicPartition {
@@ -336,7 +342,11 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         partition: log.partition(),
     };
     // Damage at the end of the log hides where it ends: then all is read.
-    let end = if best.end < 0 { i64::MAX } else { best.end };
+    let end = if best.end_is_hidden {
+        i64::MAX
+    } else {
+        best.end
+    };
     let mut stop = end;
     if let Some(until) = how.until {
         let first = log.offset_for_timestamp(until, Isolation::ReadUncommitted)?;
@@ -383,6 +393,7 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
     Ok(SourcePartition {
         path: best.path,
         others,
+        other_logs,
         log_start_offset,
         stop,
         is_cut,

@@ -1,13 +1,15 @@
-//! The batches that stand beside a log, in files that were set aside, and which of them may come back.
+//! The batches that stand beside a log, in files that were set aside and in other replicas, and which of them may come back.
 
+use super::replicas::{Around, Candidate, Replicas};
 use super::scan_file;
-use offsetlog::{Error, Log, OpenOptions, PartitionBuilder, Result, Scan, SetAsideFile};
+use super::sink::Sink;
+use offsetlog::{Error, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
-/// Batches of one file that came back.
+/// Batches of one file, or of another replica, that came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenBack {
-    /// The file.
+    /// The file; of a replica, its directory.
     pub path: PathBuf,
     /// Number of batches.
     pub batches: u64,
@@ -19,10 +21,10 @@ pub struct TakenBack {
     pub last_offset: i64,
 }
 
-/// Batches of one file that were left there.
+/// Batches of one file, or of another replica, that were left there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The file.
+    /// The file; of a replica, its directory.
     pub path: PathBuf,
     /// Number of batches; 0 for bytes that cannot be read.
     pub batches: u64,
@@ -34,17 +36,41 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// A batch in a file that was set aside.
+/// A batch in a file that was set aside, or in a replica.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    first: i64,
-    last: i64,
-    epoch: i32,
-    crc: u32,
+pub(super) struct Entry {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) epoch: i32,
+    pub(super) crc: u32,
     /// Which file.
     file: usize,
     /// Which batch of the file.
     number: u64,
+}
+
+impl Entry {
+    /// Of a batch with these offsets, and the number that its scan gave it.
+    pub(super) const fn new(first: i64, last: i64, epoch: i32, crc: u32, number: u64) -> Self {
+        Self {
+            first,
+            last,
+            epoch,
+            crc,
+            file: 0,
+            number,
+        }
+    }
+
+    /// Whether both are the same batch: the checksum covers all but the offset and the leader epoch.
+    pub(super) fn is_same(self, other: Self) -> bool {
+        (self.first, self.last, self.crc) == (other.first, other.last, other.crc)
+    }
+
+    /// Whether they have an offset in common.
+    pub(super) const fn overlaps(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
 }
 
 struct File {
@@ -52,12 +78,24 @@ struct File {
     bytes: u64,
     /// Whether only those who ask for truncated records get it.
     is_truncated: bool,
+    /// Where these are batches of another replica: it, the offsets of the hole, and why they may not come back.
+    replica: Option<(Log, (i64, i64), Option<&'static str>)>,
     /// Reads on from batch `next`.
     scan: Option<Scan>,
     next: u64,
 }
 
-/// The batches of all files that were set aside, by offset.
+impl File {
+    /// A scan of its batches from the first on.
+    fn scan(&self, options: &OpenOptions) -> Result<Scan> {
+        match &self.replica {
+            Some((log, hole, _)) => super::replicas::scan(log, *hole),
+            None => scan_file(&self.path, options),
+        }
+    }
+}
+
+/// The batches of all files that were set aside, and of replicas where the log has a hole, by offset.
 pub(super) struct SetAsideBatches {
     files: Vec<File>,
     entries: Vec<Entry>,
@@ -127,13 +165,10 @@ impl SetAsideBatches {
                 None => batch.next_record()?.map(|record| record.offset),
             };
             if let Some(first) = first {
+                let (last, epoch) = (header.last_offset, header.leader_epoch);
                 self.entries.push(Entry {
-                    first,
-                    last: header.last_offset,
-                    epoch: header.leader_epoch,
-                    crc: header.crc,
                     file: number,
-                    number: count,
+                    ..Entry::new(first, last, epoch, header.crc, count)
                 });
             }
             count += 1;
@@ -151,9 +186,60 @@ impl SetAsideBatches {
             path: file.path.clone(),
             bytes: file.bytes,
             is_truncated,
+            replica: None,
             scan: None,
             next: 0,
         });
+        Ok(())
+    }
+
+    /// Adds the batches that other replicas have in a hole of the log, between these two batches of it.
+    pub(super) fn add_replicas(
+        &mut self,
+        replicas: &Replicas<'_>,
+        hole: (i64, i64),
+        around: Around,
+    ) -> Result<()> {
+        for file in &mut self.files {
+            if file.replica.is_some() {
+                // An earlier hole's: it is dealt with.
+                file.scan = None;
+            }
+        }
+        for candidate in replicas.candidates(hole, around)? {
+            let number = self.files.len();
+            let Candidate {
+                log,
+                entries,
+                differs,
+                unreadable,
+            } = candidate;
+            let path = log.path().to_path_buf();
+            let entries = entries.into_iter();
+            self.entries.extend(entries.map(|entry| Entry {
+                file: number,
+                ..entry
+            }));
+            self.left_out
+                .extend(unreadable.into_iter().map(|hole| LeftOut {
+                    path: path.clone(),
+                    batches: 0,
+                    first_offset: hole.start,
+                    last_offset: hole.stop.map(|stop| stop - 1),
+                    reason: hole.reason,
+                }));
+            self.files.push(File {
+                path,
+                bytes: 0,
+                is_truncated: false,
+                replica: Some((log, hole, differs)),
+                scan: None,
+                next: 0,
+            });
+        }
+        if let Some(rest) = self.entries.get_mut(self.at..) {
+            rest.sort_by_key(|entry| (entry.first, -i64::from(entry.epoch), entry.file));
+        }
         Ok(())
     }
 
@@ -182,11 +268,11 @@ impl SetAsideBatches {
             let is_truncated = self.is_truncated(entry) && !self.include_truncated;
             let newest = self.last_taken.map_or(i32::MIN, |taken| taken.epoch);
             let is_versioned = entry.epoch >= 0;
-            if let Some(taken) = taken {
+            if let Some(why) = self.differs(entry) {
+                self.leave(entry, why);
+            } else if let Some(taken) = taken {
                 // Two recoveries may have cut the same bytes.
-                let is_same =
-                    (taken.first, taken.last, taken.crc) == (entry.first, entry.last, entry.crc);
-                if !is_same {
+                if !taken.is_same(entry) {
                     let other = self.files.get(taken.file).map(|file| file.path.display());
                     let reason = other.map_or_else(String::new, |other| {
                         format!("they overlap batches that were taken from {other}")
@@ -212,8 +298,13 @@ impl SetAsideBatches {
             .is_some_and(|file| file.is_truncated)
     }
 
+    /// Why a replica's batch may not come back.
+    fn differs(&self, entry: Entry) -> Option<&'static str> {
+        self.files.get(entry.file)?.replica.as_ref()?.2
+    }
+
     /// Adds the batch that [`next_in`](Self::next_in) found. Returns its size in bytes.
-    pub(super) fn add_next(&mut self, builder: &mut PartitionBuilder) -> Result<u64> {
+    pub(super) fn add_next(&mut self, sink: &mut Sink) -> Result<u64> {
         let Some(&entry) = self.entries.get(self.at) else {
             return Ok(0);
         };
@@ -223,7 +314,10 @@ impl SetAsideBatches {
         };
         let scan = match &mut file.scan {
             Some(scan) => scan,
-            none => none.insert(scan_file(&file.path, &self.options)?),
+            None => {
+                let scan = file.scan(&self.options)?;
+                file.scan.insert(scan)
+            }
         };
         loop {
             let number = file.next;
@@ -238,9 +332,7 @@ impl SetAsideBatches {
             if (header.last_offset, header.crc) != (entry.last, entry.crc) {
                 return Err(changed(&file.path));
             }
-            let before = builder.records();
-            builder.add(&mut batch)?;
-            let records = builder.records() - before;
+            let records = sink.add(&mut batch)?;
             let path = file.path.clone();
             self.note(entry, path, records);
             return Ok(header.size_bytes as u64);
