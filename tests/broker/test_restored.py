@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -241,59 +241,91 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
 UNCLEAN = [DATA / "kafka-4.3.0" / "unclean" / name for name in ("log-dir-1", "log-dir-2")]
 
 
-@pytest.mark.parametrize("version", KRAFT)
-@pytest.mark.parametrize("kind", ["unclean", "2.8.2"])
-def test_a_cluster_made_without_metadata(kind: str, version: str, tmp_path: Path) -> None:
-    """Of a broker that was killed, and of three old ones with messages of magic 0 and 1: names, ids and partitions out of the folders.
+def known_of(kind: str) -> tuple[Sequence[Path], list[Golden]]:
+    """A dead cluster's disks, and their partitions."""
+    if kind == "clean":
+        return SOURCES, CLEAN_PARTITIONS
+    if kind == "unclean":
+        return UNCLEAN, partitions_of(UNCLEAN, "kafka-4.3.0-unclean")
+    return OLD_LOG_DIRS, OLD_PARTITIONS
 
-    Into two log dirs of 4.3.0, and into one of 3.9.2.
+
+@pytest.mark.parametrize(
+    ("kind", "version", "count"),
+    [
+        ("clean", "4.3.0", 1),
+        ("clean", "3.9.2", 1),
+        ("unclean", "4.3.0", 2),
+        ("unclean", "3.9.2", 1),
+        ("2.8.2", "4.3.0", 1),
+        ("2.8.2", "3.9.2", 2),
+    ],
+)
+def test_a_cluster_with_one_log_dir_or_two(kind: str, version: str, count: int, tmp_path: Path) -> None:
+    """Of a broker that was stopped or killed, and of three old ones with messages of magic 0 and 1, which give no metadata.
+
+    Every pair of disks and version, each disk with one log dir and with two, each version too; two log dirs of clean disks are
+    `Restored`. Each start makes a new leader epoch.
     """
-    sources = UNCLEAN if kind == "unclean" else OLD_LOG_DIRS
-    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY, count=2 if version == "4.3.0" else 1)
+    sources, known = known_of(kind)
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY, count=count)
     assert broker.metadata_dir is not None
     report = restore(sources, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
     assert not report.has_losses
     taken = {each.source for each in report.partitions}
-    known = partitions_of(UNCLEAN, "kafka-4.3.0-unclean") if kind == "unclean" else OLD_PARTITIONS
     partitions = [golden for golden in known if str(golden.directory) in taken and not golden.topic.startswith("__")]
     assert len(partitions) == len([each for each in report.partitions if not each.topic.startswith("__")])
-    with broker.running():
-        check_rows(broker, partitions, epochs=False)
-    check_words(broker, [golden.name for golden in partitions])
+    for _ in range(2):
+        with broker.running():
+            check_rows(broker, partitions, epochs=False)
+        check_words(broker, [golden.name for golden in partitions])
 
 
 TOPICS = {"g-plain": 3, "g-epochs": 2, "g-codec-zstd": 1, "g-compact": 1, "g-deleted-prefix": 2, "g-idem": 2}
 
 
 @pytest.mark.parametrize(
-    ("version", "kind"), [("4.3.0", "clean"), ("3.9.2-zookeeper", "clean"), ("2.8.2", "clean"), ("2.8.2", "unclean")]
+    ("version", "kind", "count"),
+    [
+        ("4.3.0", "clean", 2),
+        ("3.9.2-zookeeper", "clean", 2),
+        ("2.8.2", "clean", 2),
+        ("2.8.2", "unclean", 1),
+        ("2.8.2", "2.8.2", 1),
+    ],
 )
-def test_a_stopped_broker_takes_restored_topics(version: str, kind: str, tmp_path: Path) -> None:
+def test_a_stopped_broker_takes_restored_topics(version: str, kind: str, count: int, tmp_path: Path) -> None:
     """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
     quiet = {**BUSY, "log.retention.ms": -1}
-    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=2 if kind == "clean" else 1)
-    if kind == "clean":
-        sources, partitions = SOURCES, [golden for golden in READABLE if golden.topic in TOPICS]
-    else:
-        all_ = partitions_of(UNCLEAN, "kafka-4.3.0-unclean")
-        sources, partitions = UNCLEAN, [golden for golden in all_ if re.fullmatch(r"g-[a-z0-9-]+", golden.directory.name)]
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=count)
+    sources, known = known_of(kind)
+    chosen = {each.source for each in restore(sources, tmp_path / "plan", dry_run=True).partitions}
+    partitions = [
+        golden
+        for golden in known
+        if str(golden.directory) in chosen
+        and (golden.topic in TOPICS if kind == "clean" else re.fullmatch(r"(g|o|first)-[a-z0-9-]+", golden.directory.name))
+    ]
     topics = Counter(golden.topic for golden in partitions)
     with broker.running(), Admin(broker.address) as admin:
-        for topic, count in topics.items():
-            admin.create(topic, count, {"cleanup.policy": "compact" if topic == "g-compact" else "delete"})
+        for topic, number in topics.items():
+            admin.create(topic, number, {"cleanup.policy": "compact" if topic == "g-compact" else "delete"})
             admin.leader_epochs(topic)
     metadata = broker.metadata_dir or broker.zookeeper_dir
     report = restore(sources, log_dirs, topics=list(topics), metadata=() if metadata is None else metadata)
     assert {each.state for each in report.partitions} == {"restored"}
     assert len(partitions) == len(report.partitions)
-    assert kind == "unclean" or topics == TOPICS
+    assert kind != "clean" or topics == TOPICS
     with broker.running():
         # The cluster's epochs are below those of the old one, which are counted anew.
         check_rows(broker, partitions, epochs=False)
-        with Writer(broker.address, "g-plain") as writer:
+        topic = "first" if kind == "2.8.2" else "g-plain"
+        with Writer(broker.address, topic) as writer:
             for golden in partitions:
-                if golden.topic == "g-plain":
+                if golden.topic == topic:
                     assert writer.send(golden.partition, [Appended(b"key", b"value", 1_800_000_000_000)]) == [golden.end]
+    with broker.running():
+        check_rows(broker, partitions, epochs=False)
     check_words(broker, [golden.name for golden in partitions])
 
 
