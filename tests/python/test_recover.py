@@ -316,3 +316,13 @@ def test_a_gap_that_was_found_stays_when_its_finder_is_killed(tmp_path: Path, *,
         python(f"import os; from offsetlog import Log, LogDir; log = {opening}; print(log.log_end_offset, flush=True); os._exit(0)")
     with Log.open(path, "a", clock=Clock()) as log:
         assert (offsets(log), log.recovery_report.cut) == ([0, 5], ())
+
+
+def test_what_was_tidied_is_told_by_name(tmp_path: Path) -> None:
+    """File systems list files in any order, and two reports of the same directory are to be the same."""
+    path = filled(tmp_path / "orders-0", 6, segments=3)
+    names = [f"{number:020}.log.deleted" for number in range(100, 160)]
+    for name in sorted(names, reverse=True):
+        (path / name).touch()
+    told = [step.partition(" ")[0] for step in recover(path).tidied]
+    assert [name for name in told if name in names] == names

@@ -110,7 +110,7 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
 }
 
 fn less(other: &Replica, best: &Replica) -> Result<String> {
-    let mut less = if other.leader_epoch < best.leader_epoch {
+    let less = if other.leader_epoch < best.leader_epoch {
         format!(
             "ends at offset {} in leader epoch {}, before {}",
             other.end, other.leader_epoch, best.leader_epoch
@@ -125,7 +125,9 @@ fn less(other: &Replica, best: &Replica) -> Result<String> {
     if let Some((first, own)) = first.zip(readable(best.log.log_start_offset())?)
         && first < own
     {
-        less.push_str(&format!(", and begins at offset {first}, before {own}"));
+        return Ok(format!(
+            "{less}, and begins at offset {first}, before {own}"
+        ));
     }
     Ok(less)
 }

@@ -312,12 +312,11 @@ impl SetAsideBatches {
         let Some(file) = self.files.get_mut(entry.file) else {
             return Ok(0);
         };
-        let scan = match &mut file.scan {
-            Some(scan) => scan,
-            None => {
-                let scan = file.scan(&self.options)?;
-                file.scan.insert(scan)
-            }
+        if file.scan.is_none() {
+            file.scan = Some(file.scan(&self.options)?);
+        }
+        let Some(scan) = &mut file.scan else {
+            return Ok(0);
         };
         loop {
             let number = file.next;

@@ -18,7 +18,7 @@ pub(in crate::log) enum Step {
     Rename(String, String),
 }
 
-/// The steps, in order, and the base offsets of the segments that the swaps put in place.
+/// The steps in their order, those of one kind by name, and the base offsets of the segments that the swaps put in place.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Plan {
     pub(in crate::log) steps: Vec<Step>,
@@ -30,9 +30,11 @@ pub(in crate::log) struct Plan {
 /// Plans the cleanup of a directory; changes nothing.
 pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     let disk = directory.disk.as_ref();
-    let entries = disk
+    let mut entries = disk
         .list(&directory.path)
         .map_err(|error| Error::io(IoCall::List, &directory.path, error))?;
+    // File systems list in any order; the same files are told of in the same one.
+    entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let mut plan = Plan::default();
     let mut live = Vec::new();
     let mut cleaned = Vec::new();
