@@ -172,6 +172,19 @@ def test_members_of_a_classic_group(place: Path) -> None:
     assert groups(place, (b"\0\2" + text("grp"), None)) == []
 
 
+def test_an_assignment_of_any_bytes_hides_no_group(place: Path) -> None:
+    """A coordinator stores what a group's leader assigns without a look."""
+    member = text("m-1") + b"\xff\xff" + text("app") + text("/10.0.0.7") + bytes(8) + bytes(4) + (1).to_bytes(4, "big") + b"\7"
+    value = b"\0\3" + text("consumer") + (5).to_bytes(4, "big") + text("range") + text("m-1") + bytes(8)
+    value += (1).to_bytes(4, "big") + member
+    found = groups(place, (KEY, bytes.fromhex(VALUES["0"])), (b"\0\2" + text("odd"), value))
+    assert [(group.group_id, len(group.members), len(group.offsets)) for group in found] == [("grp", 0, 1), ("odd", 1, 0)]
+    assert found[1].members == (GroupMember("m-1", None, "app", "/10.0.0.7", ()),)
+    printed = run(str(place))
+    assert (printed.stdout.splitlines()[1].split()[0], printed.returncode) == ("grp", 0)
+    assert "group odd: what 1 of its members are assigned cannot be decoded, first that of m-1" in printed.stderr
+
+
 def test_members_of_a_new_group(place: Path) -> None:
     """Partitions are given by topic ids: names are those of the topics that are here."""
     with LogDir.open(place, "a") as logs:

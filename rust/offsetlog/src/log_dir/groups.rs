@@ -304,6 +304,7 @@ impl LogDir {
                 continue;
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
+            warnings.extend(replay.odd_assignments(&partition.to_string()));
             for (name, replayed) in replay.groups {
                 let state = replayed.state();
                 let mut group = replayed.group;

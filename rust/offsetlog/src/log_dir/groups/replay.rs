@@ -21,8 +21,24 @@ pub(super) struct Replay {
     pub(super) left_out: LeftOut,
 }
 
+impl Replay {
+    /// Members whose assignment is not what a consumer's protocol says, one line a group: a coordinator takes any bytes from the leader
+    /// of a group, and they say nothing of what the group committed.
+    pub(super) fn odd_assignments(&self, partition: &str) -> impl Iterator<Item = String> {
+        self.groups.iter().filter_map(move |(name, replayed)| {
+            let first = replayed.odd_assignments.first()?;
+            Some(format!(
+                "{partition}: group {name}: what {} of its members are assigned cannot be decoded, first that of {first}",
+                replayed.odd_assignments.len()
+            ))
+        })
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Replayed {
+    /// Ids of the members whose assignment cannot be decoded.
+    odd_assignments: Vec<String>,
     pub(super) group: Group,
     pub(super) members: BTreeMap<String, GroupMember>,
     /// Assignments by topic id, per member id.
@@ -108,7 +124,7 @@ impl Replay {
                     .attributes
                     .is_transactional()
                     .then_some(header.producer_id);
-                self.take(&known, record.offset, producer)?;
+                self.take(&known, record.offset, producer);
             }
             Ok(())
         })
@@ -134,12 +150,7 @@ impl Replay {
         }
     }
 
-    fn take(
-        &mut self,
-        record: &KnownRecord<'_>,
-        at: i64,
-        producer: Option<i64>,
-    ) -> std::result::Result<(), offsetlog_format::FormatError> {
+    fn take(&mut self, record: &KnownRecord<'_>, at: i64, producer: Option<i64>) {
         let value = record.value.as_ref().map(|(_, value)| value);
         if matches!(record.record_type.number, 0 | 1) {
             let key = (
@@ -149,7 +160,7 @@ impl Replay {
             );
             let Some(value) = value else {
                 self.offsets.remove(&key);
-                return Ok(());
+                return;
             };
             let commit = Commit {
                 at,
@@ -166,7 +177,7 @@ impl Replay {
                     self.offsets.insert(key, commit);
                 }
             }
-            return Ok(());
+            return;
         }
         let name = match record.key.get("group") {
             Some(_) => text(&record.key, "group"),
@@ -177,7 +188,7 @@ impl Replay {
                 self.groups.remove(&name);
             }
             (2, Some(value)) => {
-                *self.groups.entry(name).or_default() = classic(value)?;
+                *self.groups.entry(name).or_default() = classic(value);
             }
             (3, Some(value)) => self.epoch_of(name, "consumer", value),
             (11, Some(value)) => self.epoch_of(name, "share", value),
@@ -224,7 +235,6 @@ impl Replay {
             (23, Some(value)) => self.group(name).topology_epoch = Some(int(value, "epoch")),
             _ => {}
         }
-        Ok(())
     }
 
     fn group(&mut self, name: String) -> &mut Replayed {
@@ -238,7 +248,7 @@ impl Replay {
     }
 }
 
-fn classic(value: &Struct<'_>) -> std::result::Result<Replayed, offsetlog_format::FormatError> {
+fn classic(value: &Struct<'_>) -> Replayed {
     let mut replayed = Replayed {
         group: Group {
             kind: "classic",
@@ -255,13 +265,16 @@ fn classic(value: &Struct<'_>) -> std::result::Result<Replayed, offsetlog_format
         let mut member = member_of(text(fields, "memberId"), fields);
         let given = fields.get("assignment").and_then(Value::as_bytes);
         if let Some(given) = given.filter(|given| is_of_consumers && !given.is_empty()) {
-            let (_, assignment) = decode_assignment(given)?;
-            member.assignment = assigned(&assignment, "assignedPartitions", "topic");
-            member.assignment.sort();
+            if let Ok((_, assignment)) = decode_assignment(given) {
+                member.assignment = assigned(&assignment, "assignedPartitions", "topic");
+                member.assignment.sort();
+            } else {
+                replayed.odd_assignments.push(member.member_id.clone());
+            }
         }
         replayed.members.insert(member.member_id.clone(), member);
     }
-    Ok(replayed)
+    replayed
 }
 
 fn member_of(member_id: String, fields: &Struct<'_>) -> GroupMember {
