@@ -63,12 +63,20 @@ impl Directory {
     /// A copy that maps `.log` files and reads indexes.
     pub(crate) fn mapped(&self) -> Self {
         Self {
+            map_logs: true,
+            ..self.unmapped()
+        }
+    }
+
+    /// A copy that maps nothing.
+    pub(crate) fn unmapped(&self) -> Self {
+        Self {
             path: self.path.clone(),
             disk: Arc::clone(&self.disk),
             limits: self.limits,
             map_indexes: false,
             maps: None,
-            map_logs: true,
+            map_logs: false,
             ends: None,
             checkpoints: Arc::clone(&self.checkpoints),
         }

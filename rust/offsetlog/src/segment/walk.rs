@@ -190,6 +190,17 @@ impl Walk {
         Ok(Step::Batch(header))
     }
 
+    /// Steps over the next batch without reading it: the caller knows its header, and that it is whole and has the right checksum. Returns
+    /// `false`, and stays, if it is not in place here.
+    pub(crate) fn step_over(&mut self, header: &BatchHeader) -> bool {
+        if self.check_place(header).is_err() || self.check_size(header).is_err() {
+            return false;
+        }
+        self.batch_at = self.position;
+        self.pass(header);
+        true
+    }
+
     #[inline]
     fn check_size(&self, header: &BatchHeader) -> Result<()> {
         let limit = self.segment.directory.limits.max_batch_bytes;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::log::producers::parse_marker;
 use crate::log::producers::{Batch, Checked, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
 use crate::segment::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
-use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk};
 use crate::segment::{Directory, OpenSegment, Segment};
 use offsetlog_format::index_entry::OFFSET_INDEX_ENTRY_BYTES;
 use offsetlog_format::{BatchHeader, EpochEntry, LeaderEpochs};
@@ -46,10 +46,12 @@ pub(in crate::log) struct Contents {
 }
 
 /// What a scan hands on from one segment to the next.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(in crate::log) struct ReplayState {
     pub(in crate::log) producers: Tracked,
     pub(in crate::log) epochs: LeaderEpochs,
+    /// What was read last: a new buffer for each segment would cost as much as reading a short one.
+    buffer: Vec<u8>,
 }
 
 impl ReplayState {
@@ -57,6 +59,7 @@ impl ReplayState {
         Self {
             producers: Tracked::new(),
             epochs,
+            buffer: Vec::new(),
         }
     }
 }
@@ -74,14 +77,22 @@ pub(in crate::log) fn open(
     base_offset: i64,
     next_base: Option<i64>,
 ) -> Result<Arc<OpenSegment>> {
-    // Opened as a closed segment: the scan decides whether bad bytes are an unfinished append.
-    let end = next_base.unwrap_or(i64::MAX);
     // This process holds the lock, so nobody can shrink the file under a mapping. A mapping saves a copy of every byte.
     let directory = if directory.ends.is_some() {
         Arc::new(directory.mapped())
     } else {
         Arc::clone(directory)
     };
+    open_closed(directory, base_offset, next_base)
+}
+
+/// Opened as a closed segment: the scan decides whether bad bytes are an unfinished append.
+fn open_closed(
+    directory: Arc<Directory>,
+    base_offset: i64,
+    next_base: Option<i64>,
+) -> Result<Arc<OpenSegment>> {
+    let end = next_base.unwrap_or(i64::MAX);
     let segment = Segment::new(directory, base_offset, Some(end));
     Ok(segment.open()?.0)
 }
@@ -95,9 +106,12 @@ pub(in crate::log) fn scan_segment(
     carried: &mut ReplayState,
     check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<Contents> {
-    let segment = open(directory, base_offset, next_base)?;
+    // Every byte is read once, into buffers that stay in the processor's cache: that costs less than the page faults of a map.
+    let unmapped = Arc::new(directory.unmapped());
+    let segment = open_closed(unmapped, base_offset, next_base)?;
     let mut ahead = Ahead::of(&segment);
-    let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, Vec::new());
+    let buffer = std::mem::take(&mut carried.buffer);
+    let mut walk = Walk::new(Arc::clone(&segment), 0, SCAN_BYTES, buffer);
     let (offset_room, time_room) = capacities(rule.index_bytes);
     let mut indexing = Indexing::new(base_offset, rule.index_interval, offset_room, time_room);
     let mut unbounded = indexing.unbounded();
@@ -121,8 +135,16 @@ pub(in crate::log) fn scan_segment(
             check(walk.position() - told)?;
             told = walk.position();
         }
-        let is_checked = ahead.has_checked(walk.position());
-        let header = match walk.step(!is_checked) {
+        let known = ahead.known(walk.position(), check)?;
+        let step = if let Some(header) = known.filter(|header| walk.step_over(header)) {
+            // Only the few bytes of a marker are read here.
+            walk.set_read_ahead(LOOKUP_BYTES);
+            Ok(Step::Batch(header))
+        } else {
+            walk.set_read_ahead(SCAN_BYTES);
+            walk.step(true)
+        };
+        let header = match step {
             Ok(Step::Batch(header)) => header,
             Ok(Step::End(_)) => break,
             Err(error) if error.is_corruption() || is_unknown_magic(&error) => {
@@ -160,6 +182,7 @@ pub(in crate::log) fn scan_segment(
     check(contents.file_bytes.saturating_sub(told))?;
     indexing.note_time(&mut contents.entries.time)?;
     contents.max = indexing.max;
+    carried.buffer = walk.into_buffer();
     Ok(contents)
 }
 

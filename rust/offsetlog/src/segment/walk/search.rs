@@ -44,7 +44,7 @@ impl Walk {
         let mut gave_up = false;
         let behind = match self.own_end()? {
             Some(behind) => behind,
-            None => match self.search(true)? {
+            None => match self.search(true, self.end)? {
                 Search::At(found) => found,
                 Search::Nothing => self.end,
                 Search::GaveUp => {
@@ -150,15 +150,32 @@ impl Walk {
     /// bytes are damage in the middle of the log and not a torn tail.
     pub(crate) fn valid_batch_follows(&mut self) -> Result<bool> {
         // If the search gives up, there are more bytes than a write in progress leaves.
-        Ok(!matches!(self.search(false)?, Search::Nothing))
+        Ok(!matches!(self.search(false, self.end)?, Search::Nothing))
     }
 
-    /// Searches for the next batch after the current position that has a valid checksum and a higher offset than those before.
-    /// With `in_place` its neighbours must agree too: its offsets fit into the segment, and the log continues after it.
-    fn search(&mut self, in_place: bool) -> Result<Search> {
+    /// Moves to the next position before `until` where a batch with a valid checksum begins, and returns whether there is one. That is a
+    /// guess for a walk that begins anywhere: a value can hold a batch too. Bytes that cannot be read hold none.
+    pub(crate) fn seek_likely_batch(&mut self, until: u64) -> bool {
+        self.search_budget = until.saturating_sub(self.position);
+        match self.is_valid_batch(self.position, false) {
+            Ok(Some(true)) => true,
+            Ok(_) => match self.search(false, until) {
+                Ok(Search::At(found)) => {
+                    self.position = found;
+                    true
+                }
+                _ => false,
+            },
+            Err(_) => false,
+        }
+    }
+
+    /// Searches for the next batch after the current position and before `until` that has a valid checksum and a higher offset than
+    /// those before. With `in_place` its neighbours must agree too: its offsets fit into the segment, and the log continues after it.
+    fn search(&mut self, in_place: bool, until: u64) -> Result<Search> {
         let magic = self.previous_magic.max(0) as u8;
         let mut position = self.position + 1;
-        while position + FRAME_BYTES as u64 <= self.end {
+        while position < until && position + FRAME_BYTES as u64 <= self.end {
             let length = self.bytes_at(position, SCAN_BYTES, false)?.len();
             let bytes = self.loaded(position, length);
             let magics = bytes.get(MAGIC_AT..).unwrap_or(&[]);
@@ -173,6 +190,9 @@ impl Walk {
             };
             for at in candidates {
                 let candidate = position + at as u64;
+                if candidate >= until {
+                    return Ok(Search::Nothing);
+                }
                 match self.is_valid_batch(candidate, in_place)? {
                     Some(true) => return Ok(Search::At(candidate)),
                     Some(false) => {}
