@@ -91,7 +91,7 @@ def python_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int]) -> It
             row = found["row"]
             work, show = scan_line(row, size, found["count"])
             floor, target = goals[row, size]
-            yield Row(row, work, "aiokafka", found["peer"], found["ours"], show, "times", floor, target)
+            yield Row(row, work + found["how"], "aiokafka", found["peer"], found["ours"], show, "times", floor, target)
 
 
 # Appends from Python stand beside the rows of the same work in Rust. No floor was set for them.

@@ -41,10 +41,15 @@ def offsetlog_records(directory: Path) -> Sums:
 
 
 def offsetlog_batches(directory: Path) -> int:
-    """Takes every Arrow batch."""
+    """Opens a log and takes every Arrow batch."""
     with Log.open(directory) as log:
-        reader = pa.RecordBatchReader.from_stream(log.scan(columns=COLUMNS))
-        return sum(batch.num_rows for batch in reader)
+        return batches_of(log)
+
+
+def batches_of(log: Log) -> int:
+    """Takes every Arrow batch of a log that is open."""
+    reader = pa.RecordBatchReader.from_stream(log.scan(columns=COLUMNS))
+    return sum(batch.num_rows for batch in reader)
 
 
 def chunks(pairs: list[Pair]) -> Iterator[list[Pair]]:
