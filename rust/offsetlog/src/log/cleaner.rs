@@ -13,6 +13,7 @@ mod offset_map;
 mod output;
 mod pass;
 mod rewrite;
+mod tally;
 mod transactions;
 
 use crate::config::LogConfig;

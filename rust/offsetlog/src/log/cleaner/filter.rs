@@ -7,6 +7,7 @@ use super::fingerprint::Fingerprint;
 use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::Output;
 use super::rewrite::{Rewriter, write_empty};
+use super::tally::Remains;
 use super::transactions::Data;
 use crate::codec::Decompressor;
 use crate::error::Result;
@@ -144,6 +145,24 @@ impl Filter {
         }
     }
 
+    /// Appends a batch to `out` of which it is known what stays. Only `All` needs its bytes.
+    pub(super) fn clean_known(
+        &mut self,
+        context: &CleanContext<'_>,
+        header: &BatchHeader,
+        bytes: &[u8],
+        (remains, records): (Remains, u32),
+        out: &mut Output,
+    ) -> Result<()> {
+        self.counts.read += u64::from(records);
+        if remains == Remains::Nothing {
+            return context.drop_all(header, out);
+        }
+        self.counts.kept += u64::from(records);
+        out.room().extend_from_slice(bytes);
+        out.appended(header)
+    }
+
     /// Appends what remains of a batch to `out`.
     pub(super) fn clean(
         &mut self,
@@ -163,15 +182,9 @@ impl Filter {
         } else {
             standing.data == Data::Aborted
         };
-        let stays_empty = context.stays_empty(header);
         if is_discarded {
             self.counts.read += u64::try_from(header.record_count).unwrap_or(0);
-            return if stays_empty {
-                let empty = write_empty(header, out.room());
-                out.appended(&empty)
-            } else {
-                Ok(())
-            };
+            return context.drop_all(header, out);
         }
         let records = Records::open(header, bytes, &mut self.decompressor, self.limit)?;
         let keeps_all = is_control || standing.data == Data::Doubtful;
@@ -192,12 +205,7 @@ impl Filter {
         self.counts.read += keeps.len() as u64;
         self.counts.kept += kept as u64;
         if kept == 0 {
-            return if stays_empty {
-                let empty = write_empty(header, out.room());
-                out.appended(&empty)
-            } else {
-                Ok(())
-            };
+            return context.drop_all(header, out);
         }
         let begins_horizon = horizon.is_none() && (has_tombstone || standing.ended_before);
         if kept == keeps.len() && header.magic == 2 && !begins_horizon {
@@ -225,6 +233,15 @@ impl Filter {
 }
 
 impl CleanContext<'_> {
+    /// Leaves out all records of a batch.
+    fn drop_all(&self, header: &BatchHeader, out: &mut Output) -> Result<()> {
+        if !self.stays_empty(header) {
+            return Ok(());
+        }
+        let empty = write_empty(header, out.room());
+        out.appended(&empty)
+    }
+
     /// Whether a record is kept, by its key.
     #[inline]
     fn verdict(&self, header: &BatchHeader, record: &RecordView<'_>, is_over: bool) -> Verdict {

@@ -111,22 +111,23 @@ impl OffsetMap {
         offset.checked_sub(1).map(|offset| offset as i64)
     }
 
-    /// Records that the record at `offset` has the key with this fingerprint. The caller has checked that the map is not full.
+    /// Records that the record at `offset` has the key with this fingerprint, and returns the offset that the key had before. The caller
+    /// has checked that the map is not full.
     #[inline]
-    pub(crate) fn put(&mut self, fingerprint: Fingerprint, offset: i64) -> Result<()> {
+    pub(crate) fn put(&mut self, fingerprint: Fingerprint, offset: i64) -> Result<Option<i64>> {
         let slot = Self::slot_of(&self.entries, fingerprint);
         let Some(entry) = self.entries.get_mut(slot) else {
-            return Ok(());
+            return Ok(None);
         };
-        let is_new = entry[2] == 0;
+        let before = entry[2].checked_sub(1).map(|before| before as i64);
         *entry = [fingerprint.0, fingerprint.1, offset as u64 + 1];
-        if is_new {
+        if before.is_none() {
             self.used += 1;
             if self.used * 10 > self.entries.len() * 7 && self.entries.len() < self.slots {
                 self.grow()?;
             }
         }
-        Ok(())
+        Ok(before)
     }
 
     fn grow(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use super::filter::{CleanContext, Counts, Filter, Standing};
 use super::fingerprint::Fingerprint;
 use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::{Output, discard};
+use super::tally::{Remains, Tally};
 use super::transactions::{Data, Ending, Met, Outcomes};
 use super::{Plan, Source};
 use crate::codec::Decompressor;
@@ -15,7 +16,6 @@ use crate::segment::Segment;
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes per read: few enough that they and the output made of them stay in the CPU cache.
@@ -28,6 +28,7 @@ pub(crate) struct Pass<'l> {
     log: &'l Log,
     plan: &'l Plan,
     map: OffsetMap,
+    tally: Tally,
     outcomes: Outcomes<'l>,
     /// Called every few MiB; an error ends the pass.
     check: &'l dyn Fn() -> Result<()>,
@@ -53,6 +54,7 @@ impl<'l> Pass<'l> {
             log,
             plan,
             map: OffsetMap::new(map_bytes)?,
+            tally: Tally::default(),
             outcomes: Outcomes::new(log, from, plan.log_start),
             check,
             buffer: Vec::new(),
@@ -85,16 +87,11 @@ impl<'l> Pass<'l> {
         )
     }
 
-    /// Loads the next batch. Verifies its checksum unless its last offset is in `checked`.
-    fn step(&mut self, walk: &mut Walk, checked: &Range<i64>) -> Result<Option<BatchHeader>> {
+    /// Steps to the next batch and returns its header.
+    fn step(&mut self, walk: &mut Walk) -> Result<Option<BatchHeader>> {
         let Step::Batch(header) = walk.step(false)? else {
             return Ok(None);
         };
-        if checked.contains(&header.last_offset) {
-            walk.batch()?;
-        } else {
-            walk.verify(&header)?;
-        }
         self.unchecked += header.size_bytes as u64;
         if self.unchecked >= CHECK_BYTES {
             self.unchecked = 0;
@@ -110,7 +107,8 @@ impl<'l> Pass<'l> {
         let mut decompressor = Decompressor::new();
         for segment in self.plan.dirty() {
             let mut walk = self.walk(segment, self.plan.first_dirty)?;
-            while let Some(header) = self.step(&mut walk, &(0..0))? {
+            while let Some(header) = self.step(&mut walk)? {
+                walk.verify(&header)?;
                 if self.is_mapped(&header, &mut walk, &mut met)? {
                     let is_full = self
                         .put_all(&header, &walk, &mut decompressor, &mut latest)
@@ -153,9 +151,19 @@ impl<'l> Pass<'l> {
     ) -> Result<bool> {
         let limit = self.limit();
         let mut records = Records::open(header, walk.loaded_batch(), decompressor, limit)?;
+        // Such records stay until a later one has their key: no other rule of the filter concerns them.
+        let attributes = header.attributes;
+        let mut is_plain =
+            header.magic == 2 && !attributes.is_transactional() && !attributes.has_delete_horizon();
+        let mut count = 0;
+        self.tally.begin(header.last_offset);
         loop {
             let next = records.next_record();
             if let Ok(Some(record)) = &next {
+                count += 1;
+                is_plain &= record.key.is_some()
+                    && record.value.is_some()
+                    && record.offset >= self.plan.first_dirty;
                 if let Some(key) = record
                     .key
                     .filter(|_| record.offset >= self.plan.first_dirty)
@@ -170,6 +178,7 @@ impl<'l> Pass<'l> {
                 return Ok(true);
             }
             if next?.is_none() {
+                self.tally.end(if is_plain { count } else { 0 });
                 return Ok(false);
             }
         }
@@ -182,7 +191,9 @@ impl<'l> Pass<'l> {
             if self.map.is_full() {
                 return Ok(true);
             }
-            self.map.put(fingerprint, offset)?;
+            if let Some(before) = self.map.put(fingerprint, offset)? {
+                self.tally.replace(before);
+            }
             *latest = offset;
         }
         Ok(false)
@@ -241,8 +252,16 @@ impl<'l> Pass<'l> {
         // checksum; one that is rewritten is verified again.
         let checked = plan.first_dirty..end;
         for source in group {
-            let mut walk = self.walk(source, source.base_offset)?;
-            while let Some(header) = self.step(&mut walk, &checked)? {
+            let mut walk = self.walk(source, source.base_offset)?.headers_only();
+            while let Some(header) = self.step(&mut walk)? {
+                let known = self.tally.remains(header.last_offset);
+                if known.is_none_or(|(remains, _)| remains == Remains::All) {
+                    if checked.contains(&header.last_offset) {
+                        walk.batch()?;
+                    } else {
+                        walk.verify(&header)?;
+                    }
+                }
                 let standing = self.standing(&header, &mut walk, met, &mut out)?;
                 let context = CleanContext {
                     plan,
@@ -251,9 +270,11 @@ impl<'l> Pass<'l> {
                     keeps_old_tombstones: source.modified_ms > old_horizon,
                 };
                 let bytes = walk.loaded_batch();
-                filter
-                    .clean(&context, &header, bytes, standing, &mut out)
-                    .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
+                match known {
+                    Some(known) => filter.clean_known(&context, &header, bytes, known, &mut out),
+                    None => filter.clean(&context, &header, bytes, standing, &mut out),
+                }
+                .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
             }
             self.bytes.0 += source.size;
         }
