@@ -5,6 +5,7 @@ mod groups;
 mod listing;
 mod maintain;
 mod metadata;
+mod more_partitions;
 mod open_logs;
 mod routing;
 mod strays;

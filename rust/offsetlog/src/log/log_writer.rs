@@ -12,7 +12,7 @@ use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
 use crate::error::Result;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -342,6 +342,38 @@ impl LogWriter {
         self.changing(|writer| {
             self.check_removal(writer, "truncate")?;
             writer.truncate_to(offset)
+        })
+    }
+
+    /// As [`truncate_to`](Self::truncate_to), after copying what it deletes into the folder `offsetlog-cut` of the partition directory.
+    /// Returns the copies, which [`set_aside_files`](Log::set_aside_files) lists too: one for each segment. They are durable before
+    /// anything is deleted.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use offsetlog::{AppendOptions, BatchBuilder, LogWriter, OpenOptions, WriteOptions};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// # let log = LogWriter::open(folder.join("orders-0"), &OpenOptions::default(), &WriteOptions::default())?;
+    /// let mut batch = BatchBuilder::default();
+    /// for value in [b"kept", b"gone"] {
+    ///     batch.push(1_700_000_000_000, None, Some(value), &[])?;
+    ///     log.append(&mut batch, &AppendOptions::default())?;
+    /// }
+    /// let copies = log.truncate_to_keeping(1)?;
+    /// assert_eq!((log.log_end_offset()?, copies.len()), (1, 1));
+    /// # log.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`truncate_to`](Self::truncate_to). If a copy could not be made, nothing is deleted.
+    pub fn truncate_to_keeping(&self, offset: i64) -> Result<Vec<PathBuf>> {
+        let _paused = self.pause_maintenance();
+        self.changing(|writer| {
+            self.check_removal(writer, "truncate")?;
+            writer.truncate_to_keeping(offset)
         })
     }
 

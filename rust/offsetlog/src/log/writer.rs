@@ -9,6 +9,7 @@ mod append;
 mod companions;
 mod flush;
 mod group_commit;
+mod keep_cut;
 mod move_in;
 mod open;
 mod owned_records;

@@ -108,7 +108,7 @@ impl LogDir {
         let mut made = Vec::new();
         // Partition 0 is created last: without it, others see that the topic is not complete.
         for (partition, parent) in (0..topic.partitions).zip(&places).rev() {
-            let done = self.make_partition(topic, partition, parent, topic_id);
+            let done = self.make_partition(topic, partition, parent, Some(topic_id));
             match done {
                 Ok(path) => made.push((partition, path)),
                 Err(error) => {
@@ -154,7 +154,7 @@ impl LogDir {
     }
 
     /// Locks all log dirs, always in the same order.
-    fn share_all(&self) -> Result<Vec<Lock>> {
+    pub(super) fn share_all(&self) -> Result<Vec<Lock>> {
         let mut shared: Vec<_> = self.0.shared.iter().collect();
         shared.sort_by_key(|shared| shared.log_dir());
         shared.into_iter().map(|shared| shared.share()).collect()
@@ -162,21 +162,23 @@ impl LogDir {
 
     /// Fails if another process has created a partition of this topic since the log dirs were opened.
     fn check_absent(&self, topic: &NewTopic<'_>) -> Result<()> {
-        for partition in 0..topic.partitions {
-            let name = directory_name(topic.name, partition)
-                .map_err(|error| Error::argument("name", error.fault.to_string()))?;
-            for parent in &self.0.paths {
-                let path = parent.join(&name);
-                match self.disk().stat(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
-                    Ok(_) => {
-                        let reason = format!(
-                            "topic {:?} is there already, made by another program since this one opened the log dir",
-                            topic.name
-                        );
-                        return Err(Error::log_dir(&path, reason));
-                    }
+        (0..topic.partitions)
+            .try_for_each(|partition| self.check_partition_absent(topic.name, partition))
+    }
+
+    pub(super) fn check_partition_absent(&self, topic: &str, partition: i32) -> Result<()> {
+        let name = directory_name(topic, partition)
+            .map_err(|error| Error::argument("name", error.fault.to_string()))?;
+        for parent in &self.0.paths {
+            let path = parent.join(&name);
+            match self.disk().stat(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
+                Ok(_) => {
+                    let reason = format!(
+                        "topic {topic:?} is there already, made by another program since this one opened the log dir"
+                    );
+                    return Err(Error::log_dir(&path, reason));
                 }
             }
         }
@@ -184,7 +186,7 @@ impl LogDir {
     }
 
     /// A log dir for each of the new partitions: always one with the fewest partitions, the first of equals.
-    fn places(&self, partitions: i32) -> Vec<PathBuf> {
+    pub(super) fn places(&self, partitions: i32) -> Vec<PathBuf> {
         let mut counts: Vec<(usize, &PathBuf)> =
             self.0.paths.iter().map(|path| (0, path)).collect();
         let listing = self.0.listing();
@@ -207,12 +209,12 @@ impl LogDir {
         places
     }
 
-    fn make_partition(
+    pub(super) fn make_partition(
         &self,
         topic: &NewTopic<'_>,
         partition: i32,
         parent: &Path,
-        topic_id: Uuid,
+        topic_id: Option<Uuid>,
     ) -> Result<PathBuf> {
         let name = directory_name(topic.name, partition)
             .map_err(|error| Error::argument("name", error.fault.to_string()))?;
@@ -220,20 +222,22 @@ impl LogDir {
         let disk = self.disk();
         disk.create_directory(&path)
             .map_err(|error| Error::io(IoCall::Create, &path, error))?;
-        let metadata = PartitionMetadata {
-            version: PARTITION_METADATA_VERSION,
-            topic_id,
-        };
-        let file = path.join(PARTITION_METADATA);
-        write_whole(disk, &file, &metadata.write())
-            .map_err(|failed| Error::failed_call(&file, failed))?;
+        if let Some(topic_id) = topic_id {
+            let metadata = PartitionMetadata {
+                version: PARTITION_METADATA_VERSION,
+                topic_id,
+            };
+            let file = path.join(PARTITION_METADATA);
+            write_whole(disk, &file, &metadata.write())
+                .map_err(|failed| Error::failed_call(&file, failed))?;
+        }
         if topic.config.given().next().is_some() {
             write_config(disk, &path, &topic.config)?;
         }
         Ok(path)
     }
 
-    fn sync_parents(&self, parents: &[PathBuf]) -> Result<()> {
+    pub(super) fn sync_parents(&self, parents: &[PathBuf]) -> Result<()> {
         let mut parents: Vec<&PathBuf> = parents.iter().collect();
         parents.sort_unstable();
         parents.dedup();

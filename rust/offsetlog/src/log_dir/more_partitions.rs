@@ -1,0 +1,93 @@
+//! Adds partitions to a topic.
+//!
+//! Source: Kafka's `ReplicationControlManager.createPartitions`, `LogManager`.
+
+use super::writer::guard;
+use super::{LogDir, NewTopic, TopicPartition};
+use crate::disk::{IoCall, read_whole};
+use crate::error::{Error, Result};
+use crate::log::read_config;
+use offsetlog_format::PartitionMetadata;
+use offsetlog_format::name::PARTITION_METADATA;
+use std::io;
+
+impl LogDir {
+    /// Creates the partitions below `partitions` that a topic does not have, with the id and the settings of those that it has. Returns
+    /// the new ones; they are durable when this returns. After an error or a crash on the way, some of them may exist.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use offsetlog::{LogConfig, LogDir, LogDirOptions, NewTopic, OpenOptions};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let log_dir = LogDir::open_for_append(&[folder.path()], &OpenOptions::default(), &LogDirOptions::default())?;
+    /// let topic = NewTopic { name: "orders", partitions: 1, config: LogConfig::default(), topic_id: None };
+    /// log_dir.create_topic(&topic)?;
+    /// assert_eq!(log_dir.add_partitions("orders", 3)?, [1, 2]);
+    /// # log_dir.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `LogDir` if there is no such topic, or another program has made one of the partitions; `MetadataFile`, `Io`.
+    pub fn add_partitions(&self, topic: &str, partitions: i32) -> Result<Vec<i32>> {
+        let writer = self.writer()?;
+        let _alone = guard(&writer.topics);
+        let known: Vec<i32> = self.0.listing().numbers(topic).collect();
+        let Some(first) = known.first().and_then(|&partition| {
+            self.path_of(&TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            })
+        }) else {
+            return Err(self.unknown(topic, 0));
+        };
+        let absent = |number: &i32| known.binary_search(number).is_err();
+        let missing: Vec<i32> = (0..partitions).filter(absent).collect();
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let file = first.join(PARTITION_METADATA);
+        let topic_id = match read_whole(self.disk(), &file, 1 << 16) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => {
+                let bytes = read.map_err(|error| Error::io(IoCall::Read, &file, error))?;
+                let parsed = PartitionMetadata::parse(&bytes);
+                Some(parsed.map_err(|error| Error::new(error).at_path(&file))?.topic_id)
+            }
+        };
+        let new = NewTopic {
+            name: topic,
+            partitions,
+            config: read_config(self.disk(), &first)?.unwrap_or_default(),
+            topic_id,
+        };
+        let places = self.places(missing.len() as i32);
+        for (&partition, parent) in missing.iter().zip(&places) {
+            let shared = self.0.shared.iter();
+            for shared in shared.filter(|shared| shared.log_dir() == parent) {
+                shared.forget(topic, partition, None)?;
+            }
+        }
+        self.write_lines()?;
+        let _locks = self.share_all()?;
+        for &partition in &missing {
+            self.check_partition_absent(topic, partition)?;
+        }
+        for (&partition, parent) in missing.iter().zip(&places) {
+            let path = self.make_partition(&new, partition, parent, topic_id)?;
+            let partition = TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            };
+            self.0
+                .listing_mut()
+                .partitions
+                .insert(partition, vec![path]);
+        }
+        self.sync_parents(&places)?;
+        guard(&writer.router).forget(topic);
+        Ok(missing)
+    }
+}
