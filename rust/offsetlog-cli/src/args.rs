@@ -6,6 +6,7 @@ mod converting;
 mod groups;
 mod holding;
 mod looking;
+mod mirroring;
 mod restoring;
 mod serving;
 mod topics;
@@ -16,6 +17,7 @@ pub(crate) use commits::Commits;
 pub(crate) use converting::{Convert, Salvage};
 pub(crate) use holding::{EndTransaction, Producers, Why};
 pub(crate) use looking::{Decoder, Dump, Grep, Groups, Metadata, Place, Transactions};
+pub(crate) use mirroring::Mirror;
 pub(crate) use restoring::Restore;
 pub(crate) use serving::{OpenTransactions, Serve, Until};
 pub(crate) use topics::{Create, Delete, Maintain, Settings, Upkeep};
@@ -117,6 +119,8 @@ pub(crate) enum Verb {
     Salvage(Salvage),
     /// Restore topics from a dead broker's disks: into a new cluster, a stopped broker or a folder
     Restore(Box<Restore>),
+    /// Copy topics of a live cluster into a directory, batch for batch
+    Mirror(Box<Mirror>),
     /// End a transaction offline as its coordinator decided, or abort one that it did not decide
     EndTransaction(EndTransaction),
     /// Make directories that a broker set aside, or that have another topic id, partitions again

@@ -36,6 +36,7 @@ mod json;
 mod ls;
 mod maintain;
 mod metadata;
+mod mirror;
 mod print;
 mod producers;
 mod progress;
@@ -204,6 +205,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Append(args) => append::run(args, &mut console),
         Verb::Recover(args) => recover::run(args, &mut console),
         Verb::Salvage(args) => salvage::run(args, &mut console),
+        Verb::Mirror(args) => mirror::run(args, &mut console),
         Verb::Restore(args) => restore::run(args, &mut console),
         Verb::EndTransaction(args) => end_transaction::run(args, &mut console),
         Verb::Adopt(args) => adopt::run(args, &mut console),

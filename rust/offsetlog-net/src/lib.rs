@@ -11,6 +11,7 @@
 pub mod client;
 pub mod coordinator;
 pub mod error_code;
+pub mod mirror;
 pub mod sasl;
 pub mod server;
 pub mod serving;

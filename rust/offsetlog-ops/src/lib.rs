@@ -36,6 +36,7 @@ pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
 pub use replicas::{ChosenReplica, Replica, choose_replica};
 pub use reset::{Refused, ResetPlan, reset_plan};
+pub use restore::name_matches;
 pub use restore::{
     PartitionState, PartitionToRestore, Remaining, RestoreOptions, RestorePlan, RestoreProgress,
     Target,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use targets::{Placed, Targets};
 
 pub use remains::Remaining;
+pub use sources::name_matches;
 pub use targets::Target;
 
 /// Called as the work proceeds with the bytes that are done, all of them, and the partition at work.
@@ -61,7 +62,7 @@ impl RestoreOptions {
             || self
                 .topics
                 .iter()
-                .any(|pattern| sources::matches(pattern, topic))
+                .any(|pattern| sources::name_matches(pattern, topic))
     }
 }
 

@@ -176,7 +176,7 @@ fn chosen_names(
             .iter()
             .copied()
             .chain(found.left_out.iter().map(|(name, _)| name.as_str()))
-            .any(|name| matches(pattern, name));
+            .any(|name| name_matches(pattern, name));
         if !matches_any {
             let reason = format!("no topic {pattern:?} is among the sources");
             return Err(Error::argument("topics", reason));
@@ -406,7 +406,8 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
 }
 
 /// Whether a name is meant by a pattern, in which `*` stands for any characters and `?` for one.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+#[must_use]
+pub fn name_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     // Where the last `*` stands, and what of the name it has taken so far.
     let mut star: Option<(usize, usize)> = None;

@@ -54,7 +54,11 @@ impl LogDir {
             read => {
                 let bytes = read.map_err(|error| Error::io(IoCall::Read, &file, error))?;
                 let parsed = PartitionMetadata::parse(&bytes);
-                Some(parsed.map_err(|error| Error::new(error).at_path(&file))?.topic_id)
+                Some(
+                    parsed
+                        .map_err(|error| Error::new(error).at_path(&file))?
+                        .topic_id,
+                )
             }
         };
         let new = NewTopic {

@@ -1,0 +1,138 @@
+//! Walks the batches of a fetched partition by their headers alone: where the next fetch begins, what is torn off at the end.
+//!
+//! Checksums are computed when the batches are appended: until then the next request is on its way already.
+
+use offsetlog::format::FormatError;
+use offsetlog::format::batch::{BatchHeader, FRAME_BYTES};
+
+/// What is wrong with batches that a broker sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BadBatches {
+    /// A header that is none, at a position in the records.
+    Header {
+        /// Bytes from the start of the partition's records.
+        position: usize,
+        /// What is wrong.
+        error: FormatError,
+    },
+    /// The batches do not ascend, or lie before the offset that was asked for.
+    Offset {
+        /// Bytes from the start of the partition's records.
+        position: usize,
+        /// The last offset of the batch.
+        found: i64,
+        /// The lowest one that it may have.
+        expected: i64,
+    },
+}
+
+impl std::fmt::Display for BadBatches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Header { position, error } => {
+                write!(f, "batch header at byte {position} of the records: {error}")
+            }
+            Self::Offset {
+                position,
+                found,
+                expected,
+            } => write!(
+                f,
+                "batch at byte {position} of the records: offset {found} found, {expected} or more expected"
+            ),
+        }
+    }
+}
+
+/// The whole batches at the front of a partition's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Walked {
+    /// Their bytes.
+    pub(crate) bytes: usize,
+    /// How many there are.
+    pub(crate) batches: u64,
+    /// The base offset of the first, if its header says it.
+    pub(crate) first_offset: Option<i64>,
+    /// The offset behind the last one.
+    pub(crate) next_offset: i64,
+    /// The leader epoch of the last batch of magic 2.
+    pub(crate) leader_epoch: Option<i32>,
+    /// Bytes of the batch that is not wholly there, if its length is.
+    pub(crate) torn: Option<usize>,
+}
+
+/// Walks the batches of `records`, which were asked for from `position` on. Stops at a batch of a leader epoch above `leader_epoch`, which
+/// this leader cannot have.
+///
+/// # Errors
+/// A header that is none; offsets that do not ascend, or that lie before `position`.
+pub(crate) fn walk(
+    records: &[u8],
+    position: i64,
+    leader_epoch: Option<i32>,
+) -> Result<Walked, BadBatches> {
+    let mut walked = Walked {
+        next_offset: position,
+        ..Walked::default()
+    };
+    loop {
+        let at = walked.bytes;
+        let rest = records.get(at..).unwrap_or(&[]);
+        if rest.len() < FRAME_BYTES {
+            return Ok(walked);
+        }
+        let failed = |error| BadBatches::Header {
+            position: at,
+            error,
+        };
+        let size = offsetlog::format::Frame::parse(rest)
+            .map_err(failed)?
+            .size_bytes;
+        if size > rest.len() {
+            walked.torn = Some(size);
+            return Ok(walked);
+        }
+        let header = BatchHeader::parse(rest).map_err(failed)?;
+        let base = header.base_offset.unwrap_or(header.last_offset);
+        // The first batch may begin before the offset that was asked for, the next ones not before the end of the one before.
+        let lowest = if at == 0 { header.last_offset } else { base };
+        if lowest < walked.next_offset || header.last_offset == i64::MAX {
+            return Err(BadBatches::Offset {
+                position: at,
+                found: lowest,
+                expected: walked.next_offset,
+            });
+        }
+        if header.magic == 2 {
+            if leader_epoch.is_some_and(|known| header.leader_epoch > known) {
+                return Ok(walked);
+            }
+            walked.leader_epoch = Some(header.leader_epoch);
+        }
+        if at == 0 {
+            walked.first_offset = header.base_offset;
+        }
+        walked.batches += 1;
+        walked.bytes = at.saturating_add(size);
+        walked.next_offset = header.last_offset + 1;
+    }
+}
+
+/// Splits whole batches into runs of at most `at_most` bytes each, and of one batch at least.
+pub(crate) fn runs(records: &[u8], at_most: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = records;
+    std::iter::from_fn(move || {
+        let mut taken = 0_usize;
+        while let Ok(frame) = offsetlog::format::Frame::parse(rest.get(taken..).unwrap_or_default())
+        {
+            let with = taken.saturating_add(frame.size_bytes);
+            if with > rest.len() || (taken > 0 && with > at_most) {
+                break;
+            }
+            taken = with;
+        }
+        let (run, behind) = rest.split_at_checked(taken)?;
+        rest = behind;
+        (!run.is_empty()).then_some(run)
+    })
+}

@@ -1,0 +1,484 @@
+//! The mirror without sockets and disk: what to ask whom next, what an answer means, what is to be done on the disk.
+//!
+//! Each node has one request under way at a time: [`Core::next`] says which, [`Core::answered`] takes the answer and returns the work
+//! that it makes, [`Core::failed`] takes the news that none will come. The work is done in order by one who owns the disk, who tells how
+//! it went ([`Core::appended`] and its sisters). A fetch goes out as soon as the one before it has come, before that one's batches are on
+//! the disk; whatever fails there makes a new generation of the partition, and work of an older one is left out.
+
+mod answers;
+mod epochs;
+mod fetching;
+mod group_offsets;
+mod metadata;
+mod outcomes;
+
+use super::options::MirrorOptions;
+use super::partition::{Need, Partition};
+use super::report::{EventKind, MirrorEvent, MirrorProgress, MirrorReport, MirroredPartition};
+use super::work::Work;
+use group_offsets::GroupOffsets;
+use offsetlog::TopicPartition;
+use offsetlog::format::Uuid;
+use offsetlog::format::message::Struct;
+use offsetlog::format::protocol::Api;
+use std::collections::BTreeMap;
+
+/// Events that a report keeps.
+const EVENTS_MAX: usize = 1000;
+
+/// Whom to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Node {
+    /// Anyone: about topics and settings.
+    Any,
+    /// The broker with this node id.
+    Broker(i32),
+}
+
+/// The versions that a broker said it has, by API key.
+pub(crate) type Versions = BTreeMap<i16, (i16, i16)>;
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// What.
+    pub(crate) api: &'static Api,
+    /// In which version.
+    pub(crate) version: i16,
+    /// Its body.
+    pub(crate) body: Struct<'static>,
+    /// What was asked, for the answer.
+    pub(crate) asked: Asked,
+}
+
+/// What was asked.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The topics: all, or by name.
+    Metadata {
+        /// The number of the look.
+        look: u64,
+        /// Topics that a look at all did not show.
+        names: Option<Vec<String>>,
+    },
+    /// The settings of topics.
+    Configs(Vec<String>),
+    /// Records.
+    Fetch(Vec<FetchedPartition>),
+    /// Log start offsets.
+    Earliest(Vec<(TopicPartition, u64)>),
+    /// Ends.
+    Latest(Vec<(TopicPartition, u64)>),
+    /// Where a leader epoch ends, with the epoch.
+    Epochs(Vec<(TopicPartition, u64, i32)>),
+    /// The groups that a broker coordinates.
+    Groups,
+    /// The committed offsets of groups.
+    Offsets(Vec<String>),
+}
+
+/// A partition of a fetch.
+#[derive(Debug, Clone)]
+pub(crate) struct FetchedPartition {
+    /// Which.
+    pub(crate) at: TopicPartition,
+    /// The topic's id; zero for none.
+    pub(crate) topic_id: Uuid,
+    pub(crate) generation: u64,
+    /// From where on.
+    pub(crate) position: i64,
+}
+
+/// What a node is to do.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Send this.
+    Request(Box<Request>),
+    /// Nothing before this time, unless something changes.
+    Wait(i64),
+    /// Nothing more at all.
+    End,
+}
+
+/// A topic of the source.
+#[derive(Debug)]
+pub(super) struct Topic {
+    /// Zero if the source has no ids.
+    pub(super) id: Uuid,
+    pub(super) partitions: i32,
+    pub(super) state: TopicState,
+    /// The settings that were last stored.
+    pub(super) config: Option<Vec<(String, String)>>,
+    /// Looks in a row that said it is gone.
+    pub(super) missed: u32,
+    pub(super) leaders: BTreeMap<i32, (Option<i32>, Option<i32>)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TopicState {
+    /// Its settings are to be asked first.
+    Settings,
+    /// The disk prepares it.
+    Making,
+    Ready,
+    /// It is not copied: another topic of its name was, or it cannot be made.
+    Refused,
+    /// The source deleted it.
+    Gone,
+}
+
+/// A node: when it may be asked again.
+#[derive(Debug, Default)]
+pub(super) struct NodeState {
+    pub(super) not_before: i64,
+    pub(super) failures: u32,
+    /// Where the next fetch begins among the partitions, so that each comes first at times.
+    pub(super) turn: usize,
+}
+
+/// The mirror's logic.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) options: MirrorOptions,
+    pub(super) cluster_id: Option<Option<String>>,
+    pub(super) is_identified: bool,
+    pub(super) brokers: BTreeMap<i32, (String, u16)>,
+    pub(super) nodes: BTreeMap<Node, NodeState>,
+    pub(super) topics: BTreeMap<String, Topic>,
+    pub(super) partitions: BTreeMap<TopicPartition, Partition>,
+    pub(super) look: u64,
+    pub(super) metadata_due: i64,
+    pub(super) has_metadata: bool,
+    pub(super) configs_due: i64,
+    pub(super) missing: Vec<String>,
+    pub(super) unknown: BTreeMap<String, String>,
+    pub(super) groups: GroupOffsets,
+    events: Vec<MirrorEvent>,
+    events_left_out: u64,
+    told: usize,
+    has_losses: bool,
+    is_stopped: bool,
+    pub(super) unasked: Vec<Work>,
+    began_at: i64,
+}
+
+impl Core {
+    /// A mirror that knows nothing yet.
+    pub(crate) fn new(options: MirrorOptions, now: i64) -> Self {
+        Self {
+            groups: GroupOffsets::new(options.groups, now),
+            options,
+            cluster_id: None,
+            is_identified: false,
+            brokers: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            look: 0,
+            metadata_due: now,
+            has_metadata: false,
+            configs_due: now,
+            missing: Vec::new(),
+            unknown: BTreeMap::new(),
+            events: Vec::new(),
+            events_left_out: 0,
+            told: 0,
+            has_losses: false,
+            is_stopped: false,
+            unasked: Vec::new(),
+            began_at: now,
+        }
+    }
+
+    /// The brokers that the source named, with their addresses.
+    pub(crate) const fn brokers(&self) -> &BTreeMap<i32, (String, u16)> {
+        &self.brokers
+    }
+
+    /// Whether no more requests are to be sent.
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// No more requests.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Work that came of no answer.
+    pub(crate) fn take_works(&mut self) -> Vec<Work> {
+        std::mem::take(&mut self.unasked)
+    }
+
+    /// Before what time a node is not to be connected; `None` if it is not to be at all.
+    pub(crate) fn not_before(&self, node: Node) -> Option<i64> {
+        let is_known = match node {
+            Node::Any => true,
+            Node::Broker(id) => self.brokers.contains_key(&id),
+        };
+        let state = self.nodes.get(&node);
+        (is_known && !self.is_stopped).then(|| state.map_or(i64::MIN, |state| state.not_before))
+    }
+
+    /// What a node is to do, given the versions that it has.
+    pub(crate) fn next(&mut self, node: Node, versions: &Versions, now: i64) -> Next {
+        if self.is_stopped {
+            return Next::End;
+        }
+        let not_before = self.nodes.entry(node).or_default().not_before;
+        if not_before > now {
+            return Next::Wait(not_before);
+        }
+        match node {
+            Node::Any => self.next_of_any(versions, now),
+            Node::Broker(id) if !self.brokers.contains_key(&id) => Next::End,
+            Node::Broker(id) => self.next_of_broker(id, versions, now),
+        }
+    }
+
+    fn next_of_broker(&mut self, id: i32, versions: &Versions, now: i64) -> Next {
+        if !self.is_identified {
+            return Next::Wait(now.saturating_add(1000));
+        }
+        let asked = self
+            .next_of_groups(id, versions, now)
+            .or_else(|| self.next_of_offsets(id, versions, now))
+            .or_else(|| self.next_of_epochs(id, versions, now))
+            .or_else(|| self.next_fetch(id, versions, now));
+        match asked {
+            Some(request) => Next::Request(Box::new(request)),
+            None => Next::Wait(self.wake_of(id, now)),
+        }
+    }
+
+    /// When a broker is to be asked next if nothing changes.
+    fn wake_of(&self, id: i32, now: i64) -> i64 {
+        let latest = now.saturating_add(1000);
+        let waiting = self.partitions.values().filter(|each| {
+            each.leader == Some(id) && !each.is_asked && !each.is_done && each.retry_at > now
+        });
+        let wake = waiting.map(|each| each.retry_at).min();
+        wake.unwrap_or(latest).min(latest)
+    }
+
+    /// No answer to a request will come. `asked` is `None` if it was not sent.
+    pub(crate) fn failed(&mut self, node: Node, asked: Option<&Asked>, reason: &str, now: i64) {
+        let state = self.nodes.entry(node).or_default();
+        state.failures = state.failures.saturating_add(1);
+        let failures = state.failures;
+        state.not_before = now.saturating_add(self.options.backoff(failures));
+        // Whoever does not answer may be the leader no longer.
+        self.hurry_metadata(now);
+        if let Node::Broker(id) = node {
+            if let Some(Asked::Groups | Asked::Offsets(_)) = asked {
+                self.groups
+                    .failed(id, now.saturating_add(self.options.backoff(failures)));
+            }
+            for each in self.partitions.values_mut() {
+                if each.leader == Some(id) && !each.is_done {
+                    each.is_asked = false;
+                    // A broker that was restarted may have another log.
+                    each.compared = None;
+                    if failures >= 3 {
+                        each.problem = Some(format!("broker {id}: {reason}"));
+                    }
+                }
+            }
+        }
+        if let Some(Asked::Configs(names)) = asked {
+            self.configs_due = now;
+            for name in names {
+                if let Some(topic) = self.topics.get_mut(name)
+                    && topic.state == TopicState::Making
+                    && topic.config.is_none()
+                {
+                    topic.state = TopicState::Settings;
+                }
+            }
+        }
+    }
+
+    /// Asks for the metadata soon.
+    pub(super) fn hurry_metadata(&mut self, now: i64) {
+        let soon = now.saturating_add(self.options.backoff_ms);
+        self.metadata_due = self.metadata_due.min(soon);
+    }
+
+    /// Tells something.
+    pub(super) fn tell(&mut self, event: MirrorEvent) {
+        self.has_losses |= matches!(
+            event.kind,
+            EventKind::Cut
+                | EventKind::Lost
+                | EventKind::DeletedRecords
+                | EventKind::DeletedTopic
+                | EventKind::Recreated
+        );
+        if self.events.len() < EVENTS_MAX {
+            self.events.push(event);
+        } else {
+            self.events_left_out += 1;
+        }
+    }
+
+    /// A problem of a partition: told once until it is over.
+    pub(super) fn trouble(&mut self, at: &TopicPartition, broker: i32, message: String) {
+        if let Some(partition) = self.partitions.get_mut(at)
+            && partition.problem.as_ref() != Some(&message)
+        {
+            partition.problem = Some(message.clone());
+            self.tell(MirrorEvent::of(EventKind::Problem, at, message).by(broker));
+        }
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn news(&mut self) -> Vec<MirrorEvent> {
+        let news = self.events.get(self.told..).unwrap_or_default().to_vec();
+        self.told = self.events.len();
+        news
+    }
+
+    /// How far it is. The rate is left at 0.
+    pub(crate) fn progress(&self) -> MirrorProgress {
+        let mut progress = MirrorProgress {
+            partitions: self.partitions.len(),
+            ..MirrorProgress::default()
+        };
+        for each in self.partitions.values() {
+            progress.bytes = progress.bytes.saturating_add(each.bytes);
+            progress.batches = progress.batches.saturating_add(each.batches);
+            let lag = if self.options.once {
+                let target = each.target.unwrap_or(each.end);
+                if each.is_done {
+                    0
+                } else {
+                    target.saturating_sub(each.end).max(0)
+                }
+            } else {
+                each.lag()
+            };
+            progress.lag = progress.lag.saturating_add(lag);
+            let is_there = each.high_watermark.is_some() && lag == 0;
+            progress.partitions_done += usize::from(if self.options.once {
+                each.is_done
+            } else {
+                is_there
+            });
+            let grown = each.end.saturating_sub(each.first_end).max(0);
+            progress.offsets = progress.offsets.saturating_add(grown);
+        }
+        progress
+    }
+
+    /// With `once`: whether nothing is left to do. Gives up what does not move.
+    pub(crate) fn is_finished(&mut self, now: i64) -> bool {
+        if !self.options.once {
+            return false;
+        }
+        let patience = self.options.give_up_ms;
+        let mut is_waiting = false;
+        for (at, each) in &mut self.partitions {
+            let is_ready = self
+                .topics
+                .get(&at.topic)
+                .is_some_and(|topic| topic.state == TopicState::Ready);
+            if each.is_done || !is_ready {
+                continue;
+            }
+            if now.saturating_sub(each.answered_at) > patience {
+                each.is_done = true;
+                each.problem.get_or_insert_with(|| {
+                    "its leader did not answer; the mirror waited and gave up".to_owned()
+                });
+            } else {
+                is_waiting = true;
+            }
+        }
+        let is_late = now.saturating_sub(self.began_at) > patience;
+        let is_making = self
+            .topics
+            .values()
+            .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
+        let has_all = self.is_identified && self.has_metadata && !is_making;
+        if !has_all {
+            return is_late && !is_making;
+        }
+        !is_waiting && (self.groups.is_settled() || is_late)
+    }
+
+    /// What was done so far.
+    pub(crate) fn report(&self) -> MirrorReport {
+        let partitions: Vec<MirroredPartition> = self
+            .partitions
+            .iter()
+            .map(|(at, each)| MirroredPartition {
+                topic: at.topic.clone(),
+                partition: at.partition,
+                log_start_offset: each.start,
+                log_end_offset: each.end,
+                high_watermark: each.high_watermark.map(|(offset, _)| offset),
+                source_log_start_offset: each.source_start,
+                bytes: each.bytes,
+                batches: each.batches,
+                problem: each.problem.clone(),
+            })
+            .collect();
+        let has_problem = partitions.iter().any(|each| each.problem.is_some())
+            || self
+                .topics
+                .values()
+                .any(|topic| topic.state == TopicState::Refused)
+            || !self.unknown.is_empty();
+        let has_missed = self.options.once && self.partitions.values().any(|each| !each.is_done);
+        MirrorReport {
+            cluster_id: self.cluster_id.clone().flatten(),
+            partitions,
+            events: self.events.clone(),
+            events_left_out: self.events_left_out,
+            groups: self.groups.group_count(),
+            committed_offsets: self.groups.stored(),
+            progress: self.progress(),
+            is_complete: self.has_metadata && !has_problem && !has_missed,
+            has_losses: self.has_losses,
+        }
+    }
+
+    /// Whether work for a partition is still to be done.
+    pub(crate) fn is_current(&self, work: &Work) -> bool {
+        match work.generation() {
+            Some((at, generation)) => self
+                .partitions
+                .get(at)
+                .is_some_and(|each| each.generation == generation),
+            None => true,
+        }
+    }
+
+    /// The partitions that a broker leads, and that need this from it now.
+    pub(super) fn needing(
+        &self,
+        id: i32,
+        now: i64,
+        wanted: impl Fn(&Need) -> bool,
+    ) -> Vec<TopicPartition> {
+        let needing = self.partitions.iter().filter(|(at, each)| {
+            each.leader == Some(id)
+                && !each.is_asked
+                && !each.is_done
+                && each.retry_at <= now
+                && wanted(&each.need)
+                && self
+                    .topics
+                    .get(&at.topic)
+                    .is_some_and(|topic| topic.state == TopicState::Ready)
+        });
+        needing.map(|(at, _)| at.clone()).collect()
+    }
+}
+
+/// The highest version that both sides have, up to `at_most`.
+pub(super) fn version_of(api: &Api, versions: &Versions, at_most: i16) -> Option<i16> {
+    let &(low, high) = versions.get(&api.key)?;
+    let best = high.min(api.highest_version()).min(at_most);
+    (best >= low.max(api.lowest_version())).then_some(best)
+}

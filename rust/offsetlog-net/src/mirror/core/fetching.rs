@@ -1,0 +1,414 @@
+//! Fetches, and what their answers mean.
+//!
+//! From version 12 on a fetch carries the leader epoch of what lies before its offset, and its answer says where the copy diverged
+//! (KIP-595); it says the same to consumers. The source's broker takes the mirror for a consumer that reads uncommitted records.
+
+use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
+use super::{Asked, Core, FetchedPartition, Node, Request, Versions, version_of};
+use crate::mirror::batches::walk;
+use crate::mirror::partition::Need;
+use crate::mirror::report::{EventKind, MirrorEvent};
+use crate::mirror::work::{Append, Work};
+use offsetlog::TopicPartition;
+use offsetlog::format::Uuid;
+use offsetlog::format::message::{Struct, Value};
+use offsetlog::format::protocol::apis::{FETCH, OFFSET_FOR_LEADER_EPOCH};
+use std::collections::BTreeMap;
+
+/// The first version whose answer says where the copy diverged.
+const DIVERGING: i16 = 12;
+/// The last version with names of topics.
+const WITH_NAMES: i16 = 12;
+/// The last version that says nothing new to a consumer.
+const NEWEST: i16 = 17;
+
+impl Core {
+    pub(super) fn next_fetch(&mut self, id: i32, versions: &Versions, now: i64) -> Option<Request> {
+        let newest = version_of(&FETCH, versions, NEWEST)?;
+        let mut wanted = self.needing(id, now, |need| *need == Need::Fetch);
+        if newest < DIVERGING && versions.contains_key(&OFFSET_FOR_LEADER_EPOCH.key) {
+            // These are compared first, by another request.
+            wanted.retain(|at| {
+                self.partitions
+                    .get(at)
+                    .is_some_and(|each| !each.must_compare())
+            });
+        }
+        if wanted.is_empty() {
+            return None;
+        }
+        let turn = &mut self.nodes.entry(Node::Broker(id)).or_default().turn;
+        *turn = turn.wrapping_add(1) % wanted.len();
+        wanted.rotate_left(*turn);
+        let mut asked = Vec::with_capacity(wanted.len());
+        for at in wanted {
+            let topic_id = self.topics.get(&at.topic).map(|topic| topic.id);
+            let Some(each) = self.partitions.get_mut(&at) else {
+                continue;
+            };
+            each.is_asked = true;
+            asked.push(FetchedPartition {
+                topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
+                generation: each.generation,
+                position: each.position,
+                at,
+            });
+        }
+        let has_ids = asked.iter().all(|each| !each.topic_id.is_zero());
+        let version = if has_ids {
+            newest
+        } else {
+            newest.min(WITH_NAMES)
+        };
+        let body = self.fetch_of(&asked, version);
+        Some(Request {
+            api: &FETCH,
+            version,
+            body,
+            asked: Asked::Fetch(asked),
+        })
+    }
+
+    fn fetch_of(&self, asked: &[FetchedPartition], version: i16) -> Struct<'static> {
+        let all = self.options.fetch_max_bytes.max(1);
+        let share = all / i32::try_from(asked.len()).unwrap_or(i32::MAX).max(1);
+        let share = share.max(self.options.partition_max_bytes).clamp(1, all);
+        let mut topics: Vec<(&str, Uuid, Vec<Struct<'static>>)> = Vec::new();
+        for fetched in asked {
+            let Some(each) = self.partitions.get(&fetched.at) else {
+                continue;
+            };
+            let needed = i32::try_from(each.next_bytes).unwrap_or(i32::MAX);
+            let mut partition = Struct::new()
+                .with("partition", fetched.at.partition)
+                .with("currentLeaderEpoch", each.leader_epoch.unwrap_or(-1))
+                .with("fetchOffset", fetched.position)
+                .with("partitionMaxBytes", share.max(needed));
+            if version >= DIVERGING {
+                partition = partition.with("lastFetchedEpoch", each.position_epoch.unwrap_or(-1));
+            }
+            match topics.last_mut() {
+                Some((topic, _, partitions)) if *topic == fetched.at.topic => {
+                    partitions.push(partition);
+                }
+                _ => topics.push((&fetched.at.topic, fetched.topic_id, vec![partition])),
+            }
+        }
+        let topics: Vec<Struct<'static>> = topics
+            .into_iter()
+            .map(|(topic, id, partitions)| {
+                let named = Struct::new().with("partitions", partitions);
+                if version > WITH_NAMES {
+                    named.with("topicId", id)
+                } else {
+                    named.with("topic", topic.to_owned())
+                }
+            })
+            .collect();
+        Struct::new()
+            .with("maxWaitMs", self.options.max_wait_ms)
+            .with("minBytes", 1)
+            .with("maxBytes", all)
+            .with("isolationLevel", 0)
+            .with("topics", topics)
+    }
+
+    pub(super) fn take_fetch(
+        &mut self,
+        broker: i32,
+        asked: &[FetchedPartition],
+        answer: &Struct<'_>,
+        bytes: &[u8],
+        now: i64,
+        works: &mut Vec<Work>,
+    ) {
+        let mut waiting: BTreeMap<(&TopicPartition, u64), &FetchedPartition> = BTreeMap::new();
+        for each in asked {
+            waiting.insert((&each.at, each.generation), each);
+            if let Some(partition) = self.current(&each.at, each.generation) {
+                partition.is_asked = false;
+            }
+        }
+        let error = int(answer, "errorCode");
+        if error != 0 {
+            let name = error_name(error);
+            self.failed(Node::Broker(broker), None, &format!("fetch: {name}"), now);
+            return;
+        }
+        let mut has_records = false;
+        let mut found = Vec::new();
+        for topic in structs(answer, "responses") {
+            let name = match text(topic, "topic") {
+                Some(name) if !name.is_empty() => name,
+                _ => {
+                    let id = uuid(topic, "topicId");
+                    match asked.iter().find(|each| each.topic_id == id) {
+                        Some(each) => each.at.topic.clone(),
+                        None => continue,
+                    }
+                }
+            };
+            for partition in structs(topic, "partitions") {
+                let at = TopicPartition {
+                    topic: name.clone(),
+                    partition: int32(partition, "partitionIndex"),
+                };
+                let records = partition.get("records").and_then(Value::as_bytes);
+                has_records |= records.is_some_and(|records| !records.is_empty());
+                found.push((at, partition));
+            }
+        }
+        for (at, partition) in found {
+            let fetched = asked.iter().find(|each| each.at == at);
+            // Nobody asked for this one, or it is twice in the answer.
+            let Some(fetched) =
+                fetched.and_then(|each| waiting.remove(&(&each.at, each.generation)))
+            else {
+                continue;
+            };
+            self.take_partition(broker, fetched, partition, bytes, now, works);
+            if !has_records {
+                self.take_emptiness(fetched, partition);
+            }
+        }
+    }
+
+    fn current(
+        &mut self,
+        at: &TopicPartition,
+        generation: u64,
+    ) -> Option<&mut crate::mirror::partition::Partition> {
+        let partition = self.partitions.get_mut(at)?;
+        (partition.generation == generation).then_some(partition)
+    }
+
+    fn take_partition(
+        &mut self,
+        broker: i32,
+        fetched: &FetchedPartition,
+        answer: &Struct<'_>,
+        bytes: &[u8],
+        now: i64,
+        works: &mut Vec<Work>,
+    ) {
+        let error = int(answer, "errorCode");
+        if error != 0 {
+            self.take_error(broker, &fetched.at, fetched.generation, error, now);
+            return;
+        }
+        let once = self.options.once;
+        let look = self.look + 1;
+        let Some(partition) = self.current(&fetched.at, fetched.generation) else {
+            return;
+        };
+        partition.answered_at = now;
+        let diverging = answer.get("divergingEpoch").and_then(Value::as_struct);
+        if let Some(diverging) = diverging
+            && let Some(leader) = epoch(diverging, "epoch")
+        {
+            let end = int_or(diverging, "endOffset", -1).max(0);
+            partition.restart(Need::Confirm {
+                leader: (Some(leader), end),
+                look,
+            });
+            self.hurry_metadata(now);
+            return;
+        }
+        let high_watermark = int_or(answer, "highWatermark", -1);
+        if high_watermark >= 0 {
+            partition.high_watermark = Some((high_watermark, now));
+            if once && partition.target.is_none() {
+                partition.target = Some(high_watermark);
+            }
+        }
+        let source_start = int_or(answer, "logStartOffset", -1);
+        let start = (source_start >= 0).then_some(source_start);
+        let records = answer
+            .get("records")
+            .and_then(Value::as_bytes)
+            .unwrap_or_default();
+        let walked = match walk(records, fetched.position, partition.leader_epoch) {
+            Ok(walked) => walked,
+            Err(bad) => {
+                partition.restart(Need::Fetch);
+                self.refuse_batches(broker, &fetched.at, fetched.position, &bad.to_string(), now);
+                return;
+            }
+        };
+        // The source's log start offset may lie inside a batch: where an empty copy begins, or behind a gap.
+        let before = walked
+            .first_offset
+            .filter(|&first| first < fetched.position);
+        if let Some(first) = before
+            && first < partition.end
+            && !(partition.is_empty() && partition.position == fetched.position)
+        {
+            let reason = format!(
+                "batch at byte 0 of the records: base offset {first} found, {} or more expected",
+                fetched.position
+            );
+            partition.restart(Need::Fetch);
+            self.refuse_batches(broker, &fetched.at, fetched.position, &reason, now);
+            return;
+        }
+        let mut has_newer = false;
+        if walked.bytes == 0 {
+            partition.next_bytes = walked.torn.unwrap_or(0);
+            if !records.is_empty() && walked.torn.is_none() {
+                // A batch of a newer leader: the metadata will tell.
+                partition.fail(now, |_| 100);
+                has_newer = true;
+            }
+        } else if let Some(range) = place_of(records.get(..walked.bytes), bytes) {
+            partition.next_bytes = 0;
+            partition.pending += 1;
+            partition.position = walked.next_offset;
+            partition.position_epoch = walked.leader_epoch.or(partition.position_epoch);
+            works.push(Work::Append(Append {
+                at: fetched.at.clone(),
+                generation: fetched.generation,
+                position: fetched.position,
+                records: range,
+                walked,
+                leader_epoch: partition.leader_epoch,
+                broker,
+            }));
+        }
+        if partition.end >= partition.target.unwrap_or(i64::MAX) {
+            partition.is_done = true;
+        }
+        partition.problem = None;
+        partition.unexplained = 0;
+        if has_newer {
+            self.hurry_metadata(now);
+        }
+        if let Some(start) = start {
+            self.take_source_start(broker, &fetched.at, start, works);
+        }
+    }
+
+    /// Nothing in the whole answer: below the high watermark there is nothing any more, for instance because compaction removed it.
+    fn take_emptiness(&mut self, fetched: &FetchedPartition, answer: &Struct<'_>) {
+        if int(answer, "errorCode") != 0 {
+            return;
+        }
+        let high_watermark = int_or(answer, "highWatermark", -1);
+        let once = self.options.once;
+        if let Some(partition) = self.current(&fetched.at, fetched.generation)
+            && once
+            && partition.need == Need::Fetch
+            && partition.position == partition.end
+            && partition
+                .target
+                .is_some_and(|target| target <= high_watermark)
+        {
+            partition.is_done = true;
+        }
+    }
+
+    /// The source's log start offset has moved.
+    pub(super) fn take_source_start(
+        &mut self,
+        broker: i32,
+        at: &TopicPartition,
+        start: i64,
+        works: &mut Vec<Work>,
+    ) {
+        let follows = self.options.follow_deletes;
+        let Some(partition) = self.partitions.get_mut(at) else {
+            return;
+        };
+        let moved = partition.source_start.is_none_or(|known| known < start);
+        partition.source_start = Some(start);
+        if start <= partition.start || partition.is_empty() {
+            return;
+        }
+        let from = partition.start;
+        if follows && moved {
+            works.push(Work::DeleteBefore {
+                at: at.clone(),
+                offset: start,
+            });
+        }
+        if !partition.told_deletes {
+            partition.told_deletes = true;
+            let message = if follows {
+                format!(
+                    "the source deleted the records below offset {start}; they are deleted here too"
+                )
+            } else {
+                format!(
+                    "the source deleted the records below offset {start}; they stay here (--follow-deletes deletes them)"
+                )
+            };
+            let event = MirrorEvent::of(EventKind::DeletedRecords, at, message);
+            self.tell(event.range(from, start).by(broker));
+        }
+    }
+
+    /// Batches that are none, or that nobody asked for: they are fetched again.
+    pub(super) fn refuse_batches(
+        &mut self,
+        broker: i32,
+        at: &TopicPartition,
+        position: i64,
+        reason: &str,
+        now: i64,
+    ) {
+        let options = self.options.clone();
+        if let Some(partition) = self.partitions.get_mut(at) {
+            partition.fail(now, |failures| options.backoff(failures));
+        }
+        let message = format!(
+            "what the broker sent for offset {position} is refused: {reason}; it is fetched again"
+        );
+        self.trouble(at, broker, message);
+    }
+
+    /// An error in the place of an answer about a partition.
+    pub(super) fn take_error(
+        &mut self,
+        broker: i32,
+        at: &TopicPartition,
+        generation: u64,
+        error: i64,
+        now: i64,
+    ) {
+        const OFFSET_OUT_OF_RANGE: i64 = 1;
+        let options = self.options.clone();
+        let Some(partition) = self.current(at, generation) else {
+            return;
+        };
+        if error == OFFSET_OUT_OF_RANGE && partition.need == Need::Fetch {
+            partition.answered_at = now;
+            partition.restart(Need::Earliest);
+            return;
+        }
+        partition.restart(Need::Fetch);
+        partition.compared = None;
+        match error {
+            // The leader or the topic is another one by now, or will be: the metadata tells.
+            3 | 5 | 6 | 9 | 56 | 74 | 75 | 78 | 100 | 103 => {
+                partition.fail(now, |failures| options.backoff(failures));
+                if partition.failures > 10 {
+                    let message = format!("the source's broker answers {}", error_name(error));
+                    self.trouble(at, broker, message);
+                }
+                self.hurry_metadata(now);
+            }
+            _ => {
+                partition.fail(now, |failures| options.backoff(failures.saturating_add(3)));
+                let message = format!("the source's broker answers {}", error_name(error));
+                self.trouble(at, broker, message);
+            }
+        }
+    }
+}
+
+/// Where a part of a response stands in it.
+fn place_of(part: Option<&[u8]>, whole: &[u8]) -> Option<std::ops::Range<usize>> {
+    let part = part?;
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}

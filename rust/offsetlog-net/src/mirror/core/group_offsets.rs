@@ -1,0 +1,402 @@
+//! The groups' committed offsets: asked of each broker for the groups that it coordinates, stored when the copy has reached them.
+//!
+//! A group that is restored must find what it committed: an offset is stored only when the copy of its partition goes that far. With
+//! `once` the offsets are asked for first, and the partitions are copied up to them at least.
+
+use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
+use super::{Asked, Core, Request, Versions, version_of};
+use crate::mirror::report::{EventKind, MirrorEvent};
+use crate::mirror::work::{GroupCommit, Work};
+use offsetlog::TopicPartition;
+use offsetlog::format::message::{Struct, Value};
+use offsetlog::format::protocol::apis::{LIST_GROUPS, OFFSET_FETCH};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The last version with names of topics.
+const OFFSET_FETCH_NEWEST: i16 = 9;
+/// The first version that asks for all topics of a group.
+const ALL_TOPICS: i16 = 2;
+/// The first version that asks for several groups.
+const SEVERAL_GROUPS: i16 = 8;
+const GROUPS_AT_ONCE: usize = 50;
+/// Groups that are known at most: more are left out, and told.
+const GROUPS_MAX: usize = 100_000;
+/// Failures in a row after which a broker's groups count as asked.
+const FAILURES_MAX: u32 = 20;
+
+/// What is known of a broker's groups.
+#[derive(Debug, Default)]
+struct OfBroker {
+    due: i64,
+    waiting: VecDeque<String>,
+    is_asked: bool,
+    /// Whether all its groups were asked for once.
+    is_known: bool,
+    failures: u32,
+}
+
+/// An offset that is to be stored when the copy has it.
+#[derive(Debug)]
+struct Pending {
+    commit: GroupCommit,
+    asked_at: i64,
+    /// The newest one after it.
+    later: Option<(GroupCommit, i64)>,
+}
+
+#[derive(Debug)]
+pub(in crate::mirror) struct GroupOffsets {
+    is_wanted: bool,
+    began_at: i64,
+    brokers: BTreeMap<i32, OfBroker>,
+    pending: BTreeMap<(String, TopicPartition), Pending>,
+    stored: BTreeMap<(String, TopicPartition), GroupCommit>,
+    count: u64,
+    groups: BTreeSet<String>,
+    told: BTreeSet<String>,
+}
+
+impl GroupOffsets {
+    pub(super) const fn new(is_wanted: bool, now: i64) -> Self {
+        Self {
+            is_wanted,
+            began_at: now,
+            brokers: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            count: 0,
+            groups: BTreeSet::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn know_broker(&mut self, id: i32) {
+        let began_at = self.began_at;
+        self.brokers.entry(id).or_insert_with(|| OfBroker {
+            due: began_at,
+            ..OfBroker::default()
+        });
+    }
+
+    pub(super) fn keep_brokers(&mut self, brokers: &BTreeMap<i32, (String, u16)>) {
+        self.brokers.retain(|id, _| brokers.contains_key(id));
+    }
+
+    pub(super) fn failed(&mut self, id: i32, due: i64) {
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.is_asked = false;
+            broker.due = due;
+            broker.failures = broker.failures.saturating_add(1);
+            broker.waiting.clear();
+            broker.is_known |= broker.failures > FAILURES_MAX;
+        }
+    }
+
+    /// Whether each broker's groups were asked for.
+    pub(super) fn are_known(&self) -> bool {
+        !self.is_wanted || self.brokers.values().all(|broker| broker.is_known)
+    }
+
+    /// Whether nothing is left to be stored.
+    pub(super) fn is_settled(&self) -> bool {
+        self.are_known() && self.pending.is_empty()
+    }
+
+    pub(super) fn group_count(&self) -> usize {
+        let groups: BTreeSet<&str> = self
+            .stored
+            .keys()
+            .map(|(group, _)| group.as_str())
+            .collect();
+        groups.len()
+    }
+
+    pub(super) const fn stored(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Core {
+    pub(super) fn next_of_groups(
+        &mut self,
+        id: i32,
+        versions: &Versions,
+        now: i64,
+    ) -> Option<Request> {
+        if !self.groups.is_wanted {
+            return None;
+        }
+        let once = self.options.once;
+        let broker = self.groups.brokers.get_mut(&id)?;
+        if broker.is_asked {
+            return None;
+        }
+        if !broker.waiting.is_empty() {
+            return self.offsets_request(id, versions);
+        }
+        if broker.due > now || (once && broker.is_known) {
+            return None;
+        }
+        let has_both = version_of(&OFFSET_FETCH, versions, OFFSET_FETCH_NEWEST)
+            .is_some_and(|version| version >= ALL_TOPICS);
+        let Some(version) = version_of(&LIST_GROUPS, versions, i16::MAX).filter(|_| has_both)
+        else {
+            broker.is_known = true;
+            broker.due = i64::MAX;
+            return None;
+        };
+        broker.is_asked = true;
+        broker.due = now.saturating_add(self.options.groups_interval_ms);
+        Some(Request {
+            api: &LIST_GROUPS,
+            version,
+            body: Struct::new(),
+            asked: Asked::Groups,
+        })
+    }
+
+    fn offsets_request(&mut self, id: i32, versions: &Versions) -> Option<Request> {
+        let version = version_of(&OFFSET_FETCH, versions, OFFSET_FETCH_NEWEST)?;
+        let broker = self.groups.brokers.get_mut(&id)?;
+        let at_once = if version >= SEVERAL_GROUPS {
+            GROUPS_AT_ONCE
+        } else {
+            1
+        };
+        let count = at_once.min(broker.waiting.len());
+        let groups: Vec<String> = broker.waiting.drain(..count).collect();
+        broker.is_asked = true;
+        let body = if version >= SEVERAL_GROUPS {
+            let each = groups.iter().map(|group| {
+                Struct::new()
+                    .with("groupId", group.clone())
+                    .with("topics", Value::Null)
+            });
+            Struct::new().with("groups", each.collect::<Vec<Struct<'static>>>())
+        } else {
+            Struct::new()
+                .with("groupId", groups.first().cloned().unwrap_or_default())
+                .with("topics", Value::Null)
+        };
+        Some(Request {
+            api: &OFFSET_FETCH,
+            version,
+            body,
+            asked: Asked::Offsets(groups),
+        })
+    }
+
+    pub(super) fn take_groups(&mut self, id: i32, answer: &Struct<'_>, now: i64) {
+        let error = int(answer, "errorCode");
+        let mut names = Vec::new();
+        let mut left_out = 0_usize;
+        for group in structs(answer, "groups") {
+            // Share groups have no committed offsets of this kind.
+            let is_share = text(group, "groupType").is_some_and(|kind| kind == "share");
+            match text(group, "groupId") {
+                Some(_) if names.len() >= GROUPS_MAX => left_out += 1,
+                Some(name) if !is_share => names.push(name),
+                _ => {}
+            }
+        }
+        let Some(broker) = self.groups.brokers.get_mut(&id) else {
+            return;
+        };
+        broker.is_asked = false;
+        if error != 0 {
+            self.retry_groups(id, error, now);
+            return;
+        }
+        broker.failures = 0;
+        broker.is_known |= names.is_empty();
+        broker.waiting = names.into();
+        if left_out > 0 {
+            self.tell_group(
+                "",
+                format!("broker {id} has more than {GROUPS_MAX} groups; {left_out} are not copied"),
+            );
+        }
+    }
+
+    fn retry_groups(&mut self, id: i32, error: i64, now: i64) {
+        let due = now.saturating_add(self.options.backoff(5));
+        self.groups.failed(id, due);
+        // Loading, or moving: later.
+        if !matches!(error, 14..=16) {
+            let name = error_name(error);
+            self.tell_group("", format!("broker {id} does not list its groups: {name}"));
+            if let Some(broker) = self.groups.brokers.get_mut(&id) {
+                broker.is_known = true;
+            }
+        }
+    }
+
+    fn tell_group(&mut self, group: &str, message: String) {
+        if self.groups.told.len() < 1000 && self.groups.told.insert(format!("{group}: {message}")) {
+            self.tell(MirrorEvent::new(EventKind::Warning, message));
+        }
+    }
+
+    pub(super) fn take_offsets(
+        &mut self,
+        id: i32,
+        asked: &[String],
+        answer: &Struct<'_>,
+        now: i64,
+        works: &mut Vec<Work>,
+    ) {
+        let mut moved = false;
+        let mut several: Vec<(String, i64, &Struct<'_>)> = structs(answer, "groups")
+            .filter_map(|group| Some((text(group, "groupId")?, int(group, "errorCode"), group)))
+            .collect();
+        if several.is_empty()
+            && let [one] = asked
+        {
+            several.push((one.clone(), int(answer, "errorCode"), answer));
+        }
+        for (group, error, found) in several {
+            if !asked.contains(&group) {
+                continue;
+            }
+            match error {
+                0 => self.take_group(&group, found, now),
+                // Deleted since it was listed.
+                69 => {}
+                14..=16 => moved = true,
+                error => {
+                    let name = error_name(error);
+                    self.tell_group(
+                        &group,
+                        format!("the offsets of group {group} are not copied: {name}"),
+                    );
+                }
+            }
+        }
+        if let Some(broker) = self.groups.brokers.get_mut(&id) {
+            broker.is_asked = false;
+            if moved {
+                let due = now.saturating_add(self.options.backoff(5));
+                self.groups.failed(id, due);
+            } else if broker.waiting.is_empty() {
+                broker.is_known = true;
+                broker.failures = 0;
+            }
+        }
+        self.store_offsets(works);
+    }
+
+    fn take_group(&mut self, group: &str, found: &Struct<'_>, now: i64) {
+        for topic in structs(found, "topics") {
+            let Some(name) = text(topic, "name") else {
+                continue;
+            };
+            for partition in structs(topic, "partitions") {
+                let at = TopicPartition {
+                    topic: name.clone(),
+                    partition: int32(partition, "partitionIndex"),
+                };
+                let offset = int_or(partition, "committedOffset", -1);
+                if offset < 0 || int(partition, "errorCode") != 0 {
+                    continue;
+                }
+                let commit = GroupCommit {
+                    group: group.to_owned(),
+                    offset,
+                    leader_epoch: epoch(partition, "committedLeaderEpoch"),
+                    metadata: text(partition, "metadata").unwrap_or_default(),
+                    at,
+                };
+                self.take_commit(commit, now);
+            }
+        }
+    }
+
+    fn take_commit(&mut self, commit: GroupCommit, now: i64) {
+        let is_taken = self.options.takes(&commit.at.topic, false);
+        let key = (commit.group.clone(), commit.at.clone());
+        if !is_taken || self.groups.stored.get(&key) == Some(&commit) {
+            return;
+        }
+        if let Some(pending) = self.groups.pending.get_mut(&key) {
+            if pending.commit != commit {
+                pending.later = Some((commit, now));
+            }
+            return;
+        }
+        if self.groups.groups.len() < GROUPS_MAX {
+            self.groups.groups.insert(commit.group.clone());
+        }
+        let pending = Pending {
+            commit,
+            asked_at: now,
+            later: None,
+        };
+        self.groups.pending.insert(key, pending);
+    }
+
+    /// Makes work of the offsets that the copies have reached, and of those that the source does not have either.
+    pub(super) fn store_offsets(&mut self, works: &mut Vec<Work>) {
+        let once = self.options.once;
+        let mut ready = Vec::new();
+        let mut emptied = Vec::new();
+        for (key, pending) in &mut self.groups.pending {
+            let is_ready = |commit: &GroupCommit, asked_at: i64| {
+                let Some(each) = self.partitions.get(&commit.at) else {
+                    return false;
+                };
+                let is_beyond = each
+                    .high_watermark
+                    .is_some_and(|(offset, at)| at > asked_at && offset < commit.offset);
+                let has_ended = each.is_done && (once || each.target.is_none());
+                each.end >= commit.offset || is_beyond || has_ended
+            };
+            while is_ready(&pending.commit, pending.asked_at) {
+                ready.push(pending.commit.clone());
+                match pending.later.take() {
+                    Some((later, asked_at)) => {
+                        pending.commit = later;
+                        pending.asked_at = asked_at;
+                    }
+                    None => {
+                        emptied.push(key.clone());
+                        break;
+                    }
+                }
+            }
+        }
+        for key in emptied {
+            self.groups.pending.remove(&key);
+        }
+        if !ready.is_empty() {
+            works.push(Work::Commits(ready));
+        }
+    }
+
+    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far.
+    pub(super) fn raise_targets(&mut self) {
+        for pending in self.groups.pending.values() {
+            let commit = pending
+                .later
+                .as_ref()
+                .map_or(&pending.commit, |(commit, _)| commit);
+            if let Some(each) = self.partitions.get_mut(&commit.at)
+                && let (Some(target), Some((high_watermark, _))) =
+                    (each.target, each.high_watermark)
+                && commit.offset > target
+                && commit.offset <= high_watermark
+            {
+                each.target = Some(commit.offset);
+                each.is_done = false;
+            }
+        }
+    }
+
+    /// Offsets are on the disk.
+    pub(crate) fn committed(&mut self, commits: Vec<GroupCommit>) {
+        self.groups.count = self.groups.count.saturating_add(commits.len() as u64);
+        for commit in commits {
+            let key = (commit.group.clone(), commit.at.clone());
+            self.groups.stored.insert(key, commit);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The note in a mirror's directory that says which cluster it mirrors.
+//!
+//! A file `.offsetlog.mirror` of properties, replaced whole. Brokers ignore files that they do not know in a log dir.
+
+use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole, replace_file};
+use offsetlog::format::Uuid;
+use offsetlog::format::meta_properties::{read_properties, write_property};
+use offsetlog::{Error, Result};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+const FILE: &str = ".offsetlog.mirror";
+const VERSION: &str = "1";
+const OWN_ID: &str = "own.id.";
+/// Most bytes of a note.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What the note says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Note {
+    /// The cluster that is mirrored; `None` for one that has no id.
+    pub(crate) cluster_id: Option<String>,
+    /// Ids that the mirror gave to topics of a cluster that has none.
+    pub(crate) own_ids: BTreeMap<String, Uuid>,
+}
+
+impl Note {
+    /// Reads the note of a directory; `None` without one.
+    pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(FILE);
+        let bytes = match read_whole(disk, &path, BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| Error::io(IoCall::Read, &path, error))?,
+        };
+        let wrong = |reason: String| Error::log_dir(&path, reason);
+        let properties =
+            read_properties(&bytes).map_err(|error| Error::new(error).at_path(&path))?;
+        let mut note = Self::default();
+        let mut version = None;
+        for property in properties {
+            match property.key.as_str() {
+                "version" => version = Some(property.value),
+                "cluster.id" => {
+                    note.cluster_id = Some(property.value).filter(|id| !id.is_empty());
+                }
+                key => {
+                    let Some(topic) = key.strip_prefix(OWN_ID) else {
+                        return Err(wrong(format!("key {key:?} found, which no mirror writes")));
+                    };
+                    let id = property.value.parse::<Uuid>();
+                    let id =
+                        id.map_err(|_| wrong(format!("{key}: {:?} is no id", property.value)))?;
+                    note.own_ids.insert(topic.to_owned(), id);
+                }
+            }
+        }
+        match version.as_deref() {
+            Some(VERSION) => Ok(Some(note)),
+            found => Err(wrong(format!(
+                "version {} found, {VERSION} expected: of a later offsetlog?",
+                found.unwrap_or("none")
+            ))),
+        }
+    }
+
+    /// Fails if a directory without a note holds anything that a mirror would mix with its own.
+    pub(crate) fn check_free(disk: &dyn Disk, folder: &Path) -> Result<()> {
+        let entries = match disk.list(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
+        };
+        let other = entries
+            .iter()
+            .find(|entry| entry.kind == EntryKind::Directory || entry.name == "meta.properties");
+        match other.filter(|entry| entry.name != "lost+found") {
+            Some(entry) => Err(Error::log_dir(
+                folder,
+                format!(
+                    "{:?} is here and no note of a mirror ({FILE}): a mirror needs a directory of its own",
+                    entry.name
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the note durably.
+    pub(crate) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<()> {
+        let mut text =
+            String::from("# A mirror of the cluster with this id. Written by offsetlog mirror.\n");
+        let mut put = |key: &str, value: &str| write_property(&mut text, key, value);
+        put("version", VERSION);
+        put("cluster.id", self.cluster_id.as_deref().unwrap_or(""));
+        for (topic, id) in &self.own_ids {
+            put(&format!("{OWN_ID}{topic}"), &id.to_string());
+        }
+        let path = folder.join(FILE);
+        replace_file(disk, &path, text.as_bytes())
+            .map_err(|failed| Error::failed_call(&path, failed))?;
+        disk.sync_directory(folder)
+            .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))
+    }
+}

@@ -1,0 +1,87 @@
+//! What a mirror copies, how often it asks, how much it holds in memory.
+
+/// What a mirror copies and how.
+#[derive(Debug, Clone)]
+pub struct MirrorOptions {
+    /// Topics by name.
+    pub topics: Vec<String>,
+    /// Topics by pattern, in which `*` stands for any characters and `?` for one. Kafka's internal topics match no pattern. Without
+    /// topics and patterns: all topics but the internal ones.
+    pub patterns: Vec<String>,
+    /// Ends when every partition has reached the high watermark that it had when it was first fetched.
+    pub once: bool,
+    /// Deletes here what the source deletes: records before its log start offset, topics, committed offsets.
+    pub follow_deletes: bool,
+    /// Whether the groups' committed offsets are copied.
+    pub groups: bool,
+    /// Bytes of one fetch response at most, but for one batch that is larger. A broker's connection holds at most three responses at a
+    /// time: one that arrives, one that waits, one that is appended.
+    pub fetch_max_bytes: i32,
+    /// Bytes of one partition in it at most, if the partitions share it.
+    pub partition_max_bytes: i32,
+    /// Milliseconds that a broker waits for new records.
+    pub max_wait_ms: i32,
+    /// Milliseconds between two looks at topics, partitions, leaders and settings.
+    pub metadata_interval_ms: i64,
+    /// Milliseconds between two looks at the groups' offsets.
+    pub groups_interval_ms: i64,
+    /// Milliseconds between two syncs.
+    pub flush_interval_ms: i64,
+    /// Milliseconds before a failed request is tried again; twice as long each time, up to `backoff_max_ms`.
+    pub backoff_ms: i64,
+    /// See `backoff_ms`.
+    pub backoff_max_ms: i64,
+    /// With `once`: milliseconds without progress after which a partition is given up. The report says so.
+    pub give_up_ms: i64,
+    /// Partitions that are open at a time.
+    pub max_open_partitions: usize,
+}
+
+impl Default for MirrorOptions {
+    fn default() -> Self {
+        Self {
+            topics: Vec::new(),
+            patterns: Vec::new(),
+            once: false,
+            follow_deletes: false,
+            groups: true,
+            fetch_max_bytes: 8 << 20,
+            partition_max_bytes: 1 << 20,
+            max_wait_ms: 500,
+            metadata_interval_ms: 30_000,
+            groups_interval_ms: 30_000,
+            flush_interval_ms: 5_000,
+            backoff_ms: 100,
+            backoff_max_ms: 10_000,
+            give_up_ms: 120_000,
+            max_open_partitions: 100,
+        }
+    }
+}
+
+impl MirrorOptions {
+    /// Whether a topic is to be copied.
+    #[must_use]
+    pub fn takes(&self, topic: &str, is_internal: bool) -> bool {
+        if self.topics.iter().any(|name| name == topic) {
+            return true;
+        }
+        if is_internal || offsetlog::is_internal_topic(topic) {
+            return false;
+        }
+        if self.topics.is_empty() && self.patterns.is_empty() {
+            return true;
+        }
+        self.patterns
+            .iter()
+            .any(|pattern| offsetlog_ops::name_matches(pattern, topic))
+    }
+
+    /// Milliseconds before the next try after so many failures in a row.
+    pub(crate) fn backoff(&self, failures: u32) -> i64 {
+        let doubled = self
+            .backoff_ms
+            .saturating_mul(1_i64 << failures.saturating_sub(1).min(20));
+        doubled.clamp(0, self.backoff_max_ms.max(0))
+    }
+}

@@ -1,0 +1,159 @@
+//! What a mirror knows of one partition, and what it has to ask next.
+
+/// What a partition waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Records.
+    Fetch,
+    /// Where the leader's epochs end: of brokers whose fetch does not say it.
+    Epoch,
+    /// The source's log start offset, after `OFFSET_OUT_OF_RANGE`.
+    Earliest,
+    /// The source's end, after that.
+    Latest,
+    /// A look at the metadata that was sent with this number or later: whether it is still the same topic and leader. Then it is cut.
+    Confirm {
+        /// The leader's answer: an epoch, and where it ends; without an epoch, the leader's end.
+        leader: (Option<i32>, i64),
+        /// The number of the request.
+        look: u64,
+    },
+    /// The disk.
+    Store,
+}
+
+/// A partition of a mirror.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    /// Node id of its leader.
+    pub(crate) leader: Option<i32>,
+    /// The leader's epoch, by the metadata.
+    pub(crate) leader_epoch: Option<i32>,
+    /// Counts what makes answers and work that are under way void.
+    pub(crate) generation: u64,
+    /// The copy's log start offset.
+    pub(crate) start: i64,
+    /// The copy's log end offset.
+    pub(crate) end: i64,
+    /// The copy's greatest leader epoch.
+    pub(crate) epoch: Option<i32>,
+    /// What is asked for next: `end`, or behind what is about to be appended.
+    pub(crate) position: i64,
+    /// The leader epoch of what lies before `position`.
+    pub(crate) position_epoch: Option<i32>,
+    /// What it waits for.
+    pub(crate) need: Need,
+    /// Whether a request for it is under way.
+    pub(crate) is_asked: bool,
+    /// Not before this time.
+    pub(crate) retry_at: i64,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// The source's high watermark, and when it was said.
+    pub(crate) high_watermark: Option<(i64, i64)>,
+    /// The source's log start offset.
+    pub(crate) source_start: Option<i64>,
+    /// Whether it was told that the source deletes.
+    pub(crate) told_deletes: bool,
+    /// Where it is to come with `once`.
+    pub(crate) target: Option<i64>,
+    /// Whether it came there, or was given up.
+    pub(crate) is_done: bool,
+    /// Bytes that its next batch needs, if that is more than the others may have.
+    pub(crate) next_bytes: usize,
+    /// The leader epoch with which the copy's epochs were compared, of brokers whose fetch does not do it.
+    pub(crate) compared: Option<Option<i32>>,
+    /// Why it does not go on.
+    pub(crate) problem: Option<String>,
+    /// When it last got an answer.
+    pub(crate) answered_at: i64,
+    /// Appends that are under way to the disk.
+    pub(crate) pending: u32,
+    /// Up to where it was told that the source deleted what was not copied.
+    pub(crate) told_lost: Option<i64>,
+    /// How often the source called its position out of range without a reason.
+    pub(crate) unexplained: u32,
+    /// Bytes appended.
+    pub(crate) bytes: u64,
+    /// Batches appended.
+    pub(crate) batches: u64,
+    /// The end when the mirror began.
+    pub(crate) first_end: i64,
+}
+
+/// Where a copy stands, as the disk says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Position {
+    /// Log start offset.
+    pub(crate) start: i64,
+    /// Log end offset.
+    pub(crate) end: i64,
+    /// The greatest leader epoch.
+    pub(crate) epoch: Option<i32>,
+}
+
+impl Partition {
+    pub(crate) fn new(at: Position, now: i64) -> Self {
+        Self {
+            leader: None,
+            leader_epoch: None,
+            generation: 0,
+            start: at.start,
+            end: at.end,
+            epoch: at.epoch,
+            position: at.end,
+            position_epoch: at.epoch,
+            need: Need::Fetch,
+            is_asked: false,
+            retry_at: now,
+            failures: 0,
+            high_watermark: None,
+            source_start: None,
+            told_deletes: false,
+            target: None,
+            is_done: false,
+            next_bytes: 0,
+            compared: None,
+            problem: None,
+            answered_at: now,
+            pending: 0,
+            told_lost: None,
+            unexplained: 0,
+            bytes: 0,
+            batches: 0,
+            first_end: at.end,
+        }
+    }
+
+    /// Everything under way is void: the next request is for what the disk has.
+    pub(crate) fn restart(&mut self, need: Need) {
+        self.generation += 1;
+        self.is_asked = false;
+        self.position = self.end;
+        self.position_epoch = self.epoch;
+        self.need = need;
+    }
+
+    /// The disk was changed other than by an append.
+    pub(crate) fn stands(&mut self, at: Position) {
+        self.start = at.start;
+        self.end = at.end;
+        self.epoch = at.epoch;
+    }
+
+    /// Whether the copy holds no record.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn lag(&self) -> i64 {
+        let high_watermark = self.high_watermark.map_or(self.end, |(offset, _)| offset);
+        high_watermark.saturating_sub(self.end).max(0)
+    }
+
+    /// Fails: not before so many milliseconds, and longer each time.
+    pub(crate) fn fail(&mut self, now: i64, wait: impl FnOnce(u32) -> i64) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = now.saturating_add(wait(self.failures));
+    }
+}

@@ -1,0 +1,341 @@
+//! Kafka's `client.properties`: the keys that a mirror knows. Every other key, and every mechanism that is not there, is refused by name.
+
+use super::run::Source;
+#[cfg(feature = "tls")]
+use crate::client::ClientOptions;
+use crate::sasl::{Credentials, Mechanism};
+use offsetlog::format::meta_properties::read_properties;
+use std::collections::BTreeMap;
+#[cfg(feature = "tls")]
+use std::path::Path;
+use std::time::Duration;
+
+/// Keys that Kafka's clients have, and what to do where a mirror refuses them.
+const ADVICE: [(&str, &str); 9] = [
+    (
+        "ssl.truststore.password",
+        "a PEM file needs none: take it out, and convert a JKS or PKCS12 store into PEM",
+    ),
+    (
+        "ssl.keystore.password",
+        "a PEM file needs none: take it out, and convert a JKS or PKCS12 store into PEM",
+    ),
+    (
+        "ssl.key.password",
+        "decrypt the key first: openssl pkcs8 -in KEY -out PLAIN",
+    ),
+    (
+        "ssl.truststore.certificates",
+        "write the certificates into a file, and name it in ssl.truststore.location",
+    ),
+    (
+        "ssl.keystore.key",
+        "write key and certificates into a file, and name it in ssl.keystore.location",
+    ),
+    (
+        "ssl.keystore.certificate.chain",
+        "write key and certificates into a file, and name it in ssl.keystore.location",
+    ),
+    (
+        "sasl.login.callback.handler.class",
+        "a mirror runs no Java classes: use SCRAM or PLAIN, or mTLS",
+    ),
+    (
+        "sasl.kerberos.service.name",
+        "GSSAPI is not there: use SCRAM or PLAIN, or mTLS",
+    ),
+    (
+        "sasl.oauthbearer.token.endpoint.url",
+        "OAUTHBEARER is not there: use SCRAM or PLAIN, or mTLS",
+    ),
+];
+
+/// What of the keys is used.
+const KNOWN: [&str; 14] = [
+    "bootstrap.servers",
+    "client.id",
+    "request.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+];
+
+impl Source {
+    /// Reads the brokers of a list `host:port,host:port`.
+    ///
+    /// # Errors
+    /// In words: what is no host and port.
+    pub fn add_bootstrap(&mut self, list: &str) -> Result<(), String> {
+        for each in list
+            .split(',')
+            .map(str::trim)
+            .filter(|each| !each.is_empty())
+        {
+            let found = each.rsplit_once(':').and_then(|(host, port)| {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                let port = port.parse::<u16>().ok().filter(|&port| port > 0)?;
+                (!host.is_empty()).then(|| (host.to_owned(), port))
+            });
+            match found {
+                Some(address) => self.bootstrap.push(address),
+                None => return Err(format!("{each:?} found, HOST:PORT expected")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the settings of a `client.properties`.
+    ///
+    /// # Errors
+    /// In words: a key or value that a mirror does not know, and what to do.
+    pub fn read_properties(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        let read = read_properties(bytes).map_err(|error| error.to_string())?;
+        for property in read {
+            if !KNOWN.contains(&property.key.as_str()) {
+                let known = ADVICE.iter().find(|(key, _)| *key == property.key);
+                let advice = known.map_or("take it out of the file", |(_, advice)| advice);
+                return Err(format!(
+                    "line {}: {} is no setting of a mirror: {advice}",
+                    property.line, property.key
+                ));
+            }
+            given.insert(property.key, property.value.trim().to_owned());
+        }
+        let get = |key: &str| {
+            given
+                .get(key)
+                .map(String::as_str)
+                .filter(|value| !value.is_empty())
+        };
+        if let Some(list) = get("bootstrap.servers")
+            && self.bootstrap.is_empty()
+        {
+            self.add_bootstrap(list)?;
+        }
+        if let Some(id) = get("client.id") {
+            id.clone_into(&mut self.client.client_id);
+        }
+        for (key, place) in [
+            ("request.timeout.ms", &mut self.client.request_timeout),
+            (
+                "socket.connection.setup.timeout.ms",
+                &mut self.client.connect_timeout,
+            ),
+        ] {
+            if let Some(text) = get(key) {
+                let number = text.parse::<u64>().ok().filter(|&number| number > 0);
+                let number =
+                    number.ok_or_else(|| format!("{key}={text}: milliseconds expected"))?;
+                *place = Duration::from_millis(number);
+            }
+        }
+        let protocol = get("security.protocol")
+            .unwrap_or("PLAINTEXT")
+            .to_uppercase();
+        let (has_tls, has_sasl) = match protocol.as_str() {
+            "PLAINTEXT" => (false, false),
+            "SSL" => (true, false),
+            "SASL_PLAINTEXT" => (false, true),
+            "SASL_SSL" => (true, true),
+            other => {
+                return Err(format!(
+                    "security.protocol={other}: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL expected"
+                ));
+            }
+        };
+        if has_tls {
+            self.take_tls(&get)?;
+        } else if let Some((key, _)) = given.iter().find(|(key, _)| key.starts_with("ssl.")) {
+            return Err(format!(
+                "{key} is given, and security.protocol={protocol} has no TLS: SSL or SASL_SSL expected"
+            ));
+        }
+        if has_sasl {
+            self.client.credentials = Some(credentials(&get)?);
+        } else if let Some((key, _)) = given.iter().find(|(key, _)| key.starts_with("sasl.")) {
+            return Err(format!(
+                "{key} is given, and security.protocol={protocol} has no SASL: SASL_SSL or SASL_PLAINTEXT expected"
+            ));
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn take_tls<'g>(&mut self, get: &impl Fn(&str) -> Option<&'g str>) -> Result<(), String> {
+        for key in ["ssl.truststore.type", "ssl.keystore.type"] {
+            match get(key) {
+                None | Some("PEM") => {}
+                Some(other) => {
+                    return Err(format!(
+                        "{key}={other}: PEM expected. Convert it: keytool -importkeystore -srckeystore STORE -destkeystore store.p12 \
+                         -deststoretype PKCS12, then openssl pkcs12 -in store.p12 -out store.pem -nodes"
+                    ));
+                }
+            }
+        }
+        if let Some(other) =
+            get("ssl.endpoint.identification.algorithm").filter(|other| *other != "https")
+        {
+            return Err(format!(
+                "ssl.endpoint.identification.algorithm={other}: a mirror always compares the broker's name with its certificate; take it out"
+            ));
+        }
+        let trust = get("ssl.truststore.location").ok_or(
+            "security.protocol has TLS, and ssl.truststore.location is missing: name a PEM file with the certificates that sign the brokers'",
+        )?;
+        let identity = get("ssl.keystore.location").map(Path::new);
+        let tls = crate::tls::TlsClient::load(Path::new(trust), identity.map(|file| (file, file)));
+        let client: &mut ClientOptions = &mut self.client;
+        client.tls = Some(tls.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[allow(clippy::unused_self, reason = "the same as with TLS")]
+    fn take_tls<'g>(&mut self, _: &impl Fn(&str) -> Option<&'g str>) -> Result<(), String> {
+        Err(
+            "this build has no TLS: security.protocol=PLAINTEXT or SASL_PLAINTEXT expected"
+                .to_owned(),
+        )
+    }
+}
+
+fn credentials<'g>(get: &impl Fn(&str) -> Option<&'g str>) -> Result<Credentials, String> {
+    let mechanism = match get("sasl.mechanism") {
+        Some("PLAIN") => Mechanism::Plain,
+        Some("SCRAM-SHA-256") => Mechanism::ScramSha256,
+        Some("SCRAM-SHA-512") => Mechanism::ScramSha512,
+        other => {
+            return Err(format!(
+                "sasl.mechanism={}: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 expected; make a SCRAM user for the mirror",
+                other.unwrap_or("")
+            ));
+        }
+    };
+    let config = get("sasl.jaas.config")
+        .ok_or("sasl.jaas.config is missing: it has the user's name and password")?;
+    let fields = jaas(config)?;
+    let field = |name: &str| {
+        let found = fields.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.clone())
+    };
+    let missing = |name: &str| format!("sasl.jaas.config has no {name}");
+    Ok(Credentials::new(
+        mechanism,
+        field("username").ok_or_else(|| missing("username"))?,
+        field("password").ok_or_else(|| missing("password"))?,
+    ))
+}
+
+/// The options of a login module: `org…ScramLoginModule required username="u" password="p";`
+fn jaas(text: &str) -> Result<Vec<(String, String)>, String> {
+    let wrong = || {
+        "sasl.jaas.config: a login module, required, username=\"…\" password=\"…\"; expected"
+            .to_owned()
+    };
+    let mut rest = text.trim();
+    let module = rest.split_whitespace().next().ok_or_else(wrong)?;
+    let is_known = ["PlainLoginModule", "ScramLoginModule"]
+        .iter()
+        .any(|known| module.ends_with(known));
+    if !is_known {
+        return Err(format!(
+            "sasl.jaas.config: {module} found, PlainLoginModule or ScramLoginModule expected"
+        ));
+    }
+    rest = rest.get(module.len()..).unwrap_or_default().trim_start();
+    let flag = rest.split_whitespace().next().ok_or_else(wrong)?;
+    rest = rest.get(flag.len()..).unwrap_or_default().trim_start();
+    let mut fields = Vec::new();
+    while !rest.is_empty() && rest != ";" {
+        let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
+        let mut value = String::new();
+        let mut characters = behind.trim_start().char_indices();
+        let quote = match characters.next() {
+            Some((_, quote @ ('"' | '\''))) => quote,
+            _ => return Err(wrong()),
+        };
+        let behind = behind.trim_start();
+        let mut end = None;
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+                found if found == quote => {
+                    end = Some(at + 1);
+                    break;
+                }
+                other => value.push(other),
+            }
+        }
+        let end = end.ok_or_else(wrong)?;
+        fields.push((key.trim().to_owned(), value));
+        rest = behind.get(end..).unwrap_or_default().trim_start();
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Source, String> {
+        let mut source = Source::default();
+        source.read_properties(text.as_bytes()).map(|()| source)
+    }
+
+    #[test]
+    fn kafkas_names_are_understood() {
+        let source = read(
+            "bootstrap.servers=one:9092, [::1]:9093\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n\
+             sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=\"me\" password=\"a \\\\\"b\";\n",
+        )
+        .unwrap();
+        assert_eq!(
+            source.bootstrap,
+            [("one".to_owned(), 9092), ("::1".to_owned(), 9093)]
+        );
+        let credentials = source.client.credentials.unwrap();
+        assert_eq!(
+            (credentials.username.as_str(), credentials.password.as_str()),
+            ("me", "a \"b")
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for (text, expected) in [
+            ("group.id=x", "line 1: group.id is no setting of a mirror"),
+            ("ssl.key.password=x", "openssl pkcs8"),
+            ("security.protocol=TLS", "SASL_SSL expected"),
+            (
+                "security.protocol=SASL_SSL",
+                "ssl.truststore.location is missing",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.type=JKS",
+                "ssl.truststore.type=JKS: PEM expected. Convert it",
+            ),
+            (
+                "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI",
+                "sasl.mechanism=GSSAPI: PLAIN, SCRAM-SHA-256",
+            ),
+            ("sasl.mechanism=PLAIN", "has no SASL"),
+            (
+                "bootstrap.servers=kafka",
+                "\"kafka\" found, HOST:PORT expected",
+            ),
+        ] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains(expected), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The mirror's logic under a seeded scheduler, over a real directory, against a model of a cluster.
+//!
+//! Requests are answered, lost or cut short in any order; leaders change, cleanly and not; records are deleted and compacted; topics
+//! appear, grow and are made again; the mirror is killed. In the end nothing may be lost, doubled or invented, and what was cut is kept.
+
+mod model;
+
+use super::core::{Core, Next, Node, Request};
+use super::options::MirrorOptions;
+use super::perform::{lock, perform};
+use super::report::EventKind;
+use super::store::Store;
+use super::work::Work;
+use model::{BROKERS, Model, Random};
+use offsetlog::OpenOptions;
+use offsetlog::format::Frame;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+const NODES: [Node; 4] = [
+    Node::Any,
+    Node::Broker(BROKERS[0]),
+    Node::Broker(BROKERS[1]),
+    Node::Broker(BROKERS[2]),
+];
+
+struct Run {
+    folder: PathBuf,
+    core: Mutex<Core>,
+    store: Option<Store>,
+    asked: BTreeMap<Node, Request>,
+    arrived: VecDeque<(Vec<Work>, Vec<u8>)>,
+    model: Model,
+    random: Random,
+    now: i64,
+    options: MirrorOptions,
+    /// All batches that were ever appended.
+    copied: BTreeSet<Vec<u8>>,
+    cuts: usize,
+}
+
+impl Run {
+    fn new(folder: &Path, seed: u64, is_old: bool) -> Self {
+        let options = MirrorOptions {
+            fetch_max_bytes: 700,
+            partition_max_bytes: 300,
+            metadata_interval_ms: 5000,
+            groups_interval_ms: 3000,
+            ..MirrorOptions::default()
+        };
+        let now = 1_700_000_000_000;
+        let folder = folder.join("mirror");
+        Self {
+            core: Mutex::new(Core::new(options.clone(), now)),
+            store: Some(Store::open(&folder, &options, &OpenOptions::default()).unwrap()),
+            folder,
+            asked: BTreeMap::new(),
+            arrived: VecDeque::new(),
+            model: Model::new(seed, is_old),
+            random: Random(seed ^ 0xabcd),
+            now,
+            options,
+            copied: BTreeSet::new(),
+            cuts: 0,
+        }
+    }
+
+    fn kill(&mut self) {
+        self.count_cuts();
+        self.store.take().unwrap().abandon();
+        self.asked.clear();
+        self.arrived.clear();
+        self.core = Mutex::new(Core::new(self.options.clone(), self.now));
+        let opened = Store::open(&self.folder, &self.options, &OpenOptions::default());
+        self.store = Some(opened.unwrap());
+    }
+
+    fn count_cuts(&mut self) {
+        let report = lock(&self.core).report();
+        let kinds = report.events.iter().map(|event| event.kind);
+        self.cuts += kinds.filter(|&kind| kind == EventKind::Cut).count();
+    }
+
+    fn ask(&mut self, node: Node) {
+        if self.asked.contains_key(&node) {
+            return;
+        }
+        let ready = lock(&self.core)
+            .not_before(node)
+            .is_some_and(|time| time <= self.now);
+        if !ready {
+            return;
+        }
+        let next = lock(&self.core).next(node, &self.model.versions, self.now);
+        if let Next::Request(request) = next {
+            self.asked.insert(node, *request);
+        }
+        let unasked = lock(&self.core).take_works();
+        perform(
+            &self.core,
+            self.store.as_mut().unwrap(),
+            unasked,
+            &[],
+            self.now,
+        )
+        .unwrap();
+    }
+
+    fn answer(&mut self, node: Node, is_hard: bool) {
+        let Some(request) = self.asked.remove(&node) else {
+            return;
+        };
+        if is_hard && self.random.one_in(12) {
+            lock(&self.core).failed(node, Some(&request.asked), "cut", self.now);
+            return;
+        }
+        let mut bytes = self.model.answer(node, &request);
+        if is_hard && self.random.one_in(20) {
+            bytes.truncate(self.random.below(bytes.len()));
+        }
+        let is_whole = (request.api, request.version);
+        let answered =
+            lock(&self.core).answered(node, is_whole, &request.asked, &bytes, 0, self.now);
+        match answered {
+            Ok(works) => self.arrived.push_back((works, bytes)),
+            Err(_) => lock(&self.core).failed(node, Some(&request.asked), "torn", self.now),
+        }
+    }
+
+    fn work(&mut self) {
+        let Some((works, bytes)) = self.arrived.pop_front() else {
+            return;
+        };
+        for work in works {
+            if let Work::Append(append) = &work
+                && lock(&self.core).is_current(&work)
+            {
+                for batch in batches(&bytes[append.records.clone()]) {
+                    self.copied.insert(batch);
+                }
+            }
+            let store = self.store.as_mut().unwrap();
+            perform(&self.core, store, vec![work], &bytes, self.now).unwrap();
+        }
+    }
+
+    fn step(&mut self, is_hard: bool) {
+        match self.random.below(10) {
+            0..=2 => {
+                let node = NODES[self.random.below(4)];
+                self.ask(node);
+            }
+            3..=5 => {
+                let node = NODES[self.random.below(4)];
+                self.answer(node, is_hard);
+            }
+            6 | 7 => self.work(),
+            8 => self.now += self.random.below(400) as i64,
+            _ => self.model.event(is_hard),
+        }
+    }
+
+    /// Everything goes well until nothing is left to do.
+    fn settle(&mut self) {
+        self.model.settle();
+        // Longer than any wait in between.
+        for _ in 0..400 {
+            for node in NODES {
+                self.ask(node);
+                self.answer(node, false);
+            }
+            while !self.arrived.is_empty() {
+                self.work();
+            }
+            self.now += 200;
+        }
+    }
+
+    fn check(mut self, seed: u64) -> (usize, usize) {
+        self.count_cuts();
+        let report = lock(&self.core).report();
+        self.store.take().unwrap().close().unwrap();
+        let mut everything: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for (name, topic) in &self.model.topics {
+            for (number, partition) in topic.partitions.iter().enumerate() {
+                let folder = self.folder.join(format!("{name}-{number}"));
+                let found = batches(&log_bytes(&folder));
+                everything.extend(found.iter().cloned());
+                for (cut, _) in files(&folder.join("offsetlog-cut")) {
+                    everything.extend(batches(&std::fs::read(cut).unwrap()));
+                }
+                if self.model.recreated.contains(name) {
+                    continue;
+                }
+                let at = format!("seed {seed}: {name}-{number}");
+                // A subsequence of the leader's history, with everything that it has now.
+                let mut found = found.iter().peekable();
+                for batch in &partition.log {
+                    if found.peek() == Some(&&batch.bytes) {
+                        found.next();
+                    } else {
+                        assert!(
+                            !batch.is_there || batch.last < partition.start,
+                            "{at}: {} is missing: {report:#?}",
+                            batch.base
+                        );
+                    }
+                }
+                assert_eq!(
+                    found.next(),
+                    None,
+                    "{at}: a batch that the leader does not have: {report:#?}"
+                );
+            }
+        }
+        let lost: Vec<_> = self.copied.difference(&everything).collect();
+        assert!(
+            lost.is_empty(),
+            "seed {seed}: {} copied batches are nowhere",
+            lost.len()
+        );
+        self.check_groups(seed);
+        (self.copied.len(), self.cuts)
+    }
+
+    fn check_groups(&self, seed: u64) {
+        let log_dir = offsetlog::LogDir::open(&[&self.folder], &OpenOptions::default()).unwrap();
+        let (groups, _, unread) = log_dir.groups().unwrap();
+        assert!(unread.is_empty());
+        let mut found = BTreeMap::new();
+        for group in groups {
+            for offset in &group.offsets {
+                let key = (
+                    group.group_id.clone(),
+                    offset.topic.clone(),
+                    offset.partition,
+                );
+                found.insert(key, offset.offset);
+            }
+        }
+        for (key, offset) in &self.model.commits {
+            if !self.model.recreated.contains(&key.1) {
+                assert_eq!(found.get(key), Some(offset), "seed {seed}: {key:?}");
+            }
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut files: Vec<(PathBuf, String)> = entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.path(), entry.file_name().into_string().unwrap()))
+        .filter(|(path, _)| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The bytes of a partition's segments, one after the other.
+fn log_bytes(folder: &Path) -> Vec<u8> {
+    let segments = files(folder)
+        .into_iter()
+        .filter(|(_, name)| name.ends_with(".log"));
+    segments
+        .flat_map(|(path, _)| std::fs::read(path).unwrap())
+        .collect()
+}
+
+fn batches(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Ok(frame) = Frame::parse(bytes)
+        && frame.size_bytes <= bytes.len()
+    {
+        found.push(bytes[..frame.size_bytes].to_vec());
+        bytes = &bytes[frame.size_bytes..];
+    }
+    found
+}
+
+fn history(seed: u64, is_old: bool) -> (usize, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), seed, is_old);
+    for _ in 0..1500 {
+        if run.random.one_in(150) {
+            run.kill();
+        }
+        run.step(true);
+    }
+    run.settle();
+    run.check(seed)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let scale = std::env::var("OFFSETLOG_SCALE").ok();
+    let scale: u64 = scale.and_then(|scale| scale.parse().ok()).unwrap_or(1);
+    let first = std::env::var("OFFSETLOG_SEED").ok();
+    let first: u64 = first.and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    first..first + 8 * scale
+}
+
+#[test]
+fn whatever_happens_the_copy_is_the_leaders_history() {
+    let (mut copied, mut cuts) = (0, 0);
+    for seed in seeds() {
+        let (batches, cut) = history(seed, false);
+        copied += batches;
+        cuts += cut;
+    }
+    assert!(copied > 1000 && cuts > 0, "{copied} batches, {cuts} cuts");
+}
+
+#[test]
+fn brokers_that_do_not_tell_divergence_in_a_fetch_are_asked_for_epochs() {
+    let (mut copied, mut cuts) = (0, 0);
+    for seed in seeds() {
+        let (batches, cut) = history(seed, true);
+        copied += batches;
+        cuts += cut;
+    }
+    assert!(copied > 1000 && cuts > 0, "{copied} batches, {cuts} cuts");
+}
+
+#[test]
+fn once_ends_when_all_that_was_there_is_copied() {
+    for seed in seeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Run::new(folder.path(), seed, false);
+        run.options.once = true;
+        run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+        for _ in 0..100 {
+            run.model.event(true);
+        }
+        run.model.settle();
+        let mut steps = 0;
+        while !lock(&run.core).is_finished(run.now) {
+            run.step(false);
+            steps += 1;
+            assert!(
+                steps < 20_000,
+                "seed {seed}: {:#?}",
+                lock(&run.core).report()
+            );
+        }
+        let report = lock(&run.core).report();
+        assert!(report.is_complete, "seed {seed}: {report:#?}");
+    }
+}
+
+#[test]
+fn a_directory_mirrors_one_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = MirrorOptions::default();
+    let open = OpenOptions::default();
+    let mut store = Store::open(folder.path(), &options, &open).unwrap();
+    store.identify(Some("one")).unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(folder.path(), &options, &open).unwrap();
+    let refused = store.identify(Some("other")).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("a mirror of cluster one, and the brokers are of cluster other")
+    );
+    store.close().unwrap();
+    // A log dir of somebody else.
+    let other = tempfile::tempdir().unwrap();
+    std::fs::create_dir(other.path().join("orders-0")).unwrap();
+    let refused = Store::open(other.path(), &options, &open).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("a mirror needs a directory of its own"),
+        "{refused}"
+    );
+}
