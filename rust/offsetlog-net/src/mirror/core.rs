@@ -26,6 +26,9 @@ use std::collections::BTreeMap;
 /// Events that a report keeps.
 const EVENTS_MAX: usize = 1000;
 
+/// Milliseconds before groups are asked for again.
+const GROUPS_AGAIN_MS: i64 = 2000;
+
 /// Whom to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Node {
@@ -267,12 +270,16 @@ impl Core {
         state.failures = state.failures.saturating_add(1);
         let failures = state.failures;
         state.not_before = now.saturating_add(self.options.backoff(failures));
+        if node == Node::Any && failures == 3 && !self.has_metadata {
+            let message = format!("no broker answers yet: {reason}");
+            self.tell(MirrorEvent::new(EventKind::Problem, message));
+        }
         // Whoever does not answer may be the leader no longer.
         self.hurry_metadata(now);
         if let Node::Broker(id) = node {
             if let Some(Asked::Groups | Asked::Offsets(_)) = asked {
-                self.groups
-                    .failed(id, now.saturating_add(self.options.backoff(failures)));
+                // Whoever ends the connection at this question is still to be asked for records.
+                self.groups.failed(id, now.saturating_add(GROUPS_AGAIN_MS));
             }
             for each in self.partitions.values_mut() {
                 if each.leader == Some(id) && !each.is_done {

@@ -22,7 +22,7 @@ const GROUPS_AT_ONCE: usize = 50;
 /// Groups that are known at most: more are left out, and told.
 const GROUPS_MAX: usize = 100_000;
 /// Failures in a row after which a broker's groups count as asked.
-const FAILURES_MAX: u32 = 20;
+const FAILURES_MAX: u32 = 5;
 
 /// What is known of a broker's groups.
 #[derive(Debug, Default)]
