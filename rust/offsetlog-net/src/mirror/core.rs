@@ -210,7 +210,13 @@ impl Core {
 
     /// Work that came of no answer.
     pub(crate) fn take_works(&mut self) -> Vec<Work> {
-        std::mem::take(&mut self.unasked)
+        let mut works = std::mem::take(&mut self.unasked);
+        if self.options.once {
+            self.raise_targets();
+        }
+        // Offsets may have been asked for before the partitions were known.
+        self.store_offsets(&mut works);
+        works
     }
 
     /// Before what time a node is not to be connected; `None` if it is not to be at all.
