@@ -310,7 +310,11 @@ fn whatever_happens_the_copy_is_the_leaders_history() {
         copied += batches;
         cuts += cut;
     }
-    assert!(copied > 1000 && cuts > 0, "{copied} batches, {cuts} cuts");
+    let seeds = seeds().count();
+    assert!(
+        copied > 50 * seeds && cuts > 0,
+        "{seeds} histories had {copied} batches and {cuts} cuts: too few to show anything"
+    );
 }
 
 #[test]
@@ -321,7 +325,11 @@ fn brokers_that_do_not_tell_divergence_in_a_fetch_are_asked_for_epochs() {
         copied += batches;
         cuts += cut;
     }
-    assert!(copied > 1000 && cuts > 0, "{copied} batches, {cuts} cuts");
+    let seeds = seeds().count();
+    assert!(
+        copied > 50 * seeds && cuts > 0,
+        "{seeds} histories had {copied} batches and {cuts} cuts: too few to show anything"
+    );
 }
 
 #[test]
