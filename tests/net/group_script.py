@@ -1,5 +1,7 @@
 """A script of group requests, played to a coordinator: each line of it is a question that Kafka's own answer settles.
 
+over 600 lines: one script, played from its first line to its last.
+
 The same requests go to a real broker and to ours. `PYTHONPATH=tests/broker python tests/net/group_script.py` plays it to a 4.3.0 broker and writes
 `tests/data/groups/kafka-4.3.0.txt`, which the Rust tests replay to the coordinator: lines of milliseconds, `send`, `recv` or `drop`, the
 number of a connection, and of a request its API, its version and its body in hex, of a response its body.

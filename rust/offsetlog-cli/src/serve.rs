@@ -236,7 +236,6 @@ fn options(
                 lost.fetch_add(1, Ordering::Relaxed);
             }
         })),
-        ..ServingOptions::default()
     })
 }
 

@@ -323,7 +323,7 @@ impl Broker {
             key if key == apis::DESCRIBE_ACLS.key => Self::describe_acls(),
             key if key == apis::INIT_PRODUCER_ID.key => self.init_producer_id(request),
             key => match self.groups_of().filter(|_| is_of_groups(key)) {
-                Some(groups) => return self.ask_groups(session, asked, request, groups),
+                Some(groups) => return Self::ask_groups(session, asked, request, groups),
                 None if key == apis::FIND_COORDINATOR.key => Self::find_coordinator(asked, request),
                 None => return closed(format!("{} is not served", asked.api.name)),
             },
@@ -344,16 +344,12 @@ impl Broker {
     /// Answers a fetch if it can be answered, else keeps it.
     fn go_on(&self, session: &mut Session, job: FetchJob, now_ms: i64) -> Step {
         let until_ms = job.until_ms;
-        match self.try_fetch(&job, now_ms) {
-            Some(step) => {
-                self.wait_for(&job, false);
-                step
-            }
-            None => {
-                session.waiting = Some(Waiting::Fetch(job));
-                Step::Wait { until_ms }
-            }
+        if let Some(step) = self.try_fetch(&job, now_ms) {
+            self.wait_for(&job, false);
+            return step;
         }
+        session.waiting = Some(Waiting::Fetch(job));
+        Step::Wait { until_ms }
     }
 }
 

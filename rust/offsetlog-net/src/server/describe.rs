@@ -13,6 +13,9 @@ use std::path::PathBuf;
 const BROKERS: i32 = 1;
 const CONTROLLERS: i32 = 2;
 
+/// Partitions by topic.
+type Topics<'t> = BTreeMap<&'t str, Vec<Struct<'static>>>;
+
 impl Broker {
     pub(super) fn describe_cluster(
         &self,
@@ -66,7 +69,6 @@ impl Broker {
                     .collect()
             });
         let catalog = self.catalog();
-        type Topics<'t> = BTreeMap<&'t str, Vec<Struct<'static>>>;
         let mut by_dir: HashMap<PathBuf, (ErrorCode, Topics<'_>)> = HashMap::new();
         for partition in catalog.partitions() {
             let key = (partition.topic.as_str(), i64::from(partition.number));

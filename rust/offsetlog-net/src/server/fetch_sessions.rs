@@ -167,12 +167,11 @@ impl FetchSessions {
         let before = session.partitions.len();
         for each in wanted {
             let key = each.key();
-            match session.partitions.get_mut(&key) {
-                Some(kept) => kept.wanted = each,
-                None => {
-                    session.order.push(key.clone());
-                    session.partitions.insert(key, Kept::new(each, None));
-                }
+            if let Some(kept) = session.partitions.get_mut(&key) {
+                kept.wanted = each;
+            } else {
+                session.order.push(key.clone());
+                session.partitions.insert(key, Kept::new(each, None));
             }
         }
         for key in forgotten {

@@ -83,7 +83,6 @@ pub(super) const fn is_of_groups(key: i16) -> bool {
 
 impl Broker {
     pub(super) fn ask_groups(
-        &self,
         session: &mut Session,
         asked: &Asked<'_>,
         request: &Struct<'_>,

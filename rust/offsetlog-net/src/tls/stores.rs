@@ -33,7 +33,7 @@ pub(super) fn roots(path: &Path, password: &str) -> Result<RootCertStore, TlsErr
         let certificates = match entry {
             KeyStoreEntry::Certificate(certificate) => std::slice::from_ref(certificate),
             KeyStoreEntry::PrivateKeyChain(chain) => chain.certs().get(..1).unwrap_or_default(),
-            _ => &[],
+            KeyStoreEntry::Secret(_) => &[],
         };
         for certificate in certificates {
             let der = CertificateDer::from(certificate.as_der().to_vec());

@@ -169,30 +169,22 @@ impl Reader<'_> {
     }
 }
 
-fn history(seed: u64) -> usize {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let folder = tempfile::tempdir().unwrap();
-    let settings = [("internal.segment.bytes", "2000")];
-    let write = WriteOptions {
-        config: Some(offsetlog::LogConfig::parse(settings).unwrap()),
-        ..WriteOptions::default()
-    };
-    let mut writers: Vec<Writer> = TOPICS
-        .iter()
-        .map(|topic| {
-            let path = folder.path().join(format!("{topic}-0"));
-            Writer {
-                log: LogWriter::open(path, &OpenOptions::default(), &write).unwrap(),
-                records: BTreeMap::new(),
-                open: HashMap::new(),
-                sequences: HashMap::new(),
-            }
-        })
-        .collect();
-    let broker = open(&[folder.path().to_path_buf()]);
-    let mut readers: Vec<Reader<'_>> = (0..4)
-        .map(|number| Reader {
-            client: Client::new(&broker),
+impl Writer {
+    fn open(path: &std::path::Path, write: &WriteOptions) -> Self {
+        Self {
+            log: LogWriter::open(path, &OpenOptions::default(), write).unwrap(),
+            records: BTreeMap::new(),
+            open: HashMap::new(),
+            sequences: HashMap::new(),
+        }
+    }
+}
+
+impl<'b> Reader<'b> {
+    /// Readers of both isolation levels, with a fetch session and without.
+    fn new(broker: &'b Broker, number: i32) -> Self {
+        Self {
+            client: Client::new(broker),
             isolation: if number % 2 == 0 {
                 ReadUncommitted
             } else {
@@ -203,7 +195,25 @@ fn history(seed: u64) -> usize {
             high_watermarks: [0; 3],
             seen: [const { BTreeMap::new() }; 3],
             waits: false,
-        })
+        }
+    }
+}
+
+fn history(seed: u64) -> usize {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [("internal.segment.bytes", "2000")];
+    let write = WriteOptions {
+        config: Some(offsetlog::LogConfig::parse(settings).unwrap()),
+        ..WriteOptions::default()
+    };
+    let mut writers: Vec<Writer> = TOPICS
+        .iter()
+        .map(|topic| Writer::open(&folder.path().join(format!("{topic}-0")), &write))
+        .collect();
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut readers: Vec<Reader<'_>> = (0..4)
+        .map(|number| Reader::new(&broker, number))
         .collect();
     let mut now = readers[0].client.now;
     for _ in 0..300 {
