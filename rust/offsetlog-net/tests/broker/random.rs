@@ -7,6 +7,7 @@ use offsetlog::format::protocol::apis;
 use offsetlog::{
     AppendOptions, BatchBuilder, LogWriter, MarkerOptions, OpenOptions, Producer, WriteOptions,
 };
+use offsetlog_net::server::Broker;
 use offsetlog_net::{Service, Step};
 use std::collections::{BTreeMap, HashMap};
 
@@ -212,9 +213,7 @@ fn history(seed: u64) -> usize {
         .map(|topic| Writer::open(&folder.path().join(format!("{topic}-0")), &write))
         .collect();
     let broker = open(&[folder.path().to_path_buf()]);
-    let mut readers: Vec<Reader<'_>> = (0..4)
-        .map(|number| Reader::new(&broker, number))
-        .collect();
+    let mut readers: Vec<Reader<'_>> = (0..4).map(|number| Reader::new(&broker, number)).collect();
     let mut now = readers[0].client.now;
     for _ in 0..300 {
         now += random.i64(0..80);

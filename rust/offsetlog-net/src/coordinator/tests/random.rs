@@ -373,10 +373,10 @@ impl History {
                 it.waiting = None;
                 match what {
                     Waiting::Join => {
-                        self.joined(client, &over_the_wire(apis::JOIN_GROUP.key, 9, &response))
+                        self.joined(client, &over_the_wire(apis::JOIN_GROUP.key, 9, &response));
                     }
                     Waiting::Sync => {
-                        self.synced(client, &over_the_wire(apis::SYNC_GROUP.key, 5, &response))
+                        self.synced(client, &over_the_wire(apis::SYNC_GROUP.key, 5, &response));
                     }
                 }
             }

@@ -61,6 +61,19 @@ fn next_answer(
     Some(response.into_owned())
 }
 
+/// A new member gets the id that the broker gave it.
+fn give_id(coordinator: &Coordinator, api_key: i16, request: &Struct<'_>, answer: &Struct<'_>) {
+    let given = text(answer, "memberId");
+    let mut state = coordinator.lock();
+    state.shared.ids.clear();
+    if api_key == apis::JOIN_GROUP.key && text(request, "memberId").is_empty() {
+        state
+            .shared
+            .ids
+            .extend(Some(given).filter(|id| !id.is_empty()));
+    }
+}
+
 #[test]
 fn answers_are_a_real_brokers() {
     let lines: Vec<&str> = RECORDED.lines().collect();
@@ -104,16 +117,7 @@ fn answers_are_a_real_brokers() {
                     port: int32(&answer, "port"),
                 });
             }
-            let given = text(&answer, "memberId");
-            let mut state = coordinator.lock();
-            state.shared.ids.clear();
-            if api_key == apis::JOIN_GROUP.key && text(&request, "memberId").is_empty() {
-                state
-                    .shared
-                    .ids
-                    .extend(Some(given).filter(|id| !id.is_empty()));
-            }
-            drop(state);
+            give_id(&coordinator, api_key, &request, &answer);
             let context = Context {
                 client_id: "tests",
                 client_host: "/127.0.0.1",
