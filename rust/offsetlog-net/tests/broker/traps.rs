@@ -1,4 +1,6 @@
 //! What fails silently when a server does it wrong: a test for each known trap.
+//!
+//! over 600 lines: one test for each trap, in the order of their list.
 
 use crate::client::{Client, Fetch, NOW, clean, consume, copy, data, int, open, read_all, structs};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
