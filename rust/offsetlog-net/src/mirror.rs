@@ -24,7 +24,7 @@ mod work;
 pub use error::MirrorError;
 pub use options::MirrorOptions;
 pub use report::{EventKind, MirrorEvent, MirrorProgress, MirrorReport, MirroredPartition};
-pub use run::{Source, Watch, mirror};
+pub use run::{Source, Told, Watch, mirror};
 
 #[cfg(test)]
 mod tests;

@@ -143,6 +143,8 @@ pub(super) struct NodeState {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(super) options: MirrorOptions,
+    /// What the source says it is, once it was asked; a source may have no id.
+    #[allow(clippy::option_option)]
     pub(super) cluster_id: Option<Option<String>>,
     pub(super) is_identified: bool,
     pub(super) brokers: BTreeMap<i32, (String, u16)>,

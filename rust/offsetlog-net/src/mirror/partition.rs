@@ -62,6 +62,7 @@ pub(crate) struct Partition {
     /// Bytes that its next batch needs, if that is more than the others may have.
     pub(crate) next_bytes: usize,
     /// The leader epoch with which the copy's epochs were compared, of brokers whose fetch does not do it.
+    #[allow(clippy::option_option)]
     pub(crate) compared: Option<Option<i32>>,
     /// Why it does not go on.
     pub(crate) problem: Option<String>,

@@ -260,9 +260,8 @@ fn jaas(text: &str) -> Result<Vec<(String, String)>, String> {
         let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
         let mut value = String::new();
         let mut characters = behind.trim_start().char_indices();
-        let quote = match characters.next() {
-            Some((_, quote @ ('"' | '\''))) => quote,
-            _ => return Err(wrong()),
+        let Some((_, quote @ ('"' | '\''))) = characters.next() else {
+            return Err(wrong());
         };
         let behind = behind.trim_start();
         let mut end = None;

@@ -42,13 +42,16 @@ pub struct Source {
     pub client: ClientOptions,
 }
 
+/// A function that is told something.
+pub type Told<'a, T> = Box<dyn FnMut(&T) + 'a>;
+
 /// Who is told what a mirror does, and who may end it.
 #[derive(Default)]
 pub struct Watch<'a> {
     /// Called several times a second.
-    pub progress: Option<Box<dyn FnMut(&MirrorProgress) + 'a>>,
+    pub progress: Option<Told<'a, MirrorProgress>>,
     /// Called for each event.
-    pub event: Option<Box<dyn FnMut(&MirrorEvent) + 'a>>,
+    pub event: Option<Told<'a, MirrorEvent>>,
     /// Asked many times a second; `true` ends the mirror: what has been copied is made durable, and the directory closed.
     pub interrupt: Option<Interrupt>,
 }
@@ -314,9 +317,8 @@ impl Threads {
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok(arrived) if taken.is_ok() => taken = take(arrived),
-                Ok(_) => {}
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
             }
             let is_over = running.iter().all(JoinHandle::is_finished);
             if is_over || Instant::now() > deadline {

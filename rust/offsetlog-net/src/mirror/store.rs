@@ -213,14 +213,11 @@ impl Store {
         let leader_epoch = append.leader_epoch.unwrap_or(i32::MAX);
         let at_most = usize::try_from(log.config().segment_bytes()).unwrap_or(1);
         for run in runs(records, at_most) {
-            match log.append_as_follower(run, leader_epoch, false) {
-                Err(error) => match error.kind() {
-                    ErrorKind::RecordBatchTooLarge { size, .. } => {
-                        append_wide(&log, run, leader_epoch, *size)?;
-                    }
-                    _ => return Err(error),
-                },
-                Ok(_) => {}
+            if let Err(error) = log.append_as_follower(run, leader_epoch, false) {
+                let ErrorKind::RecordBatchTooLarge { size, .. } = error.kind() else {
+                    return Err(error);
+                };
+                append_wide(&log, run, leader_epoch, *size)?;
             }
         }
         if inside.is_some() {
@@ -323,15 +320,14 @@ impl Store {
                 topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
             });
         }
-        let mut log = match self.commits.take() {
-            Some(log) => log,
-            None => {
-                let options = CommittedOffsetsOptions {
-                    open: self.open.clone(),
-                    ..CommittedOffsetsOptions::default()
-                };
-                CommittedOffsets::open_in(&self.log_dir, &options)?
-            }
+        let mut log = if let Some(log) = self.commits.take() {
+            log
+        } else {
+            let options = CommittedOffsetsOptions {
+                open: self.open.clone(),
+                ..CommittedOffsetsOptions::default()
+            };
+            CommittedOffsets::open_in(&self.log_dir, &options)?
         };
         self.has_unsynced = true;
         for (group, commits) in by_group {

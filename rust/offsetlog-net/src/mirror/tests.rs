@@ -2,6 +2,11 @@
 //!
 //! Requests are answered, lost or cut short in any order; leaders change, cleanly and not; records are deleted and compacted; topics
 //! appear, grow and are made again; the mirror is killed. In the end nothing may be lost, doubled or invented, and what was cut is kept.
+#![allow(
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::match_same_arms,
+    clippy::unused_self
+)]
 
 mod model;
 

@@ -352,16 +352,12 @@ impl Core {
             };
             while is_ready(&pending.commit, pending.asked_at) {
                 ready.push(pending.commit.clone());
-                match pending.later.take() {
-                    Some((later, asked_at)) => {
-                        pending.commit = later;
-                        pending.asked_at = asked_at;
-                    }
-                    None => {
-                        emptied.push(key.clone());
-                        break;
-                    }
-                }
+                let Some((later, asked_at)) = pending.later.take() else {
+                    emptied.push(key.clone());
+                    break;
+                };
+                pending.commit = later;
+                pending.asked_at = asked_at;
             }
         }
         for key in emptied {

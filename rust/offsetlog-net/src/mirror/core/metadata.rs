@@ -204,7 +204,7 @@ impl Core {
                 error => {
                     seen.insert(name.clone());
                     let reason = format!("the source answers {}", error_name(error));
-                    self.refuse_topic(&name, reason);
+                    self.refuse_topic(&name, &reason);
                 }
             }
         }
@@ -246,9 +246,9 @@ impl Core {
     }
 
     /// Another answer that nothing can be done with: told once.
-    fn refuse_topic(&mut self, name: &str, reason: String) {
-        let known = self.unknown.insert(name.to_owned(), reason.clone());
-        if known.as_ref() != Some(&reason) {
+    fn refuse_topic(&mut self, name: &str, reason: &str) {
+        let known = self.unknown.insert(name.to_owned(), reason.to_owned());
+        if known.as_deref() != Some(reason) {
             let message = format!("topic {name} is not copied: {reason}");
             self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
         }
@@ -257,7 +257,7 @@ impl Core {
     fn take_missing(&mut self, name: &str, now: i64, works: &mut Vec<Work>) {
         let follows = self.options.follow_deletes;
         let Some(topic) = self.topics.get_mut(name) else {
-            self.refuse_topic(name, "the source has no such topic".to_owned());
+            self.refuse_topic(name, "the source has no such topic");
             return;
         };
         topic.missed += 1;
