@@ -409,6 +409,7 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "offsetlog salvage": lambda place: place.command("salvage", place.log, "--into", place.dirs[1]),
     "restore": lambda place: offsetlog.restore(place.log, place.dirs[1]),
     "offsetlog restore": lambda place: place.command("restore", place.log, "--into", place.dirs[1]),
+    "offsetlog mirror": lambda place: place.command("mirror", "--bootstrap", "127.0.0.1:1", "--once", "--into", place.dirs[0]),
     "offsetlog create": lambda place: place.command("create", "new", place.dirs[0]),
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
