@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clients import Admin
+from kafka.structs import OffsetAndMetadata
 
 from broker import Broker, java, run
-from clients import Admin
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.structs import OffsetAndMetadata
 
 pytestmark = pytest.mark.proof
 
@@ -49,16 +49,20 @@ def mirror(broker: Broker, into: Path, *arguments: str) -> list[str]:
 
 def once(broker: Broker, into: Path, *arguments: str) -> list[dict[str, Any]]:
     """Mirror all that is there; what was said."""
-    done = subprocess.run(mirror(broker, into, "--once", *arguments), capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
+    done = subprocess.run(
+        mirror(broker, into, "--once", *arguments), capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def write(address: str, seed: int) -> None:
     """Batches of all kinds: with and without compression, idempotent, in transactions that commit and abort."""
-    drawn = random.Random(seed)  # noqa: S311
+    drawn = random.Random(seed)
     for codec in (None, "gzip", "lz4"):
-        with_batches = KafkaProducer(bootstrap_servers=address, compression_type=codec, batch_size=drawn.choice([500, 16384]), linger_ms=5)
+        with_batches = KafkaProducer(
+            bootstrap_servers=address, compression_type=codec, batch_size=drawn.choice([500, 16384]), linger_ms=5
+        )
         for _ in range(200):
             topic = drawn.choice(sorted(TOPICS))
             with_batches.send(topic, key=b"%d" % drawn.randrange(50), value=drawn.randbytes(drawn.randrange(400)))
@@ -95,7 +99,7 @@ def assert_same(broker: Broker, into: Path) -> None:
 def test_mirrored_bytes_are_the_brokers(source: Broker, tmp_path: Path) -> None:
     """Killed again and again while it copies, and the broker restarted in between."""
     into = tmp_path / "mirror"
-    drawn = random.Random(7)  # noqa: S311
+    drawn = random.Random(7)
     with Admin(source.address) as admin:
         for topic, settings in TOPICS.items():
             admin.create(topic, PARTITIONS, settings)
@@ -122,7 +126,9 @@ def test_mirrored_bytes_are_the_brokers(source: Broker, tmp_path: Path) -> None:
     assert again["batches"] == 0
     verified = subprocess.run([*PROGRAM, "verify", str(into)], capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
     assert verified.returncode == 0, verified.stdout
-    listed = subprocess.run([*PROGRAM, "groups", "--json", str(into)], capture_output=True, text=True, timeout=MIRROR_SECONDS, check=True)
+    listed = subprocess.run(
+        [*PROGRAM, "groups", "--json", str(into)], capture_output=True, text=True, timeout=MIRROR_SECONDS, check=True
+    )
     found = [json.loads(line) for line in listed.stdout.splitlines()]
     (readers,) = [group for group in found if group["group"] == "readers"]
     kept = {(each["topic"], each["partition"], each["offset"], each["metadata"]) for each in readers["offsets"]}

@@ -110,7 +110,7 @@ def joining(group: str, member: str = "", **more: object) -> Value:
     return {**body, "ProtocolType": "consumer", "Protocols": protocols(), **more}
 
 
-def joined(player: Player, connection: int, group: str, version: int = 9, **more: object) -> Value:
+def joined(player: Player, connection: int, group: str, version: int = 9, **more: Any) -> Value:
     """A member that joins alone."""
     body = joining(group, **more)
     player.send(connection, JOIN, version, body)
@@ -121,7 +121,7 @@ def joined(player: Player, connection: int, group: str, version: int = 9, **more
     return answer
 
 
-def known(player: Player, connection: int, group: str, **more: object) -> str:
+def known(player: Player, connection: int, group: str, **more: Any) -> str:
     """An id for a member that has not joined yet."""
     answer = player.call(connection, JOIN, 9, **joining(group, **more))
     assert answer["ErrorCode"] == 79, answer
@@ -139,7 +139,7 @@ def syncing(group: str, member: str, generation: int, *given: tuple[str, bytes],
     return {**body, "Assignments": [{"MemberId": to, "Assignment": data} for to, data in given], **more}
 
 
-def stable(player: Player, connection: int, group: str, **more: object) -> tuple[str, int]:
+def stable(player: Player, connection: int, group: str, **more: Any) -> tuple[str, int]:
     """A group of one member."""
     answer = joined(player, connection, group, **more)
     member, generation = str(answer["MemberId"]), int(answer["GenerationId"])

@@ -40,10 +40,6 @@ pub(crate) struct Mirror {
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Delete here what the source deletes: records before its log start offset, and topics
-    #[arg(long)]
-    pub(crate) follow_deletes: bool,
-
     /// Leave the groups' committed offsets out
     #[arg(long)]
     pub(crate) no_groups: bool,

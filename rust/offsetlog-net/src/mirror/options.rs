@@ -10,7 +10,8 @@ pub struct MirrorOptions {
     pub patterns: Vec<String>,
     /// Ends when every partition has reached the high watermark that it had when it was first fetched.
     pub once: bool,
-    /// Deletes here what the source deletes: records before its log start offset, topics, committed offsets.
+    /// Deletes here what the source deletes: records before its log start offset, and topics; not committed offsets. Tried under no real
+    /// broker yet, so the command does not offer it.
     pub follow_deletes: bool,
     /// Whether the groups' committed offsets are copied.
     pub groups: bool,

@@ -1,5 +1,7 @@
 //! A model of a cluster: what leaders answer, by the rules of Kafka's `Partition.readRecords` and `LeaderEpochFileCache`, without any of
 //! its code. Random events happen to it.
+//!
+//! over 600 lines: one cluster, whose leaders, logs and answers change together.
 
 use crate::mirror::core::{Node, Request, Versions};
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
