@@ -1,7 +1,7 @@
 //! Copies topics of a live cluster into a directory, batch for batch: with offsets, leader epochs, producers, markers, aborted
 //! transactions, and appended as a follower appends them.
 //!
-//! The logic ([`Core`]) touches neither sockets nor files: answers go in, requests and [`Work`] for the disk come out. [`mirror`] runs it
+//! The logic (`core`) touches neither sockets nor files: answers go in, requests and work for the disk come out. [`mirror`] runs it
 //! on connections; a test runs it under a seeded scheduler.
 //!
 //! What differs from a follower: the brokers take it for a consumer that reads uncommitted records, so it sees nothing above the high

@@ -230,7 +230,7 @@ impl CommittedOffsets {
     }
 
     /// As [`open`](Self::open), in a log dir that the caller has open for appending and that may have other topics: what a mirror does.
-    /// Closing it is the caller's. For [`maintain`](Self::maintain) to compact the topic, the log dir's options name it among
+    /// Closing it is the caller's. For `LogDir::maintain` to compact the topic, the log dir's options name it among
     /// `internal_topics`.
     ///
     /// # Errors
