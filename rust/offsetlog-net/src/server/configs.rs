@@ -19,8 +19,10 @@ const DOUBLE: i8 = 6;
 const LIST: i8 = 7;
 const PASSWORD: i8 = 9;
 
-/// Settings that Kafka tells nobody.
+/// Settings that Kafka tells only where a topic has them.
 const INTERNAL: &str = "internal.";
+/// Kafka's words for a request that asks for what it does not know.
+const INVALID_REQUEST: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
 
 impl Broker {
     pub(super) fn describe_configs(&self, request: &Struct<'_>) -> Struct<'static> {
@@ -28,25 +30,25 @@ impl Broker {
             with_synonyms: is_set(request, "includeSynonyms"),
             with_documentation: is_set(request, "includeDocumentation"),
         };
+        // One resource of an unknown type, and Kafka refuses all.
+        let is_invalid = structs(request, "resources")
+            .any(|resource| !matches!(int(resource, "resourceType", 0), TOPIC | BROKER));
         let results: Vec<Struct<'static>> = structs(request, "resources")
             .map(|resource| {
                 let kind = int(resource, "resourceType", 0);
                 let name = text(resource, "resourceName").unwrap_or_default();
                 let keys = resource
                     .get("configurationKeys")
-                    .filter(|keys| !keys.is_null())
+                    .filter(|keys| keys.as_array().is_some_and(|keys| !keys.is_empty()))
                     .map(|_| {
                         let keys = elements(resource, "configurationKeys").iter();
                         keys.filter_map(Value::as_str).collect::<Vec<_>>()
                     });
                 let is_wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(&name));
                 let found = match kind {
+                    _ if is_invalid => Err((ErrorCode::InvalidRequest, INVALID_REQUEST.to_owned())),
                     TOPIC => self.topic_configs(name, how, is_wanted),
-                    BROKER => self.broker_configs(name, is_wanted),
-                    _ => Err((
-                        ErrorCode::InvalidRequest,
-                        format!("Unsupported resource type: {kind}"),
-                    )),
+                    _ => self.broker_configs(name, is_wanted),
                 };
                 let result = Struct::new()
                     .with("resourceType", kind)
@@ -82,7 +84,10 @@ impl Broker {
             .map_err(|error| (ErrorCode::KafkaStorageError, error.to_string()))?;
         Ok(settings()
             .iter()
-            .filter(|setting| !setting.name.starts_with(INTERNAL) && is_wanted(setting.name))
+            .filter(|setting| {
+                let is_own = found.config.source(setting.name) == SettingSource::Topic;
+                is_wanted(setting.name) && (is_own || !setting.name.starts_with(INTERNAL))
+            })
             .map(|setting| topic_config(setting, &found.config, how))
             .collect())
     }
@@ -120,6 +125,7 @@ impl Broker {
                     .with("configSource", source_code(SettingSource::Broker))
                     .with("isSensitive", is_secret)
                     .with("configType", if is_secret { PASSWORD } else { STRING })
+                    .with("documentation", Value::Null)
             })
             .collect())
     }
@@ -141,6 +147,8 @@ fn topic_config(setting: &Setting, config: &EffectiveConfig, how: How) -> Struct
         .with("configType", type_code(&setting.kind));
     if how.with_documentation {
         answer.set("documentation", setting.documentation);
+    } else {
+        answer.set("documentation", Value::Null);
     }
     if how.with_synonyms && source != SettingSource::Unknown {
         let name = match source {

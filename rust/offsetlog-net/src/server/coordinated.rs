@@ -4,10 +4,13 @@ use super::broker::Broker;
 use super::groups::{Caller, GroupAnswer, Groups};
 use crate::coordinator::committed_offsets::{CommittedOffsets, CommittedOffsetsOptions};
 use crate::coordinator::{self, Answer, Context, Coordinator, CoordinatorOptions, Node};
-use offsetlog::Result;
 use offsetlog::format::message::Struct;
+use offsetlog::{BrokerSettings, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Most characters of what is committed with an offset, whatever the settings say: it is kept in memory.
+const MAX_METADATA: usize = 1 << 20;
 
 impl Broker {
     /// Serves consumer groups: what the log dirs' groups had committed is their starting point, and new commits stay in memory, or go to
@@ -34,12 +37,46 @@ impl Broker {
                 port: i32::from(port),
             },
             topic_id: self.topic_ids(),
-            ..CoordinatorOptions::default()
+            ..bounds_of(self.options.broker_settings.as_ref())
         };
         let changes = self.shared_changes();
         let coordinator = Coordinator::new(options, offsets, now_ms, move || changes.announce());
         Ok(self.with_groups(Box::new(coordinator)))
     }
+}
+
+/// The bounds of groups that a `server.properties` sets, else Kafka's.
+fn bounds_of(settings: Option<&BrokerSettings>) -> CoordinatorOptions {
+    let mut options = CoordinatorOptions::default();
+    let Some(settings) = settings else {
+        return options;
+    };
+    let given = |name: &str| {
+        settings
+            .given
+            .get(name)
+            .and_then(|text| text.trim().parse::<i32>().ok())
+            .filter(|&number| number >= 0)
+    };
+    if let Some(delay_ms) = given("group.initial.rebalance.delay.ms") {
+        options.initial_rebalance_delay_ms = i64::from(delay_ms);
+    }
+    if let Some(timeout_ms) = given("group.min.session.timeout.ms") {
+        options.min_session_timeout_ms = timeout_ms;
+    }
+    if let Some(timeout_ms) = given("group.max.session.timeout.ms") {
+        options.max_session_timeout_ms = timeout_ms;
+    }
+    if let Some(size) = given("group.max.size").and_then(|size| usize::try_from(size).ok()) {
+        // Kafka's default has no bound; ours stays.
+        options.max_group_size = options.max_group_size.min(size);
+    }
+    if let Some(size) =
+        given("offset.metadata.max.bytes").and_then(|size| usize::try_from(size).ok())
+    {
+        options.max_metadata = size.min(MAX_METADATA);
+    }
+    options
 }
 
 impl Groups for Coordinator {

@@ -33,8 +33,8 @@ impl Broker {
             return refused(ErrorCode::MismatchedEndpointType, words);
         }
         if endpoint_type != BROKERS {
-            let words = "Unsupported endpoint type";
-            return refused(ErrorCode::UnsupportedEndpointType, words);
+            let words = format!("Unsupported endpoint type {endpoint_type}");
+            return refused(ErrorCode::UnsupportedEndpointType, &words);
         }
         let node = Struct::new()
             .with("brokerId", self.node_id)
@@ -90,7 +90,10 @@ impl Broker {
             }
         }
         for path in self.log_dir.paths() {
-            if path.is_dir() && !by_dir.keys().any(|known| path.starts_with(known)) {
+            // A folder of its own for the metadata log is none of a broker's `log.dirs`.
+            let is_metadata = path.join("__cluster_metadata-0").is_dir();
+            let is_known = by_dir.keys().any(|known| path.starts_with(known));
+            if path.is_dir() && !is_known && !is_metadata {
                 by_dir.insert(path.clone(), (ErrorCode::None, BTreeMap::new()));
             }
         }
@@ -120,6 +123,6 @@ impl Broker {
     pub(super) fn describe_acls() -> Struct<'static> {
         Struct::new()
             .with("errorCode", ErrorCode::SecurityDisabled)
-            .with("errorMessage", "No Authorizer is configured.")
+            .with("errorMessage", "No Authorizer is configured on the broker")
     }
 }

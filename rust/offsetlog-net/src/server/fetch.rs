@@ -369,6 +369,10 @@ fn diverging(
     if epoch < 0 || end < 0 {
         return Err(ErrorCode::OffsetOutOfRange);
     }
+    // Kafka looks at the log start first, whether epochs part or not.
+    if wanted.offset < bounds.start {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
     Ok((epoch < asked || end < wanted.offset).then_some((epoch, end)))
 }
 
