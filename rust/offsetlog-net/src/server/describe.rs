@@ -91,7 +91,8 @@ impl Broker {
         }
         for path in self.log_dir.paths() {
             // A folder of its own for the metadata log is none of a broker's `log.dirs`.
-            let is_metadata = path.join("__cluster_metadata-0").is_dir();
+            let is_metadata = path.join("__cluster_metadata-0").is_dir()
+                && !path.join("replication-offset-checkpoint").is_file();
             let is_known = by_dir.keys().any(|known| path.starts_with(known));
             if path.is_dir() && !is_known && !is_metadata {
                 by_dir.insert(path.clone(), (ErrorCode::None, BTreeMap::new()));
