@@ -66,11 +66,16 @@ DIFFERENCES = (
         API_VERSIONS, r"\.(ApiKeys|SupportedFeatures|FinalizedFeatures|FinalizedFeaturesEpoch|ZkMigrationReady).*", "we serve less"
     ),
     Difference(METADATA, r".*LeaderEpoch", "the broker became leader anew at its start, we are no new leader"),
+    Difference(METADATA, r".*TopicAuthorizedOperations", "of topics that do not exist, of which a broker tells what it would allow"),
     Difference(FETCH, r".*(SessionId|CurrentLeader).*", "drawn by chance; the epoch of the line before"),
     Difference(LIST_OFFSETS, r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch", "of the end: the epoch that the broker's start began"),
     Difference(PRODUCE, r".*(ErrorCode|ErrorMessage|RecordErrors|LogStartOffset).*", "read-only: every record is refused by policy"),
     Difference(FIND_COORDINATOR, r".*(ErrorCode|ErrorMessage)", "nobody coordinates transactions"),
     Difference(DESCRIBE_LOG_DIRS, r".*(LogDir|TotalBytes|UsableBytes)", "each has its own disk"),
+    Difference(DESCRIBE_LOG_DIRS, r".*PartitionSize", "the broker's own groups write, and it preallocates"),
+    Difference(
+        DESCRIBE_CONFIGS, r"\.Results\[\d+\]\.Configs", "of a broker: only what server.properties gives; of a topic each has as many"
+    ),
     Difference(INIT_PRODUCER_ID, r"\.(ProducerId|ProducerEpoch|ErrorCode)", "ids are drawn; transactions are refused"),
 )
 

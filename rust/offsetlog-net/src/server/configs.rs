@@ -70,9 +70,12 @@ impl Broker {
         how: How,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<Struct<'static>>, (ErrorCode, String)> {
+        if let Some(why) = invalid_topic(name) {
+            let words = format!("Topic name is invalid: {why}");
+            return Err((ErrorCode::InvalidTopicException, words));
+        }
         if self.catalog().topic(name).is_none() {
-            let words = format!("The topic '{name}' does not exist.");
-            return Err((ErrorCode::UnknownTopicOrPartition, words));
+            return Err((ErrorCode::UnknownTopicOrPartition, String::new()));
         }
         let Some(cluster) = &self.settings else {
             let words = "the settings cannot be read".to_owned();
@@ -88,7 +91,7 @@ impl Broker {
                 let is_own = found.config.source(setting.name) == SettingSource::Topic;
                 is_wanted(setting.name) && (is_own || !setting.name.starts_with(INTERNAL))
             })
-            .map(|setting| topic_config(setting, &found.config, how))
+            .map(|setting| self.topic_config(setting, &found.config, how))
             .collect())
     }
 
@@ -101,6 +104,10 @@ impl Broker {
         // Without a name: dynamic defaults of all brokers, which are no settings of this server.
         if name.is_empty() {
             return Ok(Vec::new());
+        }
+        if name.parse::<i32>().is_err() {
+            let words = format!("Broker id must be an integer, but it is: {name}");
+            return Err((ErrorCode::InvalidRequest, words));
         }
         if name.parse() != Ok(self.node_id) {
             let words = format!(
@@ -137,31 +144,115 @@ struct How {
     with_documentation: bool,
 }
 
-fn topic_config(setting: &Setting, config: &EffectiveConfig, how: How) -> Struct<'static> {
-    let source = config.source(setting.name);
-    let value = config.text(setting.name).unwrap_or(setting.default);
-    let mut answer = Struct::new()
-        .with("name", setting.name)
-        .with("value", value.to_owned())
-        .with("configSource", source_code(source))
-        .with("configType", type_code(&setting.kind));
-    if how.with_documentation {
-        answer.set("documentation", setting.documentation);
-    } else {
-        answer.set("documentation", Value::Null);
+impl Broker {
+    fn topic_config(
+        &self,
+        setting: &Setting,
+        config: &EffectiveConfig,
+        how: How,
+    ) -> Struct<'static> {
+        let source = config.source(setting.name);
+        let value = shown(
+            setting,
+            config.text(setting.name).unwrap_or(setting.default),
+        );
+        let mut answer = Struct::new()
+            .with("name", setting.name)
+            .with("configSource", source_code(source))
+            .with("configType", type_code(&setting.kind));
+        if how.with_documentation {
+            answer.set("documentation", setting.documentation);
+        } else {
+            answer.set("documentation", Value::Null);
+        }
+        if how.with_synonyms && source != SettingSource::Unknown {
+            answer.set("synonyms", self.synonyms(setting, source, &value));
+        }
+        answer.with("value", value)
     }
-    if how.with_synonyms && source != SettingSource::Unknown {
-        let name = match source {
-            SettingSource::Topic | SettingSource::Option => setting.name,
-            _ => setting.broker_synonyms.first().unwrap_or(&setting.name),
+
+    /// The layers that a value is looked for in, the one that holds first: the topic's, the broker's dynamic ones, `server.properties`,
+    /// and Kafka's default where it has one. Of dynamic ones that a topic's hides nothing is known.
+    fn synonyms(
+        &self,
+        setting: &Setting,
+        source: SettingSource,
+        value: &str,
+    ) -> Vec<Struct<'static>> {
+        let layer = |name: &'static str, value: String, source: SettingSource| {
+            Struct::new()
+                .with("name", name)
+                .with("value", value)
+                .with("source", source_code(source))
         };
-        let synonym = Struct::new()
-            .with("name", name)
-            .with("value", value.to_owned())
-            .with("source", source_code(source));
-        answer.set("synonyms", vec![synonym]);
+        let mut found = Vec::new();
+        match source {
+            SettingSource::Topic | SettingSource::Option => {
+                found.push(layer(setting.name, value.to_owned(), source));
+            }
+            SettingSource::DynamicBroker | SettingSource::DynamicDefaultBroker => {
+                let name = setting.broker_synonyms.first().unwrap_or(&setting.name);
+                found.push(layer(name, value.to_owned(), source));
+            }
+            _ => {}
+        }
+        let Some(settings) = &self.options.broker_settings else {
+            return found;
+        };
+        for name in setting.broker_synonyms {
+            if let Some(given) = settings.given.get(*name) {
+                found.push(layer(name, given.clone(), SettingSource::Broker));
+            }
+        }
+        if let Some((name, value)) = broker_default(setting) {
+            found.push(layer(name, value, SettingSource::Default));
+        }
+        found
     }
-    answer
+}
+
+/// What Kafka's `Topic.validate` finds wrong with a name, in its words.
+fn invalid_topic(name: &str) -> Option<String> {
+    const LONGEST: usize = 249;
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    match name {
+        "" => Some("the empty string is not allowed".to_owned()),
+        "." | ".." => Some(format!("'{name}' is not allowed")),
+        _ if name.len() > LONGEST => Some(format!(
+            "the length of '{name}' is longer than the max allowed length {LONGEST}"
+        )),
+        _ if !name.bytes().all(is_legal) => Some(format!(
+            "'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        )),
+        _ => None,
+    }
+}
+
+/// A number as Java writes a double.
+fn shown(setting: &Setting, value: &str) -> String {
+    let is_whole = value.parse::<i64>().is_ok();
+    if matches!(setting.kind, Kind::Ratio) && is_whole {
+        return format!("{value}.0");
+    }
+    value.to_owned()
+}
+
+/// The broker's setting that has a default, which is the last of several, and the default in its unit.
+fn broker_default(setting: &Setting) -> Option<(&'static str, String)> {
+    // A broker flushes when the system does, and of the times of a roll it tells no default.
+    if matches!(
+        setting.name,
+        "flush.ms" | "segment.ms" | "segment.jitter.ms"
+    ) {
+        return None;
+    }
+    let name = setting.broker_synonyms.last()?;
+    let default = setting.default;
+    if name.strip_suffix(".hours").is_none() {
+        return Some((name, shown(setting, default)));
+    }
+    let hours = default.parse::<i64>().ok()? / 3_600_000;
+    Some((name, hours.to_string()))
 }
 
 /// Kafka's numbers for where a value comes from, `DescribeConfigsResponse.ConfigSource`.

@@ -118,7 +118,7 @@ impl Broker {
             }
             LATEST_TIERED => Ok((-1, -1, -1)),
             MAX_TIMESTAMP => match max_timestamp(partition)? {
-                Some(timestamp) => by_time(partition, bounds.end, timestamp),
+                Some(timestamp) => by_time(partition, last(bounds)?, timestamp),
                 None => Ok((-1, -1, -1)),
             },
             _ => by_time(partition, last(bounds)?, timestamp),
