@@ -17,7 +17,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Inspect files", &["dump", "explain", "verify"]),
-    ("Serve clients", &["serve"]),
+    ("Serve and mirror", &["serve", "mirror"]),
     (
         "Write",
         &["append", "create", "delete", "settings", "convert"],
