@@ -409,7 +409,6 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "offsetlog salvage": lambda place: place.command("salvage", place.log, "--into", place.dirs[1]),
     "restore": lambda place: offsetlog.restore(place.log, place.dirs[1]),
     "offsetlog restore": lambda place: place.command("restore", place.log, "--into", place.dirs[1]),
-    "offsetlog mirror": lambda place: place.command("mirror", "--bootstrap", "127.0.0.1:1", "--once", "--into", place.dirs[0]),
     "offsetlog create": lambda place: place.command("create", "new", place.dirs[0]),
     "offsetlog recover": lambda place: place.command("recover", place.log),
     "offsetlog convert": lambda place: place.command("convert", place.log, place.dirs[0] / "new-0"),
@@ -440,6 +439,30 @@ def test_what_is_refused_beside_a_running_broker_changes_nothing(verb: str, tmp_
         assert verb in CHANGES, f"nothing here tries {verb} beside a broker: say how"
         must_fail(lambda: CHANGES[verb](place))
         assert traces(place.root) == before
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [("log-dir-1", "no note of a mirror"), ("log-dir-1/g-plain-0", "a partition's directory found"), (".", "a mirror")],
+)
+def test_a_mirror_takes_no_directory_of_somebody_else(folder: str, why: str, tmp_path: Path) -> None:
+    place = made(tmp_path / "clean", "clean")
+    before = traces(place.root)
+    command = [
+        sys.executable,
+        "-m",
+        "offsetlog",
+        "mirror",
+        "--bootstrap",
+        "127.0.0.1:1",
+        "--once",
+        "--into",
+        str(tmp_path / "clean" / folder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert why in done.stderr
+    assert traces(place.root) == before
 
 
 # Their rows say that they hold the lock of the partition; others are called on what is open, which holds it.

@@ -145,21 +145,8 @@ pub(super) fn scan(log: &Log, (start, stop): (i64, i64)) -> Result<Scan> {
 
 /// The batches of a replica in a hole, and what cannot be read there.
 fn batches(log: &Log, (start, stop): (i64, i64)) -> Result<(Vec<Entry>, Vec<Hole>)> {
-    let mut entries = Vec::new();
     let mut scan = scan(log, (start, stop))?;
-    let mut number = 0;
-    while let Some(mut batch) = scan.next_batch()? {
-        let header = *batch.header();
-        let first = match header.base_offset {
-            Some(first) => Some(first),
-            None => batch.next_record()?.map(|record| record.offset),
-        };
-        if let Some(first) = first {
-            let (last, epoch) = (header.last_offset, header.leader_epoch);
-            entries.push(Entry::new(first, last, epoch, header.crc, number));
-        }
-        number += 1;
-    }
+    let entries = Entry::of_scan(&mut scan)?;
     Ok((entries, scan.report().holes()))
 }
 

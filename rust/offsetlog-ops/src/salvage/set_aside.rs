@@ -50,16 +50,29 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Of a batch with these offsets, and the number that its scan gave it.
-    pub(super) const fn new(first: i64, last: i64, epoch: i32, crc: u32, number: u64) -> Self {
-        Self {
-            first,
-            last,
-            epoch,
-            crc,
-            file: 0,
-            number,
+    /// The batches that a scan finds, in its order.
+    pub(super) fn of_scan(scan: &mut Scan) -> Result<Vec<Self>> {
+        let mut entries = Vec::new();
+        let mut number = 0;
+        while let Some(mut batch) = scan.next_batch()? {
+            let header = *batch.header();
+            let first = match header.base_offset {
+                Some(first) => Some(first),
+                None => batch.next_record()?.map(|record| record.offset),
+            };
+            if let Some(first) = first {
+                entries.push(Self {
+                    first,
+                    last: header.last_offset,
+                    epoch: header.leader_epoch,
+                    crc: header.crc,
+                    file: 0,
+                    number,
+                });
+            }
+            number += 1;
         }
+        Ok(entries)
     }
 
     /// Whether both are the same batch: the checksum covers all but the offset and the leader epoch.
@@ -157,22 +170,11 @@ impl SetAsideBatches {
     fn read(&mut self, file: &SetAsideFile, is_truncated: bool) -> Result<()> {
         let number = self.files.len();
         let mut scan = scan_file(&file.path, &self.options)?;
-        let mut count = 0;
-        while let Some(mut batch) = scan.next_batch()? {
-            let header = *batch.header();
-            let first = match header.base_offset {
-                Some(first) => Some(first),
-                None => batch.next_record()?.map(|record| record.offset),
-            };
-            if let Some(first) = first {
-                let (last, epoch) = (header.last_offset, header.leader_epoch);
-                self.entries.push(Entry {
-                    file: number,
-                    ..Entry::new(first, last, epoch, header.crc, count)
-                });
-            }
-            count += 1;
-        }
+        let found = Entry::of_scan(&mut scan)?.into_iter();
+        self.entries.extend(found.map(|entry| Entry {
+            file: number,
+            ..entry
+        }));
         for hole in scan.report().holes() {
             self.left_out.push(LeftOut {
                 path: file.path.clone(),
