@@ -85,6 +85,9 @@ class Splitter:
         where = "writers" if api in WRITING or _is_for_a_transaction(api, version, frame) else "readers"
         with self._lock:
             self.routed[where] = self.routed.get(where, 0) + 1
+        if api == FIND_COORDINATOR and where == "readers":
+            # The first one makes a broker create __consumer_offsets, which `serve` then shows.
+            self._ask("writers", frame, upstream)
         if api == PRODUCE and _body(frame, api, version)["Acks"] == 0:
             self._send(where, frame, upstream)
             return None

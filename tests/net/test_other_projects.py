@@ -110,10 +110,7 @@ ALL = (
     Suite(
         "franz-go",
         franz_go,
-        {
-            r".*/848(/.*)?": "the new group protocol is not announced",
-            r"TestConsumeRegex(ShareSkipsInternal)?": "FindCoordinator makes a broker create __consumer_offsets; a server makes no topic",
-        },
+        {r".*/848(/.*)?": "the new group protocol is not announced"},
         25,
     ),
 )
