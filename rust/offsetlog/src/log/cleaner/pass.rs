@@ -156,6 +156,10 @@ impl<'l> Pass<'l> {
         let mut is_plain =
             header.magic == 2 && !attributes.is_transactional() && !attributes.has_delete_horizon();
         let mut count = 0;
+        if header.magic < 2 {
+            // Records of old sets may have offsets of other batches, whose counts would be wrong then.
+            self.tally.give_up();
+        }
         self.tally.begin(header.last_offset);
         loop {
             let next = records.next_record();
@@ -270,9 +274,13 @@ impl<'l> Pass<'l> {
                     keeps_old_tombstones: source.modified_ms > old_horizon,
                 };
                 let bytes = walk.loaded_batch();
+                // A batch that somebody cut since its header was read is not copied: the filter finds that it is cut.
+                let is_whole = bytes.len() == header.size_bytes;
                 match known {
-                    Some(known) => filter.clean_known(&context, &header, bytes, known, &mut out),
-                    None => filter.clean(&context, &header, bytes, standing, &mut out),
+                    Some(known) if is_whole || known.0 == Remains::Nothing => {
+                        filter.clean_known(&context, &header, bytes, known, &mut out)
+                    }
+                    _ => filter.clean(&context, &header, bytes, standing, &mut out),
                 }
                 .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
             }

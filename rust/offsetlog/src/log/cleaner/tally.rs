@@ -100,7 +100,8 @@ impl Tally {
         usize::try_from(part.checked_div(i128::from(span))?).ok()
     }
 
-    fn give_up(&mut self) {
+    /// Counts nothing from now on: each record is decided for itself.
+    pub(super) fn give_up(&mut self) {
         self.is_over = true;
         self.batches = Vec::new();
     }
