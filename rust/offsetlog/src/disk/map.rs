@@ -105,7 +105,7 @@ mod tests {
     /// Shared pages cannot be emptied, so whoever agrees to do it does not look at advice: such a system gets no marks.
     #[test]
     fn a_system_that_takes_advice_gives_marks() {
-        assert_eq!(advice_is_taken(), ForkMark::new().is_some());
+        assert!(ForkMark::new().is_none() || advice_is_taken());
         // Linux itself takes it; QEMU's user mode shows its own name in the processor's description or none of the flags.
         let is_linux_itself =
             std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("[vvar]"));
