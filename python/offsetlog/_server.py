@@ -101,7 +101,7 @@ class Server:
     idle_timeout_ms
         How long a connection may ask nothing.
     **limits
-        As for :meth:`Log.open`.
+        As for :meth:`Log.open`, but for ``mapped``.
 
     Raises
     ------
@@ -154,6 +154,8 @@ class Server:
             refuse("open_transactions", open_transactions, f"there are 'wait' and 'decide', found {open_transactions!r}")
         if without_state and open_transactions == "wait":
             refuse("without_state", without_state, "goes with open_transactions='decide'")
+        if limits.get("mapped"):
+            refuse("mapped", True, "what is served may be cut by others meanwhile, which kills a process that maps it")
         if isinstance(topics, str):
             message = "topics must be a sequence of str, found str"
             raise TypeError(message)

@@ -107,6 +107,34 @@ def test_a_forked_child_leaves_it_to_the_parent() -> None:
             ask(connection)
 
 
+def test_a_forked_child_that_lives_on_keeps_nothing_open() -> None:
+    """The child has copies of all descriptors: the parent's stop ends all the same, and nobody is connected afterwards."""
+    ends, end = os.pipe()
+    kafka = Server(LOG_DIR)
+    host, _, port = kafka.bootstrap_servers.rpartition(":")
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.read(ends, 1)
+        os._exit(0 if kafka.connections == 0 and kafka.events() == [] else 1)
+    os.close(ends)
+    stopped = threading.Thread(target=kafka.stop)
+    stopped.start()
+    stopped.join(20)
+    is_stopped = not stopped.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), 10).close()
+    os.close(end)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    stopped.join(20)
+    assert is_stopped
+
+
+def test_what_is_served_is_not_mapped() -> None:
+    with pytest.raises(ConfigError, match="mapped"):
+        Server(LOG_DIR, mapped=True)  # type: ignore[call-arg]
+
+
 def test_python_runs_while_many_threads_ask() -> None:
     with Server(LOG_DIR) as kafka:
 

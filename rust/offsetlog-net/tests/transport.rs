@@ -353,6 +353,34 @@ fn memory_of_all_requests_is_bounded() {
     assert_eq!(ask(&mut client, b"echo again").unwrap(), b"echo again");
 }
 
+/// Long polls hold connections, and not the memory that all requests share.
+#[test]
+fn a_request_that_waits_gives_its_memory_back() {
+    let running = Running::start(ServerLimits {
+        requests_bytes_max: 1 << 20,
+        request_timeout: Duration::from_secs(5),
+        ..quick()
+    });
+    let long = |words: &str| {
+        let mut body = words.as_bytes().to_vec();
+        body.resize(900_000, b' ');
+        body
+    };
+    let mut waiting = Vec::new();
+    for count in 1..=4 {
+        let mut client = running.connect();
+        client.write_all(&frame(&long("wait 60000 "))).unwrap();
+        waiting.push(client);
+        until("it waits", || running.echo.received() == count);
+    }
+    let mut client = running.connect();
+    assert_eq!(ask(&mut client, &long("echo")).unwrap().len(), 900_000);
+    running.echo.change();
+    for client in &mut waiting {
+        assert_eq!(read_frame(client).unwrap(), b"changed");
+    }
+}
+
 #[test]
 fn more_connections_than_allowed_wait_for_a_place() {
     let running = Running::start(ServerLimits {

@@ -116,15 +116,28 @@ impl Server {
     }
 
     fn connections(&self, py: Python<'_>) -> usize {
+        if self.pid != process_id() {
+            return 0;
+        }
         py.detach(|| self.lock().as_ref().map_or(0, Serving::connections))
     }
 
     fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        if self.pid != process_id() {
+            return Err(misuse(
+                py,
+                "LogClosedError",
+                "the server runs in the process that this one was forked from",
+            ));
+        }
         let text = py.detach(|| self.lock().as_ref().map(Serving::metrics));
         text.ok_or_else(|| misuse(py, "LogClosedError", "the server has been stopped"))
     }
 
     fn events(&self, py: Python<'_>) -> Vec<EventRow> {
+        if self.pid != process_id() {
+            return Vec::new();
+        }
         py.detach(|| {
             let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
             events.drain(..).collect()
@@ -154,7 +167,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         if self.pid != process_id() {
             // Nobody is there to be waited for, and the sockets are the parent's.
-            mem::forget(self.lock().take());
+            // Without the lock, which a thread of the parent may have held at the fork.
+            let serving = self.serving.get_mut();
+            mem::forget(serving.unwrap_or_else(PoisonError::into_inner).take());
         }
     }
 }

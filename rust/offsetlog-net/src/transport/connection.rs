@@ -1,6 +1,6 @@
 //! One connection from its first byte to its last: frames in, steps of the protocol logic, responses out.
 
-use super::budget::Budget;
+use super::budget::{Budget, Part};
 use super::channel::{Channel, Memory};
 use super::ended::Ended;
 use super::metrics::{Metrics, add};
@@ -141,14 +141,13 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
         let mut part = common.budget.part();
         self.receive(&mut part)?;
         common.metrics.request(&self.frame);
-        match self.gate.receive(&self.frame) {
-            Verdict::Pass => {
-                let ended = self.serve(session);
+        let done = match self.gate.receive(&self.frame) {
+            Verdict::Pass => self.serve(session, part),
+            Verdict::Reply(reply) => {
                 self.forget();
                 drop(part);
-                ended?;
+                self.send(reply)
             }
-            Verdict::Reply(reply) => self.send(reply)?,
             Verdict::Close { reply, reason } => {
                 if let Some(reply) = reply {
                     // Guessing takes its time (Kafka's connection.failed.authentication.delay.ms).
@@ -158,15 +157,21 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
                 }
                 return Err(Ended::Authentication(reason));
             }
-        }
+        };
+        self.forget();
+        done?;
         if self.gate.is_open() {
             self.handshake_until = None;
         }
-        Ok(())
+        // A client that always has bytes on the way never waits, so no read ends for it.
+        match self.handshake_until {
+            Some(until) if Instant::now() >= until => Err(Ended::HandshakeTime),
+            _ => Ok(()),
+        }
     }
 
     /// Reads one frame: its length, then as much as that says, into room that grows with what has come.
-    fn receive(&mut self, part: &mut super::budget::Part<'_>) -> Result<(), Ended> {
+    fn receive(&mut self, part: &mut Part<'_>) -> Result<(), Ended> {
         let limits = &self.common.limits;
         let mut length = [0; 4];
         let (first, rest) = length.split_at_mut(1);
@@ -237,7 +242,8 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
         }
     }
 
-    fn serve(&mut self, session: &mut S::Session) -> Result<(), Ended> {
+    fn serve(&mut self, session: &mut S::Session, part: Part<'_>) -> Result<(), Ended> {
+        let mut part = Some(part);
         let changes = self.service.changes();
         let mut seen = changes.count();
         let mut step = caught(|| self.service.receive(session, &self.frame, wall_clock()))?;
@@ -254,6 +260,10 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
                 }
                 Step::Wait { until_ms } => until_ms,
             };
+            // What waits has been read: others may have its memory.
+            if part.take().is_some() {
+                self.forget();
+            }
             self.wait(seen, until_ms)?;
             seen = changes.count();
             step = caught(|| self.service.resume(session, wall_clock()))?;

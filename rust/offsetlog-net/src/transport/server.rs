@@ -120,7 +120,10 @@ impl Server {
         let shared = &self.shared;
         let deadline = Instant::now() + within;
         shared.common.is_stopping.store(true, Ordering::Relaxed);
-        lock(&self.wakers).clear();
+        // Not by closing them: a forked child has copies, which would keep the other end from noticing.
+        for waker in lock(&self.wakers).drain(..) {
+            let _ = waker.shutdown(Shutdown::Both);
+        }
         shared.closed.notify_all();
         (shared.wake_waiting)();
         // Reading ends at once, so that an idle connection wakes; what is being written goes on.
@@ -191,7 +194,10 @@ impl Bound {
         if let Some((listener, _)) = self.metrics {
             let shared = Arc::clone(&shared);
             server.listening("kafka-metrics", listener, false, move |stream, _| {
-                let _ = http::answer(stream, || shared.metrics());
+                // A panic ends this answer and not the thread.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    http::answer(stream, || shared.metrics())
+                }));
             })?;
         }
         server.thread("kafka-tick", move || tick(&*service, &shared))?;
@@ -246,6 +252,8 @@ impl Server {
                     }
                 }
             }
+            // In a forked child's copy of it, too: nobody would answer what that takes.
+            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
         })
     }
 }
