@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 pub(super) const ITERATIONS_MIN: u32 = 4096;
 /// As many as a client does for a server that it does not know: a second or two.
 pub(super) const ITERATIONS_MAX: u32 = 2_000_000;
-const SALT_BYTES: usize = 20;
+pub(super) const SALT_BYTES: usize = 20;
 const NONCE_BYTES: usize = 18;
 
 /// The hash function of a mechanism.
@@ -53,7 +53,7 @@ impl Hash {
         digest::digest(algorithm, message).as_ref().to_vec()
     }
 
-    fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    pub(super) fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         let algorithm = match self {
             Self::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
             Self::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
@@ -75,12 +75,6 @@ pub(super) struct Credential {
 }
 
 impl Credential {
-    /// That of a password, with a salt of its own.
-    pub(super) fn of_password(hash: Hash, password: &str) -> Result<Self, SaslError> {
-        let salt = random::<SALT_BYTES>()?;
-        Ok(Self::derived(hash, password, &salt, ITERATIONS_MIN))
-    }
-
     pub(super) fn derived(hash: Hash, password: &str, salt: &[u8], iterations: u32) -> Self {
         let salted = hash.salted(password.as_bytes(), salt, iterations);
         Self {
@@ -98,16 +92,53 @@ impl Credential {
     }
 }
 
+/// What a server knows of the one who asks to be let in. Keys are made of a password once there is a proof to check, each time, so that
+/// nobody sees from the time which names have one.
+pub(super) enum Known {
+    Stored(Credential),
+    Password { salt: Vec<u8>, password: String },
+    Nobody(Credential),
+    NobodyWith { salt: Vec<u8>, password: String },
+}
+
+impl Known {
+    pub(super) fn salt(&self) -> &[u8] {
+        match self {
+            Self::Stored(credential) | Self::Nobody(credential) => &credential.salt,
+            Self::Password { salt, .. } | Self::NobodyWith { salt, .. } => salt,
+        }
+    }
+
+    pub(super) fn iterations(&self) -> u32 {
+        match self {
+            Self::Stored(credential) | Self::Nobody(credential) => credential.iterations,
+            Self::Password { .. } | Self::NobodyWith { .. } => ITERATIONS_MIN,
+        }
+    }
+
+    pub(super) fn is_somebody(&self) -> bool {
+        matches!(self, Self::Stored(_) | Self::Password { .. })
+    }
+
+    fn into_credential(self, hash: Hash) -> Credential {
+        match self {
+            Self::Stored(credential) | Self::Nobody(credential) => credential,
+            Self::Password { salt, password } | Self::NobodyWith { salt, password } => {
+                Credential::derived(hash, &password, &salt, ITERATIONS_MIN)
+            }
+        }
+    }
+}
+
 /// The server's side: what it has asked a client to prove.
 pub(super) struct Asked {
     name: String,
-    is_known: bool,
     lead: String,
     client_nonce: String,
     nonce: String,
     /// What both sides sign, up to the client's last message.
     signed: String,
-    credential: Credential,
+    known: Known,
 }
 
 /// Answers the client's first message; for somebody who does not exist as for anybody.
@@ -127,18 +158,17 @@ fn ask_with(
     own_nonce: &str,
 ) -> Result<(Asked, Vec<u8>), SaslError> {
     let first = ClientFirst::read(message)?;
-    let (credential, is_known) = users.credential(&first.name, hash)?;
+    let known = users.known(&first.name, hash);
     let nonce = format!("{}{own_nonce}", first.nonce);
-    let salt = encoded(&credential.salt);
-    let answer = format!("r={nonce},s={salt},i={}", credential.iterations);
+    let salt = encoded(known.salt());
+    let answer = format!("r={nonce},s={salt},i={}", known.iterations());
     let asked = Asked {
         name: first.name,
-        is_known,
         lead: first.lead.to_owned(),
         client_nonce: first.nonce.to_owned(),
         nonce,
         signed: format!("{},{answer}", first.bare),
-        credential,
+        known,
     };
     Ok((asked, answer.into_bytes()))
 }
@@ -155,7 +185,9 @@ impl Asked {
             return wrong("the last message belongs to another exchange");
         }
         let signed = format!("{},{}", self.signed, last.unproven);
-        let client_signature = hash.hmac(&self.credential.stored_key, signed.as_bytes());
+        let is_somebody = self.known.is_somebody();
+        let credential = self.known.into_credential(hash);
+        let client_signature = hash.hmac(&credential.stored_key, signed.as_bytes());
         if last.proof.len() != client_signature.len() {
             return wrong("the proof has another length");
         }
@@ -165,11 +197,11 @@ impl Asked {
             .zip(&client_signature)
             .map(|(left, right)| left ^ right)
             .collect();
-        let is_proven = is_same(&hash.hash(&client_key), &self.credential.stored_key);
-        if !(is_proven && self.is_known) {
+        let is_proven = is_same(&hash.hash(&client_key), &credential.stored_key);
+        if !(is_proven && is_somebody) {
             return wrong("wrong user or password");
         }
-        let signature = hash.hmac(&self.credential.server_key, signed.as_bytes());
+        let signature = hash.hmac(&credential.server_key, signed.as_bytes());
         Ok((self.name, format!("v={}", encoded(&signature)).into_bytes()))
     }
 }

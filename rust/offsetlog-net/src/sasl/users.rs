@@ -1,14 +1,13 @@
 //! The users of a server and what it knows of them, from a file.
 
-use super::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, is_same};
-use super::scram_message::decoded;
+use super::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, Known, SALT_BYTES, is_same};
+use super::scram_message::{decoded, encoded};
 use super::{Mechanism, SaslError, random};
 use offsetlog::disk::{Disk, RealDisk, read_whole};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// Largest file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -18,16 +17,30 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// A file has a line for each: `name=password`; or, where the password is not to stand in it, `name=SCRAM-SHA-256=salt=…,stored_key=…,
 /// server_key=…,iterations=…` in Kafka's own form (`kafka-configs --describe`, ZooKeeper's nodes), a line for each mechanism. Lines that
 /// begin with `#` or `!`, and empty ones, mean nothing.
+///
+/// A name that nobody has is answered as one that somebody has, and after the same work, if all have the same kind of secret.
 pub struct Users {
     by_name: HashMap<String, User>,
-    /// Makes what is answered to names that nobody has, the same each time.
+    /// Makes salts, the same each time: of users with passwords, and of names that nobody has.
     secret: [u8; 32],
+    /// Length of the salt and iterations of the first stored credential, for each hash: a name that nobody has is asked for the same.
+    stored: [Option<(usize, u32)>; 2],
+    /// The hash and the most iterations by which a password is checked against a stored credential: each check costs as much.
+    costs: Option<(Hash, u32)>,
 }
 
 #[derive(Default)]
 struct User {
     password: Option<String>,
-    credentials: [OnceLock<Credential>; 2],
+    credentials: [Option<Credential>; 2],
+}
+
+impl User {
+    /// The stored credential that tells whether a password is the user's.
+    fn checked(&self) -> Option<(Hash, &Credential)> {
+        let own = |hash| Some((hash, self.credentials.get(place(hash))?.as_ref()?));
+        own(Hash::Sha512).or_else(|| own(Hash::Sha256))
+    }
 }
 
 impl fmt::Debug for Users {
@@ -137,6 +150,8 @@ impl Users {
         Self {
             by_name: HashMap::new(),
             secret,
+            stored: [None; 2],
+            costs: None,
         }
     }
 
@@ -144,6 +159,8 @@ impl Users {
         Ok(Self {
             by_name: HashMap::new(),
             secret: random()?,
+            stored: [None; 2],
+            costs: None,
         })
     }
 
@@ -156,6 +173,13 @@ impl Users {
             }
             users.add(line).map_err(|reason| (number, reason))?;
         }
+        let only_stored = users
+            .by_name
+            .values()
+            .filter(|user| user.password.is_none());
+        let checked = only_stored.filter_map(User::checked);
+        let costs = checked.map(|(hash, credential)| (hash, credential.iterations));
+        users.costs = costs.max_by_key(|&(_, iterations)| iterations);
         Ok(users)
     }
 
@@ -180,54 +204,77 @@ impl Users {
         let mechanism: Mechanism = mechanism.parse()?;
         let hash = Hash::of(mechanism).ok_or("not a SCRAM mechanism")?;
         let credential = credential_of(hash, credential.trim())?;
-        let place = user.credentials.get(place(hash));
-        place
-            .and_then(|place| place.set(credential).ok())
-            .ok_or_else(|| format!("the user has a credential for {mechanism} already"))
-    }
-
-    /// Whether the user has this password. Takes about as long for one who does not exist.
-    pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
-        let Some(user) = self.by_name.get(name) else {
-            // Compared all the same, for the time that it takes.
-            let _ = is_same(password.as_bytes(), &self.secret);
-            return false;
-        };
-        if let Some(own) = &user.password {
-            return is_same(password.as_bytes(), own.as_bytes());
-        }
-        [Hash::Sha512, Hash::Sha256].into_iter().any(|hash| {
-            let credential = user.credentials.get(place(hash)).and_then(OnceLock::get);
-            credential.is_some_and(|credential| credential.is_of(hash, password))
-        })
-    }
-
-    /// What is known of a user, and whether anything is. Of one who is not known: something that looks the same and that nobody can prove.
-    pub(super) fn credential(
-        &self,
-        name: &str,
-        hash: Hash,
-    ) -> Result<(Credential, bool), SaslError> {
-        if let Some(user) = self.by_name.get(name)
-            && let Some(place) = user.credentials.get(place(hash))
+        let place = place(hash);
+        let form = (credential.salt.len(), credential.iterations);
+        if let Some(own) = user.credentials.get_mut(place)
+            && own.is_none()
         {
-            if let Some(credential) = place.get() {
-                return Ok((credential.clone(), true));
-            }
-            if let Some(password) = &user.password {
-                let derived = Credential::of_password(hash, password)?;
-                return Ok((place.get_or_init(|| derived).clone(), true));
-            }
+            *own = Some(credential);
+        } else {
+            return Err(format!("the user has a credential for {mechanism} already"));
         }
-        let mut salt = Hash::Sha256.hmac(&self.secret, name.as_bytes());
-        salt.truncate(20);
-        let nobodys = Credential {
-            stored_key: hash.hmac(&self.secret, &salt),
-            server_key: Vec::new(),
-            salt,
-            iterations: ITERATIONS_MIN,
+        if let Some(stored) = self.stored.get_mut(place) {
+            stored.get_or_insert(form);
+        }
+        Ok(())
+    }
+
+    /// Whether the user has this password. Takes as long for one who does not exist.
+    pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
+        let user = self.by_name.get(name);
+        let own = user.and_then(|user| user.password.as_deref());
+        let stored = user.filter(|_| own.is_none()).and_then(User::checked);
+        let (is_right, spent) = match (own, stored) {
+            (Some(own), _) => (is_same(password.as_bytes(), own.as_bytes()), 0),
+            (None, Some((hash, credential))) => {
+                (credential.is_of(hash, password), credential.iterations)
+            }
+            // Compared all the same, for the time that it takes.
+            (None, None) => {
+                let _ = is_same(password.as_bytes(), &self.secret);
+                (false, 0)
+            }
         };
-        Ok((nobodys, false))
+        if let Some((hash, iterations)) = self.costs
+            && iterations > spent
+        {
+            let _ = hash.salted(password.as_bytes(), &self.secret, iterations - spent);
+        }
+        is_right
+    }
+
+    /// What is known of a user. Of one who does not exist: something that looks the same and that nobody can prove.
+    pub(super) fn known(&self, name: &str, hash: Hash) -> Known {
+        let place = place(hash);
+        let user = self.by_name.get(name);
+        if let Some(stored) = user.and_then(|user| user.credentials.get(place)?.clone()) {
+            return Known::Stored(stored);
+        }
+        if let Some(password) = user.and_then(|user| user.password.clone()) {
+            return Known::Password {
+                salt: self.salt(name, SALT_BYTES),
+                password,
+            };
+        }
+        let unknown = encoded(&self.secret);
+        match self.stored.get(place).copied().flatten() {
+            Some((length, iterations)) => Known::Nobody(Credential {
+                salt: self.salt(name, length),
+                iterations,
+                stored_key: hash.hmac(&self.secret, unknown.as_bytes()),
+                server_key: Vec::new(),
+            }),
+            None => Known::NobodyWith {
+                salt: self.salt(name, SALT_BYTES),
+                password: unknown,
+            },
+        }
+    }
+
+    fn salt(&self, name: &str, length: usize) -> Vec<u8> {
+        let mut salt = Hash::Sha512.hmac(&self.secret, name.as_bytes());
+        salt.truncate(length);
+        salt
     }
 }
 
@@ -328,6 +375,33 @@ mod tests {
         );
         assert!(Users::of_text(&format!("{whole}\n{whole}")).is_err());
         assert!(Users::of_text(&whole).is_ok());
+    }
+
+    /// Whoever asks for a name learns nothing from the form of the answer.
+    #[test]
+    fn a_name_that_nobody_has_is_asked_for_the_same() {
+        let key = format!("{}=", "A".repeat(43));
+        let stored = format!(
+            "ann=SCRAM-SHA-256=salt=AAAA,iterations=8192,stored_key={key},server_key={key}"
+        );
+        for (text, length, iterations) in [
+            ("ann=secret", SALT_BYTES, ITERATIONS_MIN),
+            (stored.as_str(), 3, 8192),
+        ] {
+            let users = Users::of_text(text).unwrap();
+            for name in ["ann", "eve"] {
+                let known = users.known(name, Hash::Sha256);
+                assert_eq!(known.salt().len(), length, "{name}");
+                assert_eq!(known.iterations(), iterations, "{name}");
+                assert_eq!(known.is_somebody(), name == "ann");
+            }
+            let salt = |name| users.known(name, Hash::Sha256).salt().to_vec();
+            assert_ne!(salt("eve"), salt("eva"));
+        }
+        // A password costs as much as the dearest check of the file.
+        let users = Users::of_text(&format!("{stored}\nbob=secret")).unwrap();
+        assert_eq!(users.costs, Some((Hash::Sha256, 8192)));
+        assert!(users.has_password("bob", "secret") && !users.has_password("eve", "secret"));
     }
 
     #[test]
