@@ -21,7 +21,7 @@ from broker import Broker, two_free_ports
 
 STARTING_SECONDS = 30
 STOPPING_SECONDS = 20
-ADDRESS = re.compile(r"127\.0\.0\.1:([1-9][0-9]*)")
+ADDRESS = r"127\.0\.0\.1:([1-9][0-9]*)"
 NEVER_MS = 2**31 - 1
 
 
@@ -45,25 +45,25 @@ class Served:
         self._output = folder / "serve.txt"
         self._errors = folder / "serve-errors.txt"
         folder.mkdir(parents=True, exist_ok=True)
-        # Advertised as something else, its own address is known only if it is chosen here.
-        chosen = f"127.0.0.1:{two_free_ports()[0]}" if "--advertise" in options else None
-        line = command("serve", *map(str, paths), "--listen", chosen or "127.0.0.1:0", *options)
+        # Advertised as something else, its own address is printed beside that one.
+        self._named = "Listening at " if "--advertise" in options else ""
+        line = command("serve", *map(str, paths), "--listen", "127.0.0.1:0", *options)
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         try:
-            self.address = self._wait_for_address(chosen)
+            self.address = self._wait_for_address()
         except BaseException:
             self.close()
             raise
 
-    def _wait_for_address(self, chosen: str | None) -> str:
+    def _wait_for_address(self) -> str:
         end = time.monotonic() + STARTING_SECONDS
         while time.monotonic() < end:
             # All it prints at its start is there when it serves.
             if "Ctrl-C" in self.said():
-                found = ADDRESS.search(self.said())
-                if chosen or found:
-                    return chosen or str(found and found[0])
+                found = re.search(self._named + ADDRESS, self.said())
+                if found:
+                    return f"127.0.0.1:{found[1]}"
             if self.process.poll() is not None:
                 break
             time.sleep(0.02)

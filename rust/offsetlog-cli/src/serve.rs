@@ -322,6 +322,12 @@ fn write_screen(
         report.node_id,
         escaped(&report.cluster_id)
     )?;
+    if args.advertise.is_some() {
+        // Clients are told another address than this one.
+        let addresses = serving.addresses().iter().map(ToString::to_string);
+        let addresses: Vec<_> = addresses.collect();
+        writeln!(console.out, "Listening at {}", addresses.join(", "))?;
+    }
     writeln!(console.out)?;
     table.write(console)?;
     let more = report.topics.len().saturating_sub(TOPICS_SHOWN);

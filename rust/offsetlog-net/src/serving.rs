@@ -7,7 +7,7 @@ use crate::transport::{
 };
 use offsetlog::{BrokerSettings, OpenOptions};
 use std::fmt::{self, Write as _};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,8 +148,13 @@ impl Serving {
         } else {
             &options.listen
         };
+        let mut first = Vec::new();
         for address in listen {
-            transport.listen.extend(resolved("listen", address)?);
+            let found = resolved("listen", address)?;
+            transport.listen.extend(&found);
+            if first.is_empty() {
+                first = found;
+            }
         }
         if let Some(metrics) = &options.metrics {
             transport.metrics = resolved("metrics", metrics)?.into_iter().next();
@@ -162,8 +167,11 @@ impl Serving {
         let (is_encrypted, has_users) =
             (options.tls_certificate.is_some(), options.users.is_some());
         transport.check()?;
-        let first = listen.first().map(String::as_str).unwrap_or_default();
-        let advertised = advertised(options.advertise.as_deref(), first)?;
+        let told = match (&options.advertise, listen) {
+            (Some(given), _) => advertised("advertise", given, &numeric(given))?,
+            (None, [own, ..]) => (advertised("listen", own, &first)?.0, 0),
+            (None, []) => return Err(ServerError::NoAddress.into()),
+        };
         let bound = {
             let broker: Arc<std::sync::OnceLock<Arc<Broker>>> = Arc::default();
             let (asked, counted) = (Arc::clone(&broker), Arc::clone(&counted));
@@ -175,7 +183,7 @@ impl Serving {
             (Server::bind(transport)?, broker)
         };
         let (bound, for_metrics) = bound;
-        let (host, port) = advertised;
+        let (host, port) = told;
         let port = match port {
             0 => bound.addresses().first().map_or(0, SocketAddr::port),
             port => port,
@@ -275,7 +283,7 @@ impl Serving {
     }
 }
 
-/// The addresses of `host:port`.
+/// The addresses of `host:port`. Of several, those that this machine has: `localhost` stands for `::1` where there is no IPv6, too.
 fn resolved(name: &'static str, address: &str) -> Result<Vec<SocketAddr>, ServingError> {
     let wrong = |reason: String| ServingError::Argument { name, reason };
     split(address).map_err(wrong)?;
@@ -286,7 +294,15 @@ fn resolved(name: &'static str, address: &str) -> Result<Vec<SocketAddr>, Servin
     if found.is_empty() {
         return Err(wrong(format!("{address} has no address")));
     }
-    Ok(found)
+    let is_here = |address: &SocketAddr| {
+        let error = TcpListener::bind((address.ip(), 0)).err();
+        !error.is_some_and(|error| {
+            error.kind() == std::io::ErrorKind::AddrNotAvailable
+                || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+        })
+    };
+    let here: Vec<SocketAddr> = found.iter().copied().filter(is_here).collect();
+    Ok(if here.is_empty() { found } else { here })
 }
 
 fn split(address: &str) -> Result<(String, u16), String> {
@@ -302,25 +318,34 @@ fn split(address: &str) -> Result<(String, u16), String> {
     Ok((bare.unwrap_or(host).to_owned(), port))
 }
 
-/// What clients are told, port 0 for the one that is listened at.
-fn advertised(given: Option<&str>, first: &str) -> Result<(String, u16), ServingError> {
+/// The addresses of a host that is written in numbers, which takes no look at names: `0` is `0.0.0.0`.
+fn numeric(address: &str) -> Vec<SocketAddr> {
+    let is_numeric = split(address).is_ok_and(|(host, _)| {
+        let mut bytes = host.bytes();
+        host.contains(':')
+            || bytes.all(|byte| byte.is_ascii_hexdigit() || byte == b'.' || byte == b'x')
+                && host.starts_with(|first: char| first.is_ascii_digit())
+    });
+    let found = is_numeric.then(|| address.to_socket_addrs().ok()).flatten();
+    found.into_iter().flatten().collect()
+}
+
+/// The host and port that clients are told, which has these addresses as far as they are known; port 0 for the one that is listened at.
+fn advertised(
+    name: &'static str,
+    address: &str,
+    found: &[SocketAddr],
+) -> Result<(String, u16), ServingError> {
     let wrong = |name, reason| ServingError::Argument { name, reason };
-    if let Some(given) = given {
-        return split(given).map_err(|reason| wrong("advertise", reason));
+    let told = split(address).map_err(|reason| wrong(name, reason))?;
+    if found.iter().any(|found| found.ip().is_unspecified()) {
+        let reason = format!(
+            "{} means all addresses of this machine, to which no client can connect: say which one to tell them (--advertise HOST:0)",
+            told.0
+        );
+        return Err(wrong("advertise", reason));
     }
-    let (host, _) = split(first).map_err(|reason| wrong("listen", reason))?;
-    let is_all = host
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|address| address.is_unspecified());
-    if is_all {
-        return Err(wrong(
-            "advertise",
-            format!(
-                "{host} means all addresses of this machine, to which no client can connect: say which one to tell them (--advertise HOST:0)"
-            ),
-        ));
-    }
-    Ok((host, 0))
+    Ok(told)
 }
 
 #[cfg(feature = "tls")]
@@ -527,14 +552,22 @@ mod tests {
 
     #[test]
     fn clients_are_told_an_address_that_they_can_connect_to() {
-        assert_eq!(advertised(None, "localhost:1").unwrap().0, "localhost");
-        assert_eq!(
-            advertised(Some("a:7"), "0.0.0.0:1").unwrap(),
-            ("a".to_owned(), 7)
-        );
-        for all in ["0.0.0.0:9092", "[::]:9092"] {
-            let error = advertised(None, all).unwrap_err().to_string();
+        let told = |address: &str| advertised("advertise", address, &numeric(address));
+        assert_eq!(told("localhost:1").unwrap(), ("localhost".to_owned(), 1));
+        assert_eq!(told("a:7").unwrap(), ("a".to_owned(), 7));
+        assert_eq!(told("[::1]:7").unwrap(), ("::1".to_owned(), 7));
+        for all in ["0.0.0.0:9092", "[::]:9092", "0:9092", "0x0:0"] {
+            let error = told(all).unwrap_err().to_string();
             assert!(error.contains("--advertise"), "{error}");
         }
+    }
+
+    /// A name may stand for an address that this machine does not have.
+    #[test]
+    fn a_name_stands_for_the_addresses_that_are_here() {
+        let found = resolved("listen", "localhost:0").unwrap();
+        assert!(found.iter().all(|found| TcpListener::bind(found).is_ok()));
+        // One that is given as such is kept, so that whoever binds it says what is wrong.
+        assert_eq!(resolved("listen", "192.0.2.1:7").unwrap().len(), 1);
     }
 }
