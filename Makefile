@@ -51,7 +51,7 @@ test: begin-test ## the wheel, all Python tests, histories beside Kafka, a part 
 
 proof: begin-proof ## all that test leaves out: Rust tests, Spark on 4.0 too, brokers, promises in full, coverage: 25 minutes more
 	@$(MAKE) -j2 --output-sync=target ready-proof
-	@$(MAKE) -j3 --output-sync=target part-spark part-spark40 part-rest part-broker part-net
+	@$(MAKE) -j3 --output-sync=target part-broker part-rest part-spark part-spark40 part-net
 	@.ci/rows
 	@.ci/summary proof
 
