@@ -18,7 +18,7 @@ from test_on_corrupt import PARTITIONS as TORN
 from writing import environment, filled, times, tree
 
 import offsetlog
-from offsetlog import Log, LogDir, LogDirError, LogLockedError, RestoreReport, restore
+from offsetlog import ConfigError, Log, LogDir, LogDirError, LogLockedError, RestoreReport, restore
 
 
 def test_a_dead_brokers_disks_into_a_folder(tmp_path: Path) -> None:
@@ -274,6 +274,13 @@ def test_without_any_metadata(tmp_path: Path) -> None:
         with Log.open(each.into[0].path) as log:
             assert log.topic_id == "AQIDBAUGBwgJCgsMDQ4PEA"
             assert {seen.leader_epoch for seen in log.scan()} == {0}
+
+
+def test_metadata_that_is_named_and_is_not_there_is_refused(tmp_path: Path) -> None:
+    """An empty folder needs none, but whoever names it wants what it says."""
+    with pytest.raises(ConfigError, match="metadata"):
+        restore(CLEAN_LOG_DIRS, tmp_path / "into", topics=["g-epochs"], metadata=tmp_path / "nowhere")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:

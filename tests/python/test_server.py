@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 import offsetlog
-from offsetlog import ConfigError, LogClosedError, Server
+from offsetlog import ConfigError, LogClosedError, LogDirError, Server
 
 LOG_DIR = Path("tests/data/kafka-4.3.0/clean/log-dir-1")
 CERTIFICATES = Path("rust/offsetlog-net/tests/tls")
@@ -212,6 +212,7 @@ def test_tls_by_pythons_own(tmp_path: Path) -> None:
         ({"tls_certificate": CERTIFICATES / "server.pem"}, "needs its key"),
         ({"users": CERTIFICATES / "missing"}, "missing"),
         ({"users": CERTIFICATES / "README.md"}, "line 1"),
+        ({"advertise": "0:9092"}, "no client can connect"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(options: dict[str, object], expected: str) -> None:
@@ -228,6 +229,9 @@ def test_an_address_in_use_is_an_os_error() -> None:
 def test_paths_are_refused_as_everywhere() -> None:
     with pytest.raises(FileNotFoundError):
         Server("tests/data/missing")
+    # A folder that somebody named for the metadata and that has none is no reason for a warning alone.
+    with pytest.raises(LogDirError, match="__cluster_metadata"):
+        Server(LOG_DIR, metadata="tests/data/missing")
     with pytest.raises(TypeError):
         Server(LOG_DIR, topics="g-plain")
     assert offsetlog.Server is Server

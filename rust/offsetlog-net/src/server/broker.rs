@@ -133,9 +133,15 @@ impl Broker {
             options.broker_settings.as_ref(),
             options.metadata.as_deref(),
         );
-        let settings = settings
-            .map_err(|error| warnings.push(format!("settings are not known: {error}")))
-            .ok();
+        let settings = match settings {
+            Ok(settings) => Some(settings),
+            // Whoever names a place wants what is there.
+            Err(error) if options.metadata.is_some() => return Err(error),
+            Err(error) => {
+                warnings.push(format!("settings are not known: {error}"));
+                None
+            }
+        };
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
         let catalog = Catalog::read(&log_dir, &surroundings, &options, None);
         warnings.extend(catalog.left_out.iter().cloned());

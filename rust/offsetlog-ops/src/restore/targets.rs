@@ -103,7 +103,15 @@ impl Targets {
         let mut places = match Places::read(&with_metadata, options) {
             Ok(places) => places,
             // A folder that is not there yet, or that is empty.
-            Err(_) if !how.new_cluster && is_empty(&all, options) => return Ok(Self::folder(all)),
+            Err(_) if !how.new_cluster && is_empty(&all, options) => {
+                if how.metadata.is_empty() {
+                    return Ok(Self::folder(all));
+                }
+                return Err(Error::argument(
+                    "metadata",
+                    "goes with a broker's log dirs, and what is restored into is an empty folder, which needs none",
+                ));
+            }
             Err(error) => return Err(error),
         };
         if let Some(error) = places.metadata_error.take() {
