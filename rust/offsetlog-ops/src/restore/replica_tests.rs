@@ -314,3 +314,6 @@ fn what_recovery_cut_is_there_at_the_second_call_too() {
     );
     assert_eq!(report.taken_back[0].records, 9);
 }
+
+#[path = "replica_proof_tests.rs"]
+mod proof;
