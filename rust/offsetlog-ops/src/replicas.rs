@@ -33,8 +33,8 @@ pub struct ChosenReplica {
 }
 
 /// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be read, then the order given.
-/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of a segment of which damage hides
-/// the end.
+/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of the last segment with any, where damage hides
+/// the end or the leader epoch.
 ///
 /// # Errors
 /// `Interrupted`.

@@ -13,7 +13,7 @@ use offsetlog::disk::OverlayDisk;
 use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
-    BuiltPartition, Error, Hole, Log, LogConfig, NewPartition, OnCorrupt, OpenOptions,
+    BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, NewPartition, OnCorrupt, OpenOptions,
     PartitionBuilder, Result, Scan, ScanOptions, TornTail,
 };
 use replicas::Replicas;
@@ -193,7 +193,7 @@ pub(crate) fn salvage_log(
 /// id of it.
 ///
 /// # Errors
-/// `LogDir` if it is not; those of reading either.
+/// `LogDir` if it is not; those of reading either, or a replica without which it is not.
 pub(crate) fn compare_log(
     log: &Log,
     there: &Log,
@@ -207,9 +207,16 @@ pub(crate) fn compare_log(
     let mut salvage = Salvage::new(log, options, &how, (stop, replicas))?;
     let comparison = Comparison::with(there, stop)?;
     salvage.sink = Some(Sink::Compare(Box::new(comparison)));
-    salvage.run()?;
-    if let Some(Sink::Compare(comparison)) = &mut salvage.sink {
-        comparison.finish()?;
+    let done = salvage.run().and_then(|()| match &mut salvage.sink {
+        Some(Sink::Compare(comparison)) => comparison.finish(),
+        _ => Ok(()),
+    });
+    match done {
+        // Of a replica that fails now, and did not then, batches are there that cannot be compared.
+        Err(error) if matches!(error.kind(), ErrorKind::LogDir { .. }) => {
+            return Err(salvage.aside.take_failure().unwrap_or(error));
+        }
+        done => done?,
     }
     Ok(salvage.producer_id_max)
 }

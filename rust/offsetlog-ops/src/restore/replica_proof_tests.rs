@@ -211,6 +211,37 @@ fn a_replica_that_fails_is_left_out_and_the_others_fill_the_holes() {
 }
 
 #[test]
+fn a_replica_that_fails_at_the_second_call_is_named() {
+    let place = Place::new();
+    place.append("whole", 6, "value", 0);
+    place.roll("whole");
+    place.copy("whole", "one");
+    place.copy("whole", "two");
+    place.damage("one", &[6]);
+    place.restore(&["one", "two"]);
+    let sources = ["one", "two"].map(|each| place.0.path().join(each));
+    let into = [place.0.path().join("new")];
+    for nth in 1.. {
+        let (disk, options) = failing();
+        let how = RestoreOptions::default();
+        let mut plan = RestorePlan::make(&sources, &into, &how, &options).unwrap();
+        disk.set(of_two(nth, |call, path| {
+            matches!(call, Call::Read | Call::Open | Call::Stat | Call::List)
+                && path.contains("/two/orders-0")
+        }));
+        plan.run(None).unwrap();
+        let state = &plan.partitions[0].state;
+        if disk.failed().is_empty() {
+            assert!(matches!(state, PartitionState::There), "{nth}: {state:?}");
+            assert!(nth > 3, "{nth}");
+            break;
+        }
+        let reason = state.reason().unwrap_or_default();
+        assert!(reason.contains("os error 5"), "{nth}: {state:?}");
+    }
+}
+
+#[test]
 fn a_replica_beyond_a_limit_is_left_out_and_the_others_fill_the_hole() {
     let place = Place::new();
     place.append("one", 2, "value", 0);

@@ -156,6 +156,8 @@ pub(super) struct SetAsideBatches {
     include_truncated: bool,
     taken_back: Vec<TakenBack>,
     left_out: Vec<LeftOut>,
+    /// Why a replica could not be read, the first time.
+    failure: Option<Error>,
 }
 
 const TRUNCATED: &str =
@@ -177,6 +179,7 @@ impl SetAsideBatches {
             include_truncated,
             taken_back: Vec::new(),
             left_out: Vec::new(),
+            failure: None,
         };
         let segments = log.segments()?;
         let live_bases: Vec<i64> = segments.iter().map(|segment| segment.base_offset).collect();
@@ -262,6 +265,7 @@ impl SetAsideBatches {
                     last_offset: Some(hole.1 - 1),
                     reason: failure(&error),
                 });
+                self.failure.get_or_insert(error);
             }
             let entries = entries.into_iter();
             self.entries.extend(entries.map(|entry| Entry {
@@ -301,6 +305,11 @@ impl SetAsideBatches {
 
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Why a replica could not be read, if one could not.
+    pub(super) const fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Offsets that came back so far.
@@ -371,13 +380,12 @@ impl SetAsideBatches {
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
             Err(error) => {
                 // Its entry is asked for again, and left.
-                return match self.replica_of(entry) {
-                    Some(replica) => {
-                        replica.differs = Some(failure(&error));
-                        Ok(0)
-                    }
-                    None => Err(error),
+                let Some(replica) = self.replica_of(entry) else {
+                    return Err(error);
                 };
+                replica.differs = Some(failure(&error));
+                self.failure.get_or_insert(error);
+                return Ok(0);
             }
         };
         let records = sink.add(&mut batch)?;
