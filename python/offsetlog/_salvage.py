@@ -32,7 +32,7 @@ class Loss(NamedTuple):
     reason: str
     """What is wrong with the bytes."""
     taken_back: int = 0
-    """Offsets of this range that came back from ``offsetlog-cut``."""
+    """Offsets of this range that came back from ``offsetlog-cut`` or another replica."""
     records_max: int | None = None
     """The most records that are missing: compaction leaves offsets out too. ``None`` if nobody knows."""
     time_before: int | None = None

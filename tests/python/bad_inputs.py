@@ -97,6 +97,8 @@ def damaged(tmp_path: Path, middle: bytes, error: str, *, partly: tuple[int, ...
         clear = log.scan(0, 3, on_corrupt="skip")
         assert (read(clear).offsets, clear.report.holes) == ((0, 1, 2), ())
     (loss,) = rescued(path, *before, *AFTER).losses
+    # Nothing is counted as taken back that was not.
+    assert (loss.taken_back, loss.records_max) == (0, 6 - loss.start)
     assert (loss.position, loss.bytes, loss.start, loss.stop, loss.reason) == (len(GOOD), len(middle), before[-1] + 1, 6, hole.reason)
 
 

@@ -17,6 +17,8 @@ pub struct Replica {
     pub end: i64,
     /// Whether damage hides where the log ends.
     pub end_is_hidden: bool,
+    /// The log start offset; `None` if damage hides it. Asked at once: nothing fails after the choice.
+    begin: Option<i64>,
 }
 
 /// Of several directories of a partition the one that has most.
@@ -31,8 +33,8 @@ pub struct ChosenReplica {
 }
 
 /// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be read, then the order given.
-/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of a segment of which damage hides
-/// the end.
+/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of the last segment with any, where damage hides
+/// the end or the leader epoch.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -57,7 +59,7 @@ pub fn choose_replica<P: AsRef<Path>>(
     };
     let (mut others, mut other_logs) = (Vec::new(), Vec::new());
     for other in all {
-        others.push((other.path.clone(), less(&other, &best)?));
+        others.push((other.path.clone(), less(&other, &best)));
         other_logs.push(other.log);
     }
     let chosen = ChosenReplica {
@@ -71,22 +73,54 @@ pub fn choose_replica<P: AsRef<Path>>(
 impl Replica {
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let log = Log::open(path, options)?;
-        let known = readable(log.leader_epoch())?.zip(readable(log.log_end_offset())?);
-        let (leader_epoch, end) = match known {
-            Some((leader_epoch, end)) => (leader_epoch.unwrap_or(-1), end),
-            None => readable_end(&log, options)?,
+        let end = readable(log.log_end_offset())?;
+        let known = readable(latest_epoch(&log))?;
+        let (leader_epoch, end_at) = if let Some((leader_epoch, end)) = known.zip(end) {
+            (leader_epoch.unwrap_or(-1), end)
+        } else {
+            let (leader_epoch, readable) = readable_end(&log, options)?;
+            (leader_epoch, end.unwrap_or(readable))
         };
         Ok(Self {
             path: path.to_path_buf(),
             leader_epoch,
-            end,
-            end_is_hidden: known.is_none(),
+            end: end_at,
+            end_is_hidden: end.is_none(),
+            begin: readable(log.log_start_offset())?,
             log,
         })
     }
 }
 
-/// The greatest leader epoch of a log of which damage hides the end, and the end of what can be read.
+/// The greatest leader epoch of a log; `None` if it has none. Behind an empty active segment the batches of the one before have it, where
+/// `leader-epoch-checkpoint` does not.
+pub(crate) fn latest_epoch(log: &Log) -> Result<Option<i32>> {
+    let mut latest = log.leader_epoch()?;
+    let segments = log.segments()?;
+    let older = match segments.split_last() {
+        Some((active, older)) if active.size_bytes == 0 => older,
+        _ => return Ok(latest),
+    };
+    let (begin, end) = (log.log_start_offset()?, log.log_end_offset()?);
+    for segment in older.iter().rev() {
+        let first = segment.base_offset.max(begin);
+        if first >= end {
+            continue;
+        }
+        let mut has_batches = false;
+        for batch in log.batches(Some(first), None)? {
+            let epoch = batch?.leader_epoch;
+            latest = latest.max(Some(epoch).filter(|epoch| *epoch >= 0));
+            has_batches = true;
+        }
+        if has_batches {
+            break;
+        }
+    }
+    Ok(latest)
+}
+
+/// The greatest leader epoch of a log of which damage hides that or the end, and the end of what can be read.
 fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
     let written = history(log, options).and_then(|history| history.latest());
     let mut leader_epoch = written.map_or(-1, |entry| entry.epoch);
@@ -109,7 +143,7 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
     Ok((leader_epoch, begin))
 }
 
-fn less(other: &Replica, best: &Replica) -> Result<String> {
+fn less(other: &Replica, best: &Replica) -> String {
     let less = if other.leader_epoch < best.leader_epoch {
         format!(
             "ends at offset {} in leader epoch {}, before {}",
@@ -121,15 +155,12 @@ fn less(other: &Replica, best: &Replica) -> Result<String> {
         "has as much".to_owned()
     };
     // Retention may have removed them here and not there yet; or a file is lost.
-    let first = readable(other.log.log_start_offset())?;
-    if let Some((first, own)) = first.zip(readable(best.log.log_start_offset())?)
-        && first < own
-    {
-        return Ok(format!(
-            "{less}, and begins at offset {first}, before {own}"
-        ));
+    match other.begin.zip(best.begin) {
+        Some((first, own)) if first < own => {
+            format!("{less}, and begins at offset {first}, before {own}")
+        }
+        _ => less,
     }
-    Ok(less)
 }
 
 /// What damage hides is `None`.

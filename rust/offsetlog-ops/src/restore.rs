@@ -452,3 +452,5 @@ fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
 #[cfg(test)]
 #[path = "restore/replica_tests.rs"]
 mod replica_tests;
+#[cfg(test)]
+pub(crate) use replica_tests::around_old_messages;

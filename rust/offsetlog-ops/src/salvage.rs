@@ -3,19 +3,21 @@
 //! The live log wins. What recovery cut off it, and kept in `offsetlog-cut`, comes back only where the log has a hole or has ended:
 //! offsets that compaction or retention removed stay removed.
 
+mod holes;
 mod replicas;
 mod set_aside;
 mod sink;
 
+use holes::Holes;
 use offsetlog::disk::OverlayDisk;
 use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
-    BuiltPartition, Error, Hole, Log, NewPartition, OnCorrupt, OpenOptions, PartitionBuilder,
-    Result, Scan, ScanOptions, ScanReport, TornTail,
+    BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, NewPartition, OnCorrupt, OpenOptions,
+    PartitionBuilder, Result, Scan, ScanOptions, TornTail,
 };
+use replicas::Replicas;
 pub(crate) use replicas::history;
-use replicas::{Around, Replicas};
 use set_aside::SetAsideBatches;
 use sink::{Comparison, Sink};
 use std::fmt;
@@ -171,6 +173,8 @@ pub(crate) fn salvage_log(
         ..options.clone()
     };
     let stop = begin.and_then(|begin| begin.stop);
+    let is_compacted = begin.is_some_and(|begin| begin.defaults.is_compacted());
+    let replicas = Replicas::of(log, replicas, options, is_compacted)?;
     let mut salvage = Salvage::new(log, options, how, (stop, replicas))?;
     salvage.place = Some(NewPlace {
         into,
@@ -185,24 +189,34 @@ pub(crate) fn salvage_log(
     salvage.finish(how.dry_run)
 }
 
-/// Whether `there` is what [`salvage_log`] would make, record for record. Returns the greatest producer id of it.
+/// Whether `there` is what [`salvage_log`] would make, record for record, of a topic with these settings. Returns the greatest producer
+/// id of it.
 ///
 /// # Errors
-/// `LogDir` if it is not; those of reading either.
+/// `LogDir` if it is not; those of reading either, or a replica without which it is not.
 pub(crate) fn compare_log(
     log: &Log,
     there: &Log,
     options: &OpenOptions,
     stop: Option<i64>,
+    topic: &LogConfig,
     replicas: &[Log],
 ) -> Result<i64> {
     let how = SalvageOptions::default();
+    let replicas = Replicas::of(log, replicas, options, topic.is_compacted())?;
     let mut salvage = Salvage::new(log, options, &how, (stop, replicas))?;
     let comparison = Comparison::with(there, stop)?;
     salvage.sink = Some(Sink::Compare(Box::new(comparison)));
-    salvage.run()?;
-    if let Some(Sink::Compare(comparison)) = &mut salvage.sink {
-        comparison.finish()?;
+    let done = salvage.run().and_then(|()| match &mut salvage.sink {
+        Some(Sink::Compare(comparison)) => comparison.finish(),
+        _ => Ok(()),
+    });
+    match done {
+        // Of a replica that fails now, and did not then, batches are there that cannot be compared.
+        Err(error) if matches!(error.kind(), ErrorKind::LogDir { .. }) => {
+            return Err(salvage.aside.take_failure().unwrap_or(error));
+        }
+        done => done?,
     }
     Ok(salvage.producer_id_max)
 }
@@ -234,6 +248,8 @@ struct Salvage<'s> {
     live_end: i64,
     /// The last batch of the live log so far.
     before: Option<BatchHeader>,
+    /// Whether compaction has left offsets out, as the live log shows so far.
+    has_gaps: bool,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
     producer_id_max: i64,
@@ -246,7 +262,7 @@ impl<'s> Salvage<'s> {
         log: &'s Log,
         options: &OpenOptions,
         how: &SalvageOptions,
-        (stop, replicas): (Option<i64>, &'s [Log]),
+        (stop, replicas): (Option<i64>, Replicas<'s>),
     ) -> Result<Self> {
         let aside = SetAsideBatches::list(log, options, how.include_truncated)?;
         Ok(Self {
@@ -258,11 +274,12 @@ impl<'s> Salvage<'s> {
             place: None,
             stop: stop.unwrap_or(i64::MAX),
             aside,
-            replicas: Replicas::of(log, replicas, options),
+            replicas,
             sink: None,
             holes: Holes::default(),
             live_end: 0,
             before: None,
+            has_gaps: false,
             epoch: i32::MIN,
             producer_id_max: -1,
             warnings: Vec::new(),
@@ -283,11 +300,13 @@ impl<'s> Salvage<'s> {
         self.holes.report = live.report();
         while let Some(mut batch) = live.next_batch()? {
             let header = *batch.header();
-            // Compressed messages of magic 0 and 1 say only where they end.
-            if let Some(first) = header.base_offset {
-                self.holes.look(Some(header.max_timestamp));
+            self.holes.look(Some(header.max_timestamp));
+            if !self.holes.are_new() {
+                self.has_gaps |= self.is_behind_a_gap(&header);
+            } else if let Some(first) = self.first_of(&header)? {
                 self.fill_holes(first, Some(header))?;
             }
+            self.has_gaps |= is_sparse(&header);
             let base = header.base_offset.filter(|_| header.magic == 2);
             self.sink(base)?.add(&mut batch)?;
             self.before = Some(header);
@@ -304,48 +323,32 @@ impl<'s> Salvage<'s> {
         self.take_back((next, self.stop), i32::MAX)
     }
 
-    /// Takes back what lies in the holes found so far, below `end`, where the batch `after` stands.
-    fn fill_holes(&mut self, end: i64, after: Option<BatchHeader>) -> Result<()> {
-        let epoch = after.map_or(i32::MAX, |after| after.leader_epoch);
-        // All of them lie between the same two batches: what replicas have there is looked at together.
-        let new = self.holes.losses.get(self.holes.filled..);
-        let mut whole = (i64::MAX, i64::MIN);
-        for loss in new.unwrap_or_default() {
-            let stop = loss.hole.stop.unwrap_or(end).min(end);
-            whole = (whole.0.min(loss.hole.start), whole.1.max(stop));
+    /// First offset of a batch of the live log. Compressed messages of magic 0 and 1 say only where they end: `None` if the first of
+    /// them cannot be read.
+    fn first_of(&self, header: &BatchHeader) -> Result<Option<i64>> {
+        if header.base_offset.is_some() {
+            return Ok(header.base_offset);
         }
-        whole.0 = whole.0.max(self.live_end).max(self.log_start);
-        if whole.0 < whole.1 {
-            let around = Around {
-                before: self.before,
-                after,
-            };
-            self.aside.add_replicas(&self.replicas, whole, around)?;
+        // A second scan, because the first record of a batch is read once.
+        let mut scan = self.log.scan(&ScanOptions {
+            start: Some(self.live_end.max(self.log_start)),
+            stop: Some(header.last_offset.saturating_add(1)),
+            ..everything()
+        })?;
+        let Some(mut batch) = scan.next_batch()? else {
+            return Ok(None);
+        };
+        let found = batch.header();
+        if (found.last_offset, found.crc) != (header.last_offset, header.crc) {
+            return Ok(None);
         }
-        let before_all = self.aside.offsets_taken();
-        for number in self.holes.filled..self.holes.losses.len() {
-            let Some(hole) = self.holes.losses.get(number).map(|loss| loss.hole.clone()) else {
-                break;
-            };
-            let (start, stop) = (hole.start.max(self.live_end), hole.stop.unwrap_or(end));
-            let before = self.aside.offsets_taken();
-            self.take_back((start, stop.min(end)), epoch)?;
-            if let Some(loss) = self.holes.losses.get_mut(number) {
-                loss.taken_back = self.aside.offsets_taken() - before;
-            }
-        }
-        let taken = self.aside.offsets_taken() - before_all;
-        let new = self.holes.losses.get_mut(self.holes.filled..);
-        if u64::try_from(whole.1.saturating_sub(whole.0)) == Ok(taken) {
-            // Each offset came back, of whatever hole: nobody knows of the first of several where it ends.
-            for loss in new.unwrap_or_default() {
-                let stop = loss.hole.stop.unwrap_or(end).min(end);
-                loss.hole.stop = Some(stop);
-                loss.taken_back = u64::try_from(stop - loss.hole.start).unwrap_or(0);
-            }
-        }
-        self.holes.filled = self.holes.losses.len();
-        Ok(())
+        Ok(batch.next_record()?.map(|record| record.offset))
+    }
+
+    /// Whether compaction has left offsets out before this batch of the live log, if there is no damage before it.
+    fn is_behind_a_gap(&self, header: &BatchHeader) -> bool {
+        let first = header.base_offset;
+        self.before.is_some() && first.is_some_and(|first| first > self.live_end)
     }
 
     /// Takes back the batches that were set aside, lie in this range whole, and are of no later leader epoch than `epoch`.
@@ -478,6 +481,14 @@ fn missing_end(log: &Log, torn: Option<&TornTail>, (start, stop): (i64, i64)) ->
     })
 }
 
+/// Whether a batch has fewer records than offsets, as only compaction leaves it.
+fn is_sparse(header: &BatchHeader) -> bool {
+    let offsets = header
+        .base_offset
+        .map(|first| header.last_offset.saturating_sub(first).saturating_add(1));
+    header.magic == 2 && offsets.is_some_and(|offsets| i64::from(header.record_count) < offsets)
+}
+
 /// The last name of a path; empty for one that has none in UTF-8.
 fn name_of(path: &Path) -> &str {
     path.file_name()
@@ -491,68 +502,6 @@ pub(crate) fn everything() -> ScanOptions {
         control_records: true,
         on_corrupt: OnCorrupt::Skip,
         ..ScanOptions::default()
-    }
-}
-
-/// Number of holes that a scan's report keeps; further ones are only counted.
-const HOLES_MAX: usize = 10_000;
-
-/// What the scan of the live log could not read.
-#[derive(Default)]
-struct Holes {
-    report: ScanReport,
-    /// Number of them at the last look.
-    seen: u64,
-    losses: Vec<Loss>,
-    /// So many have been filled from what was set aside.
-    filled: usize,
-    /// Those that no scan could meet.
-    at_the_end: u64,
-    time_before: Option<i64>,
-}
-
-impl Holes {
-    /// Notes what the scan met since the last look, and the time of the batch behind it.
-    fn look(&mut self, time_after: Option<i64>) {
-        let (count, known) = (self.report.hole_count(), self.losses.len());
-        // The report keeps no more than so many.
-        if count == self.seen || known == HOLES_MAX {
-            return;
-        }
-        self.seen = count;
-        let timed = |time: i64| Some(time).filter(|&time| time >= 0);
-        for hole in self.report.holes().into_iter().skip(known) {
-            self.losses.push(Loss {
-                hole,
-                taken_back: 0,
-                time_before: self.time_before.and_then(timed),
-                time_after: time_after.and_then(timed),
-            });
-        }
-    }
-
-    /// Behind a log that ends at `end` and its holes; `None` where nobody knows where the last one ends.
-    fn told_up_to(&self, end: i64) -> Option<i64> {
-        self.losses
-            .last()
-            .map_or(Some(end), |last| Some(last.hole.stop?.max(end)))
-    }
-
-    /// Adds one that no scan could meet, behind all others.
-    fn add(&mut self, hole: Hole) {
-        self.at_the_end += 1;
-        if self.losses.len() < HOLES_MAX {
-            self.losses.push(Loss {
-                hole,
-                taken_back: 0,
-                time_before: self.time_before.filter(|&time| time >= 0),
-                time_after: None,
-            });
-        }
-    }
-
-    const fn passed(&mut self, max_timestamp: i64) {
-        self.time_before = Some(max_timestamp);
     }
 }
 

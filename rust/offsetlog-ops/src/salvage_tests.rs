@@ -5,6 +5,7 @@ use offsetlog::{
     AppendOptions, BatchBuilder, LogConfig, LogWriter, RecoverOptions, VerifyOptions, WriteOptions,
     recover, verify,
 };
+use offsetlog_faults::batch::crc32c;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -105,6 +106,34 @@ impl Place {
         let file = fs::File::options().write(true).open(path).unwrap();
         file.write_at(&[0xff; 4], batch.position + 70).unwrap();
         batch.position
+    }
+
+    /// Gives the batch that begins at `offset` a codec that does not exist, and the checksum that is right for it.
+    fn make_undecodable(&self, offset: i64) {
+        let log = Log::open(self.old(), &OpenOptions::default()).unwrap();
+        let batch = log.batches(Some(offset), None).unwrap().next().unwrap();
+        let batch = batch.unwrap();
+        assert_eq!(batch.base_offset, offset);
+        let path = self.old().join(format!("{:020}.log", batch.segment));
+        let file = fs::File::options().read(true).write(true).open(path);
+        let file = file.unwrap();
+        let mut bytes = vec![0; batch.size_bytes as usize];
+        file.read_exact_at(&mut bytes, batch.position).unwrap();
+        bytes[22] = 7;
+        let sum = crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&sum.to_be_bytes());
+        file.write_all_at(&bytes, batch.position).unwrap();
+    }
+
+    /// As if recovery had kept these bytes, which stood at `position`.
+    fn keep(&self, position: u64, bytes: &[u8]) {
+        let kept = self.old().join("offsetlog-cut");
+        fs::create_dir_all(&kept).unwrap();
+        fs::write(kept.join(format!("{SEGMENT}.{position}")), bytes).unwrap();
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.old().join(SEGMENT)).unwrap()
     }
 
     fn recover(&self) {
@@ -490,4 +519,77 @@ fn every_reading_verb_takes_a_kept_file() {
         &WriteOptions::default(),
     );
     assert!(write.is_err());
+}
+
+/// Each loss: its offsets, and how many of them came back.
+fn losses(report: &SalvageReport) -> Vec<(i64, Option<i64>, u64)> {
+    let all = report.losses.iter();
+    all.map(|loss| (loss.hole.start, loss.hole.stop, loss.taken_back))
+        .collect()
+}
+
+#[test]
+fn a_batch_that_cannot_be_decoded_is_a_loss() {
+    let place = Place::new();
+    place.append(3, "first", 0);
+    place.make_undecodable(3);
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(losses(&report), [(3, Some(6), 0)]);
+    assert!(report.has_losses());
+    assert_eq!(offsets(&place.made()), [0, 1, 2, 6, 7, 8]);
+}
+
+#[test]
+fn a_batch_that_cannot_be_decoded_is_a_loss_beside_a_hole_that_is_filled() {
+    let place = Place::new();
+    place.append(5, "first", 0);
+    let whole = place.bytes();
+    place.make_undecodable(3);
+    let position = place.damage(6);
+    place.keep(position, &whole[position as usize..]);
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(losses(&report), [(3, Some(6), 0), (6, Some(9), 3)]);
+    assert!(report.has_losses());
+    assert_eq!(
+        offsets(&place.made()),
+        (0..3).chain(6..15).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_kept_batch_that_cannot_be_decoded_fills_no_hole() {
+    let place = Place::new();
+    place.append(5, "first", 0);
+    let whole = place.bytes();
+    place.make_undecodable(6);
+    let kept = place.bytes();
+    fs::write(place.old().join(SEGMENT), whole).unwrap();
+    let position = place.damage(6);
+    place.keep(position, &kept[position as usize..]);
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(losses(&report), [(6, Some(9), 0)]);
+    assert!(report.has_losses());
+    let left = report.left_out.iter().map(|left| left.first_offset);
+    assert!(left.eq([6, 9]), "{:?}", report.left_out);
+}
+
+#[test]
+fn a_hole_before_compressed_old_messages_is_looked_at_alone() {
+    for fills_both in [false, true] {
+        let place = Place::new();
+        let mut parts = crate::restore::around_old_messages();
+        let whole = parts.concat();
+        let at = |part: usize| parts[..part].concat().len();
+        let kept = at(if fills_both { 1 } else { 3 });
+        for part in [1, 3] {
+            parts[part][70] ^= 0xff;
+        }
+        fs::create_dir_all(place.old()).unwrap();
+        fs::write(place.old().join(SEGMENT), parts.concat()).unwrap();
+        place.keep(kept as u64, &whole[kept..]);
+        let report = place.salvage(&SalvageOptions::default());
+        let first = if fills_both { 3 } else { 0 };
+        assert_eq!(losses(&report), [(3, Some(6), first), (9, Some(12), 3)]);
+        assert_eq!(report.has_losses(), !fills_both);
+    }
 }

@@ -3,7 +3,7 @@
 use super::sources::SourcePartition;
 use crate::salvage::compare_log;
 use offsetlog::format::Uuid;
-use offsetlog::{Error, Log, OpenOptions, Result};
+use offsetlog::{Error, Log, LogConfig, OpenOptions, Result};
 use std::path::Path;
 
 /// Whether the partition's directory may be made, replaced, or is perhaps what is to be restored.
@@ -44,7 +44,7 @@ pub(super) fn may_be_replaced(
     ))
 }
 
-/// Whether the directory holds what is to be restored, record for record: then the greatest producer id of it. `None` if no record
+/// Whether the directory holds what is to be restored of a topic with this id and settings, record for record: then the greatest producer id of it. `None` if no record
 /// was ever there, and one is to be.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub(super) fn is_there(
     source: &Log,
     path: &Path,
     stop: Option<i64>,
-    topic_id: Option<Uuid>,
+    (topic_id, config): (Option<Uuid>, &LogConfig),
     options: &OpenOptions,
     replicas: &[Log],
 ) -> Result<Option<i64>> {
@@ -66,7 +66,7 @@ pub(super) fn is_there(
             && Log::open(path, options)?.topic_id()? == topic_id;
         return Ok(is_same.then_some(-1));
     };
-    compare_log(source, &there, options, stop, replicas).map(Some)
+    compare_log(source, &there, options, stop, config, replicas).map(Some)
 }
 
 /// Whether nothing of the log is restored but that it begins at 0.

@@ -77,6 +77,38 @@ impl Place {
         }
     }
 
+    /// Leaves nothing of the header of the batch that begins at this offset.
+    fn destroy(&self, replica: &str, offset: i64) {
+        let log = Log::open(self.of(replica), &OpenOptions::default()).unwrap();
+        let mut found = log.batches(Some(offset), None).unwrap();
+        let batch = found.next().unwrap().unwrap();
+        assert_eq!(batch.base_offset, offset);
+        let path = self.of(replica).join(format!("{:020}.log", batch.segment));
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.write_at(&[0xff; 61], batch.position).unwrap();
+    }
+
+    /// Gives a replica a segment of these bytes.
+    fn write(&self, replica: &str, base_offset: i64, parts: &[Vec<u8>]) {
+        fs::create_dir_all(self.of(replica)).unwrap();
+        let path = self.of(replica).join(format!("{base_offset:020}.log"));
+        fs::write(path, parts.concat()).unwrap();
+    }
+
+    /// The batches of a log of one segment.
+    fn parts(&self, replica: &str) -> Vec<Vec<u8>> {
+        let log = Log::open(self.of(replica), &OpenOptions::default()).unwrap();
+        let bytes = fs::read(self.of(replica).join("00000000000000000000.log")).unwrap();
+        let found = log.batches(None, None).unwrap().map(Result::unwrap);
+        found
+            .map(|each| bytes[each.position as usize..][..each.size_bytes as usize].to_vec())
+            .collect()
+    }
+
+    fn checkpoint(&self, replica: &str) -> PathBuf {
+        self.of(replica).join("leader-epoch-checkpoint")
+    }
+
     fn plan(&self, replicas: &[&str]) -> RestorePlan {
         let sources: Vec<PathBuf> = replicas
             .iter()
@@ -314,3 +346,7 @@ fn what_recovery_cut_is_there_at_the_second_call_too() {
     );
     assert_eq!(report.taken_back[0].records, 9);
 }
+
+#[path = "replica_proof_tests.rs"]
+mod proof;
+pub(crate) use proof::around_old_messages;

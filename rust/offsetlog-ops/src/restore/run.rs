@@ -108,10 +108,11 @@ impl RestorePlan {
             ..SalvageOptions::default()
         };
         let others = each.other_logs.as_slice();
+        let config = self.config_of(each);
         let mut state = PartitionState::There;
         for (_, path) in &each.into {
-            let there =
-                compare::is_there(log, path, each.stop, each.topic_id, &self.options, others)?;
+            let topic = (each.topic_id, &config);
+            let there = compare::is_there(log, path, each.stop, topic, &self.options, others)?;
             if let Some(max) = there {
                 *producer_id_max = (*producer_id_max).max(max);
                 continue;
@@ -131,14 +132,13 @@ impl RestorePlan {
     /// In a folder only the settings that offsetlog stored go along: of others nobody knows whether they are all, and by those that
     /// are taken for all a later upkeep would delete.
     fn begin(&self, each: &PartitionToRestore, log: &Log) -> Result<NewPartition> {
-        let known = self.configs.get(&each.topic);
         let stored = match log.stored_config() {
             Err(error) if error.is_corruption() => None,
             stored => stored?,
         };
         Ok(NewPartition {
             config: stored.filter(|_| self.target == Target::Folder),
-            defaults: known.map(of_topic).unwrap_or_default(),
+            defaults: self.config_of(each),
             topic_id: each.topic_id,
             stop: each.stop,
             leader_epoch_max: each.leader_epoch_max,
@@ -146,6 +146,12 @@ impl RestorePlan {
             reads_back: true,
             ..NewPartition::default()
         })
+    }
+
+    /// What the metadata has of its topic.
+    fn config_of(&self, each: &PartitionToRestore) -> LogConfig {
+        let known = self.configs.get(&each.topic);
+        known.map(of_topic).unwrap_or_default()
     }
 
     /// Writes the topics that are not there yet into each `bootstrap.checkpoint`.

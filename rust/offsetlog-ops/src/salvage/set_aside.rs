@@ -1,9 +1,9 @@
 //! The batches that stand beside a log, in files that were set aside and in other replicas, and which of them may come back.
 
 use super::replicas::{Around, Candidate, Replicas};
-use super::scan_file;
 use super::sink::Sink;
-use offsetlog::{Error, Log, OpenOptions, Result, Scan, SetAsideFile};
+use super::{is_sparse, scan_file};
+use offsetlog::{Batch, Error, ErrorKind, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
 /// Batches of one file, or of another replica, that came back.
@@ -43,6 +43,9 @@ pub(super) struct Entry {
     pub(super) last: i64,
     pub(super) epoch: i32,
     pub(super) crc: u32,
+    pub(super) size_bytes: u64,
+    /// Whether compaction has removed records of it.
+    pub(super) is_sparse: bool,
     /// Which file.
     file: usize,
     /// Which batch of the file.
@@ -50,22 +53,24 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The batches that a scan finds, in its order.
+    /// The batches of which a scan can read a record, in its order. Its report has what cannot be decoded.
     pub(super) fn of_scan(scan: &mut Scan) -> Result<Vec<Self>> {
         let mut entries = Vec::new();
         let mut number = 0;
         while let Some(mut batch) = scan.next_batch()? {
             let header = *batch.header();
-            let first = match header.base_offset {
-                Some(first) => Some(first),
-                None => batch.next_record()?.map(|record| record.offset),
-            };
-            if let Some(first) = first {
+            let first = batch.next_record()?.map(|record| record.offset);
+            while batch.next_record()?.is_some() {}
+            // Compaction leaves batches without a record.
+            let is_read = first.is_some() || !batch.ended_early();
+            if let Some(first) = header.base_offset.or(first).filter(|_| is_read) {
                 entries.push(Self {
                     first,
                     last: header.last_offset,
                     epoch: header.leader_epoch,
                     crc: header.crc,
+                    size_bytes: header.size_bytes as u64,
+                    is_sparse: is_sparse(&header),
                     file: 0,
                     number,
                 });
@@ -86,13 +91,22 @@ impl Entry {
     }
 }
 
+/// Which batches of a replica.
+struct InReplica {
+    log: Log,
+    /// The offsets of the hole.
+    hole: (i64, i64),
+    /// Why they may not come back.
+    differs: Option<String>,
+}
+
 struct File {
     path: PathBuf,
     bytes: u64,
     /// Whether only those who ask for truncated records get it.
     is_truncated: bool,
-    /// Where these are batches of another replica: it, the offsets of the hole, and why they may not come back.
-    replica: Option<(Log, (i64, i64), Option<&'static str>)>,
+    /// Where these are batches of another replica.
+    replica: Option<InReplica>,
     /// Reads on from batch `next`.
     scan: Option<Scan>,
     next: u64,
@@ -102,9 +116,31 @@ impl File {
     /// A scan of its batches from the first on.
     fn scan(&self, options: &OpenOptions) -> Result<Scan> {
         match &self.replica {
-            Some((log, hole, _)) => super::replicas::scan(log, *hole),
+            Some(replica) => super::replicas::scan(&replica.log, replica.hole),
             None => scan_file(&self.path, options),
         }
+    }
+
+    /// Reads a batch, which is behind all that were read.
+    fn batch(&mut self, entry: Entry, options: &OpenOptions) -> Result<Batch<'_>> {
+        if self.scan.is_none() {
+            self.scan = Some(self.scan(options)?);
+        }
+        let Some(scan) = &mut self.scan else {
+            return Err(changed(&self.path));
+        };
+        while self.next < entry.number {
+            self.next += 1;
+            if scan.next_batch()?.is_none() {
+                return Err(changed(&self.path));
+            }
+        }
+        self.next += 1;
+        let batch = scan.next_batch()?.filter(|batch| {
+            let header = batch.header();
+            (header.last_offset, header.crc) == (entry.last, entry.crc)
+        });
+        batch.ok_or_else(|| changed(&self.path))
     }
 }
 
@@ -120,6 +156,8 @@ pub(super) struct SetAsideBatches {
     include_truncated: bool,
     taken_back: Vec<TakenBack>,
     left_out: Vec<LeftOut>,
+    /// Why a replica could not be read, the first time.
+    failure: Option<Error>,
 }
 
 const TRUNCATED: &str =
@@ -141,6 +179,7 @@ impl SetAsideBatches {
             include_truncated,
             taken_back: Vec::new(),
             left_out: Vec::new(),
+            failure: None,
         };
         let segments = log.segments()?;
         let live_bases: Vec<i64> = segments.iter().map(|segment| segment.base_offset).collect();
@@ -215,8 +254,19 @@ impl SetAsideBatches {
                 entries,
                 differs,
                 unreadable,
+                failed,
             } = candidate;
             let path = log.path().to_path_buf();
+            if let Some(error) = failed {
+                self.left_out.push(LeftOut {
+                    path: path.clone(),
+                    batches: 0,
+                    first_offset: hole.0,
+                    last_offset: Some(hole.1 - 1),
+                    reason: failure(&error),
+                });
+                self.failure.get_or_insert(error);
+            }
             let entries = entries.into_iter();
             self.entries.extend(entries.map(|entry| Entry {
                 file: number,
@@ -234,7 +284,11 @@ impl SetAsideBatches {
                 path,
                 bytes: 0,
                 is_truncated: false,
-                replica: Some((log, hole, differs)),
+                replica: Some(InReplica {
+                    log,
+                    hole,
+                    differs: differs.map(str::to_owned),
+                }),
                 scan: None,
                 next: 0,
             });
@@ -251,6 +305,11 @@ impl SetAsideBatches {
 
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Why a replica could not be read, if one could not.
+    pub(super) const fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Offsets that came back so far.
@@ -271,7 +330,7 @@ impl SetAsideBatches {
             let newest = self.last_taken.map_or(i32::MIN, |taken| taken.epoch);
             let is_versioned = entry.epoch >= 0;
             if let Some(why) = self.differs(entry) {
-                self.leave(entry, why);
+                self.leave(entry, &why);
             } else if let Some(taken) = taken {
                 // Two recoveries may have cut the same bytes.
                 if !taken.is_same(entry) {
@@ -301,48 +360,55 @@ impl SetAsideBatches {
     }
 
     /// Why a replica's batch may not come back.
-    fn differs(&self, entry: Entry) -> Option<&'static str> {
-        self.files.get(entry.file)?.replica.as_ref()?.2
+    fn differs(&self, entry: Entry) -> Option<String> {
+        let replica = self.files.get(entry.file)?.replica.as_ref()?;
+        replica.differs.clone()
     }
 
-    /// Adds the batch that [`next_in`](Self::next_in) found. Returns its size in bytes.
+    /// Adds the batch that [`next_in`](Self::next_in) found. Returns its size in bytes; 0 for one of a replica that fails, of which
+    /// nothing more is taken in this hole.
     pub(super) fn add_next(&mut self, sink: &mut Sink) -> Result<u64> {
         let Some(&entry) = self.entries.get(self.at) else {
             return Ok(0);
         };
-        self.at += 1;
         let Some(file) = self.files.get_mut(entry.file) else {
+            self.at += 1;
             return Ok(0);
         };
-        if file.scan.is_none() {
-            file.scan = Some(file.scan(&self.options)?);
-        }
-        let Some(scan) = &mut file.scan else {
-            return Ok(0);
+        let mut batch = match file.batch(entry, &self.options) {
+            Ok(batch) => batch,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) => {
+                // Its entry is asked for again, and left.
+                let Some(replica) = self.replica_of(entry) else {
+                    return Err(error);
+                };
+                replica.differs = Some(failure(&error));
+                self.failure.get_or_insert(error);
+                return Ok(0);
+            }
         };
-        loop {
-            let number = file.next;
-            let Some(mut batch) = scan.next_batch()? else {
-                return Err(changed(&file.path));
-            };
-            file.next += 1;
-            if number < entry.number {
-                continue;
-            }
-            let header = *batch.header();
-            if (header.last_offset, header.crc) != (entry.last, entry.crc) {
-                return Err(changed(&file.path));
-            }
-            let records = sink.add(&mut batch)?;
-            let path = file.path.clone();
-            self.note(entry, path, records);
-            return Ok(header.size_bytes as u64);
-        }
+        let records = sink.add(&mut batch)?;
+        let is_whole = !batch.ended_early();
+        self.at += 1;
+        self.note(entry, records, is_whole);
+        Ok(entry.size_bytes)
     }
 
-    fn note(&mut self, entry: Entry, path: PathBuf, records: u64) {
+    fn replica_of(&mut self, entry: Entry) -> Option<&mut InReplica> {
+        self.files.get_mut(entry.file)?.replica.as_mut()
+    }
+
+    fn note(&mut self, entry: Entry, records: u64, is_whole: bool) {
+        let Some(path) = self.files.get(entry.file).map(|file| file.path.clone()) else {
+            return;
+        };
         self.last_taken = Some(entry);
-        self.offsets_taken += u64::try_from(entry.last - entry.first + 1).unwrap_or(0);
+        self.offsets_taken += if is_whole {
+            u64::try_from(entry.last - entry.first + 1).unwrap_or(0)
+        } else {
+            records
+        };
         match self.taken_back.last_mut().filter(|last| last.path == path) {
             Some(last) => {
                 last.batches += 1;
@@ -394,6 +460,10 @@ impl SetAsideBatches {
             std::mem::take(&mut self.left_out),
         )
     }
+}
+
+fn failure(error: &Error) -> String {
+    format!("this replica cannot be read there: {error}")
 }
 
 fn changed(path: &Path) -> Error {

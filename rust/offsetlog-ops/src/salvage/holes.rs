@@ -1,0 +1,144 @@
+//! What the scan of the live log could not read, and what comes back of it.
+
+use super::replicas::Around;
+use super::{Loss, Salvage, is_sparse};
+use offsetlog::format::BatchHeader;
+use offsetlog::{Hole, Result, ScanReport};
+
+/// Number of holes that a scan's report keeps; further ones are only counted.
+const HOLES_MAX: usize = 10_000;
+
+/// What the scan of the live log could not read.
+#[derive(Default)]
+pub(super) struct Holes {
+    pub(super) report: ScanReport,
+    /// Number of them at the last look.
+    seen: u64,
+    pub(super) losses: Vec<Loss>,
+    /// So many have been filled from what was set aside.
+    filled: usize,
+    /// Those that no scan could meet.
+    pub(super) at_the_end: u64,
+    time_before: Option<i64>,
+}
+
+impl Holes {
+    /// Notes what the scan met since the last look, and the time of the batch behind it.
+    pub(super) fn look(&mut self, time_after: Option<i64>) {
+        let (count, known) = (self.report.hole_count(), self.losses.len());
+        // The report keeps no more than so many.
+        if count == self.seen || known == HOLES_MAX {
+            return;
+        }
+        self.seen = count;
+        let timed = |time: i64| Some(time).filter(|&time| time >= 0);
+        for hole in self.report.holes().into_iter().skip(known) {
+            self.losses.push(Loss {
+                hole,
+                taken_back: 0,
+                time_before: self.time_before.and_then(timed),
+                time_after: time_after.and_then(timed),
+            });
+        }
+    }
+
+    /// Whether one was not looked at yet by [`Salvage::fill_holes`].
+    pub(super) const fn are_new(&self) -> bool {
+        self.filled < self.losses.len()
+    }
+
+    /// Behind a log that ends at `end` and its holes; `None` where nobody knows where the last one ends.
+    pub(super) fn told_up_to(&self, end: i64) -> Option<i64> {
+        self.losses
+            .last()
+            .map_or(Some(end), |last| Some(last.hole.stop?.max(end)))
+    }
+
+    /// Adds one that no scan could meet, behind all others.
+    pub(super) fn add(&mut self, hole: Hole) {
+        self.at_the_end += 1;
+        if self.losses.len() < HOLES_MAX {
+            self.losses.push(Loss {
+                hole,
+                taken_back: 0,
+                time_before: self.time_before.filter(|&time| time >= 0),
+                time_after: None,
+            });
+        }
+    }
+
+    pub(super) const fn passed(&mut self, max_timestamp: i64) {
+        self.time_before = Some(max_timestamp);
+    }
+}
+
+impl Salvage<'_> {
+    /// Takes back what lies in the holes found so far, below `end`, where the batch `after` stands.
+    pub(super) fn fill_holes(&mut self, end: i64, after: Option<BatchHeader>) -> Result<()> {
+        let epoch = after.map_or(i32::MAX, |after| after.leader_epoch);
+        let stop_of = |hole: &Hole| hole.stop.unwrap_or(end).min(end);
+        let live_end = self.live_end;
+        // A hole that begins before is of the last batch itself, which cannot be decoded: nothing is taken in its place.
+        let is_open = |loss: &Loss| loss.hole.start >= live_end;
+        // All of them lie between the same two batches: what replicas have there is looked at together.
+        let new = self.holes.losses.get(self.holes.filled..);
+        let new = new.unwrap_or_default();
+        let whole = range(
+            new.iter()
+                .map(|loss| (loss.hole.start, stop_of(&loss.hole))),
+        );
+        let open = new.iter().filter(|loss| is_open(loss));
+        let open_range = range(
+            open.clone()
+                .map(|loss| (loss.hole.start, stop_of(&loss.hole))),
+        );
+        let around = Around {
+            before: self.before,
+            after,
+            bytes: open.map(|loss| loss.hole.bytes).sum(),
+            has_gaps: self.has_gaps || after.is_some_and(|after| is_sparse(&after)),
+        };
+        let asked = (whole.0.max(live_end).max(self.log_start), whole.1);
+        if asked.0 < asked.1 {
+            self.aside.add_replicas(&self.replicas, asked, around)?;
+        }
+        let mut taken_of_open = 0;
+        for number in self.holes.filled..self.holes.losses.len() {
+            let Some(loss) = self.holes.losses.get(number) else {
+                break;
+            };
+            let (start, stop) = (loss.hole.start.max(live_end), stop_of(&loss.hole));
+            let before = self.aside.offsets_taken();
+            self.take_back((start, stop), epoch)?;
+            if let Some(loss) = self.holes.losses.get_mut(number) {
+                loss.taken_back = self.aside.offsets_taken() - before;
+                if is_open(loss) {
+                    taken_of_open += loss.taken_back;
+                }
+            }
+        }
+        let offsets = open_range.1.saturating_sub(open_range.0);
+        if taken_of_open > 0 && u64::try_from(offsets) == Ok(taken_of_open) {
+            // Each offset came back, of whatever hole: nobody knows of the first of several where it ends.
+            let new = self.holes.losses.get_mut(self.holes.filled..);
+            for loss in new
+                .unwrap_or_default()
+                .iter_mut()
+                .filter(|loss| is_open(loss))
+            {
+                let stop = stop_of(&loss.hole);
+                loss.hole.stop = Some(stop);
+                loss.taken_back = u64::try_from(stop - loss.hole.start).unwrap_or(0);
+            }
+        }
+        self.holes.filled = self.holes.losses.len();
+        Ok(())
+    }
+}
+
+/// From the first offset of these ranges to the end of all.
+fn range(all: impl Iterator<Item = (i64, i64)>) -> (i64, i64) {
+    all.fold((i64::MAX, i64::MIN), |whole, each| {
+        (whole.0.min(each.0), whole.1.max(each.1))
+    })
+}
