@@ -350,3 +350,6 @@ fn what_recovery_cut_is_there_at_the_second_call_too() {
 #[path = "replica_proof_tests.rs"]
 mod proof;
 pub(crate) use proof::around_old_messages;
+
+#[path = "replica_random_tests.rs"]
+mod random;
