@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 from collections.abc import Iterator
 from typing import Self
@@ -32,6 +31,8 @@ class Wire:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         self._socket: socket.socket = plain
         if authority is not None:
+            import ssl  # noqa: PLC0415 - not every Python has it, and tests of the rows import this
+
             context = ssl.create_default_context(cafile=authority)
             self._socket = context.wrap_socket(plain, server_hostname=host)
         self._buffer = bytearray(1 << 20)

@@ -32,7 +32,8 @@ pub struct ChosenReplica {
     pub other_logs: Vec<Log>,
 }
 
-/// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be read, then the order given.
+/// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be
+/// read, then that offsets are missing before the fewest segments, then the order given.
 /// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of the last segment with any, where damage hides
 /// the end or the leader epoch.
 ///
@@ -53,6 +54,20 @@ pub fn choose_replica<P: AsRef<Path>>(
     all.sort_by_key(|replica| replica.end_is_hidden);
     // Of equals the first.
     all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
+    let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
+    let first = all.first().map(rank);
+    let equal = all.iter().take_while(|each| Some(rank(each)) == first);
+    let equal = equal.count();
+    if let Some(equal) = all.get_mut(..equal).filter(|equal| equal.len() > 1) {
+        let mut gaps = Vec::new();
+        for replica in &*equal {
+            gaps.push(gaps_before_segments(&replica.log)?);
+        }
+        let least = gaps.iter().enumerate().min_by_key(|(_, gaps)| **gaps);
+        if let Some(front) = least.and_then(|(least, _)| equal.get_mut(..=least)) {
+            front.rotate_right(1);
+        }
+    }
     let mut all = all.into_iter();
     let Some(best) = all.next() else {
         return Ok((None, failures));
@@ -141,6 +156,33 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
         }
     }
     Ok((leader_epoch, begin))
+}
+
+/// Number of segments before which offsets are missing: one that was lost leaves such a gap, and compaction does. A look-up for each.
+fn gaps_before_segments(log: &Log) -> Result<usize> {
+    let Some(begin) = readable(log.log_start_offset())? else {
+        return Ok(0);
+    };
+    let mut gaps = 0;
+    for segment in log.segments()?.iter().skip(1) {
+        let before = segment.base_offset - 1;
+        if before < begin {
+            continue;
+        }
+        let mut found = match log.batches(Some(before), None) {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(_) => continue,
+            Ok(found) => found,
+        };
+        match found.next() {
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                return Err(error);
+            }
+            Some(Ok(batch)) if batch.base_offset > before => gaps += 1,
+            _ => {}
+        }
+    }
+    Ok(gaps)
 }
 
 fn less(other: &Replica, best: &Replica) -> String {

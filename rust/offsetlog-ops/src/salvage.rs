@@ -3,13 +3,15 @@
 //! The live log wins. What recovery cut off it, and kept in `offsetlog-cut`, comes back only where the log has a hole or has ended:
 //! offsets that compaction or retention removed stay removed.
 
+mod gaps;
 mod holes;
 mod replicas;
 mod set_aside;
 mod sink;
 
+use gaps::Gaps;
 use holes::Holes;
-use offsetlog::disk::OverlayDisk;
+use offsetlog::disk::{Disk, OverlayDisk};
 use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
@@ -232,6 +234,7 @@ struct NewPlace<'s> {
 
 struct Salvage<'s> {
     log: &'s Log,
+    disk: Arc<dyn Disk>,
     /// `None` for a comparison.
     place: Option<NewPlace<'s>>,
     /// Offset, exclusive, up to which the log is taken.
@@ -250,6 +253,8 @@ struct Salvage<'s> {
     before: Option<BatchHeader>,
     /// Whether compaction has left offsets out, as the live log shows so far.
     has_gaps: bool,
+    /// What offsets that no batch has mean here; known from the first ones on.
+    gaps: Option<Gaps>,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
     producer_id_max: i64,
@@ -271,6 +276,7 @@ impl<'s> Salvage<'s> {
             high_watermark: log.checkpointed_high_watermark()?,
             progress: Progress::new(log, &aside, how)?,
             log,
+            disk: Arc::clone(&options.disk),
             place: None,
             stop: stop.unwrap_or(i64::MAX),
             aside,
@@ -280,6 +286,7 @@ impl<'s> Salvage<'s> {
             live_end: 0,
             before: None,
             has_gaps: false,
+            gaps: None,
             epoch: i32::MIN,
             producer_id_max: -1,
             warnings: Vec::new(),
@@ -301,6 +308,7 @@ impl<'s> Salvage<'s> {
         while let Some(mut batch) = live.next_batch()? {
             let header = *batch.header();
             self.holes.look(Some(header.max_timestamp));
+            self.note_gap(Some(&header))?;
             if !self.holes.are_new() {
                 self.has_gaps |= self.is_behind_a_gap(&header);
             } else if let Some(first) = self.first_of(&header)? {
@@ -317,6 +325,9 @@ impl<'s> Salvage<'s> {
             self.progress.add(header.size_bytes as u64);
         }
         self.holes.look(None);
+        if self.holes.are_new() {
+            self.note_gap(None)?;
+        }
         self.fill_holes(self.stop, None)?;
         self.live_end = self.live_end.max(end).min(self.stop);
         let next = self.live_end.max(self.log_start);
@@ -441,7 +452,7 @@ impl<'s> Salvage<'s> {
             dry_run,
             first_unstable_offset: (stable < built.log_end_offset).then_some(stable),
             built,
-            loss_count: self.holes.report.hole_count() + self.holes.at_the_end,
+            loss_count: self.holes.report.hole_count() + self.holes.others,
             losses: self.holes.losses,
             torn_tail,
             taken_back,

@@ -353,3 +353,6 @@ pub(crate) use proof::around_old_messages;
 
 #[path = "replica_random_tests.rs"]
 mod random;
+
+#[path = "gap_tests.rs"]
+mod gaps;

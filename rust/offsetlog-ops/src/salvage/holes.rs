@@ -1,5 +1,6 @@
 //! What the scan of the live log could not read, and what comes back of it.
 
+use super::gaps::{GAP, Gaps};
 use super::replicas::Around;
 use super::{Loss, Salvage, is_sparse};
 use offsetlog::format::BatchHeader;
@@ -17,19 +18,20 @@ pub(super) struct Holes {
     pub(super) losses: Vec<Loss>,
     /// So many have been filled from what was set aside.
     filled: usize,
-    /// Those that no scan could meet.
-    pub(super) at_the_end: u64,
+    /// Those that no scan could meet: gaps between segments, and the end of the log.
+    pub(super) others: u64,
     time_before: Option<i64>,
 }
 
 impl Holes {
     /// Notes what the scan met since the last look, and the time of the batch behind it.
     pub(super) fn look(&mut self, time_after: Option<i64>) {
-        let (count, known) = (self.report.hole_count(), self.losses.len());
+        let count = self.report.hole_count();
         // The report keeps no more than so many.
-        if count == self.seen || known == HOLES_MAX {
+        if count == self.seen || self.losses.len() >= HOLES_MAX {
             return;
         }
+        let known = usize::try_from(self.seen).unwrap_or(usize::MAX);
         self.seen = count;
         let timed = |time: i64| Some(time).filter(|&time| time >= 0);
         for hole in self.report.holes().into_iter().skip(known) {
@@ -54,9 +56,9 @@ impl Holes {
             .map_or(Some(end), |last| Some(last.hole.stop?.max(end)))
     }
 
-    /// Adds one that no scan could meet, behind all others.
+    /// Adds one that no scan could meet, behind those so far.
     pub(super) fn add(&mut self, hole: Hole) {
-        self.at_the_end += 1;
+        self.others += 1;
         if self.losses.len() < HOLES_MAX {
             self.losses.push(Loss {
                 hole,
@@ -64,6 +66,26 @@ impl Holes {
                 time_before: self.time_before.filter(|&time| time >= 0),
                 time_after: None,
             });
+        }
+    }
+
+    /// The first one that was not looked at yet by [`Salvage::fill_holes`].
+    pub(super) fn first_new(&self) -> Option<&Hole> {
+        self.losses.get(self.filled).map(|loss| &loss.hole)
+    }
+
+    /// Adds a gap behind the last batch, before those that were not looked at yet.
+    pub(super) fn add_gap(&mut self, hole: Hole, time_after: Option<i64>) {
+        self.others += 1;
+        let timed = |time: i64| Some(time).filter(|&time| time >= 0);
+        if self.losses.len() < HOLES_MAX {
+            let loss = Loss {
+                hole,
+                taken_back: 0,
+                time_before: self.time_before.and_then(timed),
+                time_after: time_after.and_then(timed),
+            };
+            self.losses.insert(self.filled, loss);
         }
     }
 
@@ -97,6 +119,8 @@ impl Salvage<'_> {
             after,
             bytes: open.map(|loss| loss.hole.bytes).sum(),
             has_gaps: self.has_gaps || after.is_some_and(|after| is_sparse(&after)),
+            is_unknown: self.gaps == Some(Gaps::Unknown)
+                && new.iter().any(|loss| loss.hole.kind == GAP),
         };
         let asked = (whole.0.max(live_end).max(self.log_start), whole.1);
         if asked.0 < asked.1 {

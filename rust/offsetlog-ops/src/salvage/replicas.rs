@@ -25,6 +25,7 @@ const OTHER_EPOCH: &str =
     "they are of a leader epoch that the replica that is taken does not have at these offsets";
 const UNPROVEN: &str = "the leader epochs of the replica that is taken do not reach there, and this replica does not have the batch behind them: they may be of a leader that was deposed";
 const COMPACTED: &str = "the log is compacted, and this replica does not have the same batches before and behind them, or not as many bytes in between: compaction may have removed or replaced them";
+const UNKNOWN: &str = "nothing says whether the topic is compacted, which may have removed them from the replica that is taken: give its whole log dir";
 
 /// The batches of the log before and after a hole.
 #[derive(Clone, Copy)]
@@ -35,6 +36,8 @@ pub(super) struct Around {
     pub(super) bytes: u64,
     /// Whether the log shows that it was compacted: offsets are left out before the hole.
     pub(super) has_gaps: bool,
+    /// Whether nothing says that the log ever had what it lacks here.
+    pub(super) is_unknown: bool,
 }
 
 /// The batches of a replica in a hole.
@@ -87,6 +90,10 @@ impl<'s> Replicas<'s> {
             is_whole: false,
             is_compacted,
         };
+        replicas.is_compacted |= is_internal_topic(log.topic());
+        for log in [log].into_iter().chain(all) {
+            replicas.is_compacted |= may_be_compacted(log)?;
+        }
         if all.is_empty() {
             return Ok(replicas);
         }
@@ -98,11 +105,12 @@ impl<'s> Replicas<'s> {
             };
             replicas.history = history;
         }
-        replicas.is_compacted |= is_internal_topic(log.topic());
-        for log in [log].into_iter().chain(all) {
-            replicas.is_compacted |= may_be_compacted(log)?;
-        }
         Ok(replicas)
+    }
+
+    /// Whether the topic is compacted, or one of the logs is.
+    pub(super) fn is_compacted(&self) -> bool {
+        self.is_compacted
     }
 
     /// What each of them has in a hole, of those that have anything, or fail.
@@ -171,6 +179,8 @@ impl<'s> Replicas<'s> {
                 Some(OTHER_EPOCH)
             } else if is_other {
                 Some(DIFFERS)
+            } else if around.is_unknown {
+                Some(UNKNOWN)
             } else if may_be_compacted && !(is_between && bytes == around.bytes) {
                 Some(COMPACTED)
             } else if behind != Neighbour::Same && epoch != Some(entry.epoch) {

@@ -1,0 +1,117 @@
+//! Offsets that no batch has, without any damage around them: compaction leaves them out, and so does a segment that is lost.
+
+use super::{Salvage, everything, is_sparse};
+use offsetlog::disk::{Disk, IoCall};
+use offsetlog::format::BatchHeader;
+use offsetlog::format::checkpoint::OffsetCheckpointFile;
+use offsetlog::{Error, Hole, Log, Result};
+
+/// The kind of such holes.
+pub(super) const GAP: &str = "Gap";
+
+/// What offsets that no batch has mean in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// The log is compacted, or shows that it was.
+    Compacted,
+    /// The cleaner has never touched the log: they were lost.
+    Lost,
+    /// Nothing says whether it has: they may have been lost, where a segment begins behind them.
+    Unknown,
+}
+
+impl Salvage<'_> {
+    /// Notes a gap before the next batch of the live log, or before the damage that lies before that.
+    pub(super) fn note_gap(&mut self, after: Option<&BatchHeader>) -> Result<()> {
+        let first = match self.holes.first_new() {
+            Some(hole) => Some(hole.start),
+            None => after.and_then(|after| after.base_offset),
+        };
+        let Some(first) = first.filter(|first| *first > self.live_end && self.before.is_some())
+        else {
+            return Ok(());
+        };
+        let gaps = match self.gaps {
+            Some(gaps) => gaps,
+            None => *self.gaps.insert(self.judge_gaps()?),
+        };
+        if gaps != Gaps::Compacted {
+            let hole = gap_before(self.log, (self.live_end, first), gaps)?;
+            let time_after = after.map(|after| after.max_timestamp);
+            self.holes.add_gap(hole, time_after);
+        }
+        Ok(())
+    }
+
+    /// Looks at the headers of all batches, once, at the first gap.
+    fn judge_gaps(&self) -> Result<Gaps> {
+        if self.replicas.is_compacted() {
+            return Ok(Gaps::Compacted);
+        }
+        let is_known = knows_the_cleaner(self.log, self.disk.as_ref())?;
+        let borders: Vec<i64> = self
+            .log
+            .segments()?
+            .iter()
+            .map(|segment| segment.base_offset)
+            .collect();
+        let mut scan = self.log.scan(&everything())?;
+        let report = scan.report();
+        let (mut end, mut holes) = (None, 0);
+        while let Some(batch) = scan.next_batch()? {
+            let header = batch.header();
+            let is_behind_damage = std::mem::replace(&mut holes, report.hole_count()) != holes;
+            let is_inside = end.zip(header.base_offset).is_some_and(|(end, first)| {
+                first > end && !borders.iter().any(|base| (end..=first).contains(base))
+            });
+            if is_sparse(header) || (is_inside && !is_known && !is_behind_damage) {
+                return Ok(Gaps::Compacted);
+            }
+            end = header.last_offset.checked_add(1);
+        }
+        Ok(if is_known { Gaps::Lost } else { Gaps::Unknown })
+    }
+}
+
+/// Whether somebody would have noted that the log was compacted.
+fn knows_the_cleaner(log: &Log, disk: &dyn Disk) -> Result<bool> {
+    if log.stored_config()?.is_some() {
+        return Ok(true);
+    }
+    let Some(log_dir) = log.path().parent() else {
+        return Ok(false);
+    };
+    let file = log_dir.join(OffsetCheckpointFile::CleanerOffset.name());
+    match disk.stat(&file) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(Error::io(IoCall::Stat, &file, source)),
+    }
+}
+
+/// The offsets between two batches that can be read.
+fn gap_before(log: &Log, (start, stop): (i64, i64), gaps: Gaps) -> Result<Hole> {
+    let segments = log.segments()?;
+    let behind = segments
+        .iter()
+        .rev()
+        .find(|segment| segment.base_offset <= stop);
+    let base = behind.map_or(stop, |segment| segment.base_offset);
+    let reason = match gaps {
+        Gaps::Lost => "no segment has these offsets, and the log was never compacted",
+        _ => {
+            "no segment has these offsets: lost, unless the topic is compacted, which nothing here says; give the whole log dir"
+        }
+    };
+    Ok(Hole {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+        path: log.path().join(format!("{base:020}.log")),
+        position: 0,
+        bytes: 0,
+        start,
+        stop: Some(stop),
+        kind: GAP,
+        reason: reason.to_owned(),
+    })
+}
