@@ -100,16 +100,26 @@ impl Source {
         let mut given: BTreeMap<String, String> = BTreeMap::new();
         let read = read_properties(bytes).map_err(|error| error.to_string())?;
         for property in read {
-            if !KNOWN.contains(&property.key.as_str()) {
-                let known = ADVICE.iter().find(|(key, _)| *key == property.key);
-                let advice = known.map_or("take it out of the file", |(_, advice)| advice);
-                return Err(format!(
-                    "line {}: {} is no setting of a mirror: {advice}",
-                    property.line, property.key
-                ));
-            }
+            known(&property.key).map_err(|reason| format!("line {}: {reason}", property.line))?;
             given.insert(property.key, property.value.trim().to_owned());
         }
+        self.take_given(&given)
+    }
+
+    /// Takes settings of Kafka's clients by name.
+    ///
+    /// # Errors
+    /// In words: a key or value that a mirror does not know, and what to do.
+    pub fn take_settings(&mut self, settings: &[(String, String)]) -> Result<(), String> {
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        for (key, value) in settings {
+            known(key)?;
+            given.insert(key.clone(), value.trim().to_owned());
+        }
+        self.take_given(&given)
+    }
+
+    fn take_given(&mut self, given: &BTreeMap<String, String>) -> Result<(), String> {
         let get = |key: &str| {
             given
                 .get(key)
@@ -207,6 +217,16 @@ impl Source {
                 .to_owned(),
         )
     }
+}
+
+/// Fails for a key that is no setting of a mirror.
+fn known(key: &str) -> Result<(), String> {
+    if KNOWN.contains(&key) {
+        return Ok(());
+    }
+    let known = ADVICE.iter().find(|(known, _)| *known == key);
+    let advice = known.map_or("take it out", |(_, advice)| advice);
+    Err(format!("{key} is no setting of a mirror: {advice}"))
 }
 
 fn credentials<'g>(get: &impl Fn(&str) -> Option<&'g str>) -> Result<Credentials, String> {

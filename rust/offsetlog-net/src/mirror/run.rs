@@ -126,7 +126,7 @@ pub fn mirror(
         source: source.clone(),
         clock,
     });
-    let ran = run(&shared, &mut store, &options, &mut watch);
+    let ran = run(&shared, &mut store, &options, &mut watch, &is_closing);
     is_closing.store(true, Ordering::SeqCst);
     let closed = store.close();
     tell(&shared, &mut watch);
@@ -140,6 +140,7 @@ fn run(
     store: &mut Store,
     options: &MirrorOptions,
     watch: &mut Watch<'_>,
+    is_closing: &AtomicBool,
 ) -> Result<MirrorReport, MirrorError> {
     let (sender, receiver) = sync_channel(WAITING_MAX);
     let mut threads = Threads {
@@ -180,6 +181,8 @@ fn run(
             break Ok(());
         }
     };
+    // What has arrived is still appended, however it was ended.
+    is_closing.store(true, Ordering::SeqCst);
     lock(&shared.core).stop();
     shared.moved.notify_all();
     let ended = threads.end(&receiver, |arrived| match &worked {
