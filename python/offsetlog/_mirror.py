@@ -106,7 +106,8 @@ class MirrorReport(NamedTuple):
     is_complete: bool
     """Whether everything that was to be copied was."""
     has_losses: bool
-    """Whether records were lost, cut or deleted at the source, or a topic was recreated: what a user should look at."""
+    """Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated: what a user should
+    look at."""
     bytes: int
     """Bytes of batches that this call appended."""
     batches: int
