@@ -280,6 +280,31 @@ def test_tls_and_users(tmp_path: Path) -> None:
         assert (event.kind, "no broker answers yet" in event.message) == ("problem", True)
 
 
+@pytest.mark.parametrize("names_types", [True, False])
+def test_pkcs12_stores_as_java_has_them(tmp_path: Path, *, names_types: bool) -> None:
+    own, key, authority = (CERTIFICATES / name for name in ("server.pem", "server.key", "ca.pem"))
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(CERTIFICATES / "ca.p12"),
+        "ssl.truststore.password": "secret",
+        "ssl.keystore.location": str(CERTIFICATES / "client.p12"),
+        "ssl.keystore.password": "secret",
+        "ssl.key.password": "secret",
+    }
+    if names_types:
+        settings |= {"ssl.truststore.type": "PKCS12", "ssl.keystore.type": "PKCS12"}
+    with Server(CLEAN_LOG_DIRS, tls_certificate=own, tls_key=key, tls_client_ca=authority) as kafka:
+        address = kafka.bootstrap_servers.replace("127.0.0.1", "localhost")
+        assert mirror(address, tmp_path / "copy", topics="g-plain", once=True, config=settings).is_complete
+        # PEM beside PKCS12.
+        mixed = {**settings, "ssl.truststore.location": str(authority), "ssl.truststore.type": "PEM"}
+        del mixed["ssl.truststore.password"]
+        assert mirror(address, tmp_path / "mixed", topics="g-plain", once=True, config=mixed).is_complete
+        # Without a certificate the server lets nobody in.
+        stranger = {name: value for name, value in settings.items() if not name.startswith(("ssl.key",))}
+        assert not mirror(address, tmp_path / "none", once=True, config=stranger, give_up_ms=1000).is_complete
+
+
 @pytest.mark.parametrize(
     ("options", "error", "expected"),
     [
