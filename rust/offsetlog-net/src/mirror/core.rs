@@ -404,7 +404,7 @@ impl Core {
             || self
                 .topics
                 .values()
-                .any(|topic| topic.state == TopicState::Refused)
+                .any(|topic| matches!(topic.state, TopicState::Refused | TopicState::Another))
             || !self.unknown.is_empty()
             || self.is_partial;
         let is_making =

@@ -235,6 +235,7 @@ fn offsets_of_a_topic_made_anew_do_not_touch_those_of_the_copy() {
     go_on(&mut run, 20_000, |_, _| true);
     let report = lock(&run.core).report();
     assert_eq!(told(&report, EventKind::Recreated).len(), 1, "{report:#?}");
+    assert!(!report.is_complete && report.has_losses);
     assert_eq!(stored(run, "readers", 0), Some(end));
 }
 
