@@ -33,6 +33,7 @@ from offsetlog._metadata import (
     Stray,
     TopicImage,
 )
+from offsetlog._mirror import MirroredPartition, MirrorEvent, MirrorProgress, MirrorReport, mirror
 from offsetlog._offsetlog import Record, Writer, __version__
 from offsetlog._old_log import OldLog
 from offsetlog._recover import recover
@@ -168,6 +169,10 @@ __all__ = [
     "MaintainReport",
     "MetadataFileError",
     "MetadataImage",
+    "MirrorEvent",
+    "MirrorProgress",
+    "MirrorReport",
+    "MirroredPartition",
     "NewReplica",
     "NotRestored",
     "OffsetAndTimestamp",
@@ -233,6 +238,7 @@ __all__ = [
     "identity",
     "metadata_as_commands",
     "metadata_as_yaml",
+    "mirror",
     "open_cached",
     "partition_for",
     "partitions_for",

@@ -14,6 +14,7 @@ from offsetlog._groups import Group, ResetFile
 from offsetlog._held_records import EndedTransaction, PartitionProducer, WhyAnswer
 from offsetlog._identity import DirectoryIdentity
 from offsetlog._metadata import MetadataImage, Stray
+from offsetlog._mirror import MirrorEvent, MirrorOptions, MirrorProgress, MirrorReport
 from offsetlog._options import (
     AppendOptions,
     LogDirOptions,
@@ -78,6 +79,7 @@ __all__ = [
     "identity",
     "metadata_as_commands",
     "metadata_as_yaml",
+    "mirror",
     "moving_note",
     "partition_for",
     "partitions_for",
@@ -388,6 +390,13 @@ def end_transaction(
     single_replica: bool,
     metadata: str | None,
 ) -> EndedTransaction: ...
+def mirror(
+    into: str,
+    values: MirrorOptions,
+    *,
+    progress: Callable[[MirrorProgress], object] | None,
+    event: Callable[[MirrorEvent], object] | None,
+) -> MirrorReport: ...
 def restore(
     sources: Sequence[str],
     into: Sequence[str],

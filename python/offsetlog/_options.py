@@ -370,8 +370,8 @@ def checked_scan(**options: Unpack[TakeOptions]) -> CheckedScan:
     return CheckedScan(**checked)
 
 
-def check_progress(progress: object) -> None:
+def check_progress(progress: object, name: str = "progress") -> None:
     """Refuse what cannot be called, here and not in the middle of the work."""
     if progress is not None and not callable(progress):
-        message = f"progress must be callable, found {type(progress).__name__}"
+        message = f"{name} must be callable, found {type(progress).__name__}"
         raise TypeError(message)

@@ -112,6 +112,46 @@ impl TlsClient {
         Self::of(roots, identity.transpose()?)
     }
 
+    /// As [`load`](Self::load), from stores of either kind: a PKCS#12 store has a password, a PEM file has none.
+    ///
+    /// # Errors
+    /// As there, and as of [`load_pkcs12`](Self::load_pkcs12).
+    #[cfg(feature = "pkcs12")]
+    pub fn load_stores(
+        trust: (PathBuf, Option<String>),
+        identity: Option<(PathBuf, Option<String>)>,
+    ) -> Result<Self, TlsError> {
+        let roots = match trust {
+            (path, Some(password)) => stores::roots(&path, &password)?,
+            (path, None) => roots(&path)?,
+        };
+        let identity = identity.map(|(path, password)| match password {
+            Some(password) => stores::identity(&path, &password),
+            None => Ok((certificates(&path)?, private_key(&path)?)),
+        });
+        Self::of(roots, identity.transpose()?)
+    }
+
+    /// As [`load`](Self::load), from PEM files: this build has no PKCS#12.
+    ///
+    /// # Errors
+    /// As there; a file with a password.
+    #[cfg(not(feature = "pkcs12"))]
+    pub fn load_stores(
+        trust: (PathBuf, Option<String>),
+        identity: Option<(PathBuf, Option<String>)>,
+    ) -> Result<Self, TlsError> {
+        for (path, password) in std::iter::once(&trust).chain(&identity) {
+            if password.is_some() {
+                return Err(at(path, "this build reads PEM files only"));
+            }
+        }
+        let identity = identity
+            .as_ref()
+            .map(|(path, _)| (path.as_path(), path.as_path()));
+        Self::load(&trust.0, identity)
+    }
+
     fn of(
         roots: RootCertStore,
         identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,

@@ -69,6 +69,11 @@ pub(crate) fn interrupt() -> Interrupt {
     })
 }
 
+/// What the signal handler raised on this thread, if the engine came back without `Interrupted`.
+pub(crate) fn raised_if_any() -> Option<PyErr> {
+    RAISED.take()
+}
+
 /// What the signal handler raised on this thread; `KeyboardInterrupt` if that is gone.
 pub(crate) fn raised() -> PyErr {
     RAISED

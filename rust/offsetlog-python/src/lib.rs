@@ -22,6 +22,7 @@ mod identity;
 mod interrupt;
 mod log;
 mod log_dir;
+mod mirror;
 mod old_log;
 mod options;
 mod raise;
@@ -76,6 +77,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::config_check, module)?)?;
     module.add_function(wrap_pyfunction!(config::settings, module)?)?;
     module.add_function(wrap_pyfunction!(convert_log::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(mirror::mirror, module)?)?;
     module.add_function(wrap_pyfunction!(process_id, module)?)?;
     module.add_function(wrap_pyfunction!(restore::restore, module)?)?;
     module.add_function(wrap_pyfunction!(salvage::salvage, module)?)?;

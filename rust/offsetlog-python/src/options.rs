@@ -88,6 +88,20 @@ options! {
         idle_timeout_ms: u64,
     }
 
+    /// What is mirrored, from where, and how.
+    MirrorValues {
+        bootstrap: Vec<String>,
+        topics: Vec<String>,
+        patterns: Vec<String>,
+        once: bool,
+        config: Option<Pairs>,
+        config_file: Option<PathBuf>,
+        groups: bool,
+        fetch_max_bytes: i32,
+        refresh_ms: i64,
+        give_up_ms: i64,
+    }
+
     /// Bounds on what bytes of a file can make us do.
     #[allow(clippy::struct_field_names, reason = "the names of the arguments")]
     LimitValues {

@@ -2,6 +2,8 @@
 //!
 //! A row is declared twice, here and in the class, which documents it. The first row of a class compares the names of both. From
 //! then on a row costs what a tuple costs, so that even batch headers, of which a log has millions, cross as rows.
+//!
+//! over 600 lines: one list, of every row that there is.
 
 use crate::row_class::{RowClass, named_rows, names};
 use pyo3::IntoPyObjectExt;
@@ -278,6 +280,50 @@ named_rows! {
             bootstrap_checkpoints: Tuple<OsString>,
             remaining: Tuple<Remaining>,
             warnings: Tuple<String>,
+        }
+    }
+    "offsetlog._mirror" {
+        MirrorProgress {
+            bytes: u64,
+            batches: u64,
+            bytes_per_second: u64,
+            partitions: usize,
+            partitions_done: usize,
+            lag: i64,
+        }
+        MirrorEvent {
+            kind: &'static str,
+            topic: Option<String>,
+            partition: Option<i32>,
+            broker: Option<i32>,
+            start: Option<i64>,
+            stop: Option<i64>,
+            message: String,
+            kept: Tuple<OsString>,
+        }
+        MirroredPartition {
+            topic: String,
+            partition: i32,
+            log_start_offset: i64,
+            log_end_offset: i64,
+            high_watermark: Option<i64>,
+            source_log_start_offset: Option<i64>,
+            lag: Option<i64>,
+            bytes: u64,
+            batches: u64,
+            problem: Option<String>,
+        }
+        MirrorReport {
+            cluster_id: Option<String>,
+            is_complete: bool,
+            has_losses: bool,
+            bytes: u64,
+            batches: u64,
+            groups: usize,
+            committed_offsets: u64,
+            partitions: Tuple<MirroredPartition>,
+            events: Tuple<MirrorEvent>,
+            events_left_out: u64,
         }
     }
     "offsetlog._damage" {

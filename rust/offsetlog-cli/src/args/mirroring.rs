@@ -17,8 +17,8 @@ With --once it ends when every partition has reached the high watermark that it 
 interrupted. What the source deletes stays, and is reported. A copy that diverged from its leader is cut, and what is cut is kept in \
 offsetlog-cut.
 
-Exit codes: 0 done; 2 usage or input error, or something could not be copied; 3 done, and the source had deleted records, or a copy was cut, or \
-a topic was made again; 130 interrupted.")]
+Exit codes: 0 done; 2 usage or input error, or something could not be copied, such as a topic that was made again; 3 done, and the source \
+had deleted records before they were copied, or a topic, or a copy was cut; 130 interrupted.")]
 pub(crate) struct Mirror {
     /// Brokers to begin with, HOST:PORT, separated by commas; may be given several times
     #[arg(long, value_name = "HOST:PORT")]

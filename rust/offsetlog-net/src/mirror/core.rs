@@ -6,25 +6,26 @@
 //! the disk; whatever fails there makes a new generation of the partition, and work of an older one is left out.
 
 mod answers;
+mod ending;
 mod epochs;
+mod events;
 mod fetching;
 mod group_offsets;
 mod metadata;
 mod outcomes;
+mod settings;
 
 use super::options::MirrorOptions;
 use super::partition::{Need, Partition};
 use super::report::{EventKind, MirrorEvent, MirrorProgress, MirrorReport, MirroredPartition};
 use super::work::Work;
+use events::Events;
 use group_offsets::GroupOffsets;
 use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::Api;
 use std::collections::BTreeMap;
-
-/// Events that a report keeps.
-const EVENTS_MAX: usize = 1000;
 
 /// Milliseconds before groups are asked for again.
 const GROUPS_AGAIN_MS: i64 = 2000;
@@ -114,6 +115,8 @@ pub(super) struct Topic {
     pub(super) config: Option<Vec<(String, String)>>,
     /// Looks in a row that said it is gone.
     pub(super) missed: u32,
+    /// The newest look that showed it, with its id.
+    pub(super) seen: u64,
     pub(super) leaders: BTreeMap<i32, (Option<i32>, Option<i32>)>,
 }
 
@@ -124,8 +127,10 @@ pub(super) enum TopicState {
     /// The disk prepares it.
     Making,
     Ready,
-    /// It is not copied: another topic of its name was, or it cannot be made.
+    /// It cannot be made, or opened.
     Refused,
+    /// It is not copied: another topic of its name was.
+    Another,
     /// The source deleted it.
     Gone,
 }
@@ -135,6 +140,8 @@ pub(super) enum TopicState {
 pub(super) struct NodeState {
     pub(super) not_before: i64,
     pub(super) failures: u32,
+    /// Whether it was told that it does not answer.
+    pub(super) is_told: bool,
     /// Where the next fetch begins among the partitions, so that each comes first at times.
     pub(super) turn: usize,
 }
@@ -152,19 +159,25 @@ pub(crate) struct Core {
     pub(super) topics: BTreeMap<String, Topic>,
     pub(super) partitions: BTreeMap<TopicPartition, Partition>,
     pub(super) look: u64,
+    pub(super) look_at: i64,
     pub(super) metadata_due: i64,
     pub(super) has_metadata: bool,
     pub(super) configs_due: i64,
     pub(super) missing: Vec<String>,
     pub(super) unknown: BTreeMap<String, String>,
+    /// Topics of the directory that the source has not shown yet, with the looks that missed them.
+    pub(super) held: BTreeMap<String, u32>,
+    /// Looks in a row that came before their time.
+    pub(super) hurried: u32,
+    /// What was not copied beside partitions: of groups.
+    pub(super) is_partial: bool,
+    pub(super) is_ended: bool,
     pub(super) groups: GroupOffsets,
-    events: Vec<MirrorEvent>,
-    events_left_out: u64,
-    told: usize,
-    has_losses: bool,
+    events: Events,
     is_stopped: bool,
     pub(super) unasked: Vec<Work>,
-    began_at: i64,
+    /// When a copy last grew, was cut or begun anew.
+    pub(super) progressed_at: i64,
 }
 
 impl Core {
@@ -180,18 +193,20 @@ impl Core {
             topics: BTreeMap::new(),
             partitions: BTreeMap::new(),
             look: 0,
+            look_at: i64::MIN,
             metadata_due: now,
             has_metadata: false,
             configs_due: now,
             missing: Vec::new(),
             unknown: BTreeMap::new(),
-            events: Vec::new(),
-            events_left_out: 0,
-            told: 0,
-            has_losses: false,
+            held: BTreeMap::new(),
+            hurried: 0,
+            is_partial: false,
+            is_ended: false,
+            events: Events::default(),
             is_stopped: false,
             unasked: Vec::new(),
-            began_at: now,
+            progressed_at: now,
         }
     }
 
@@ -278,10 +293,7 @@ impl Core {
         state.failures = state.failures.saturating_add(1);
         let failures = state.failures;
         state.not_before = now.saturating_add(self.options.backoff(failures));
-        if node == Node::Any && failures == 3 && !self.has_metadata {
-            let message = format!("no broker answers yet: {reason}");
-            self.tell(MirrorEvent::new(EventKind::Problem, message));
-        }
+        self.tell_silence(node, failures, reason);
         // Whoever does not answer may be the leader no longer.
         self.hurry_metadata(now);
         if let Node::Broker(id) = node {
@@ -321,19 +333,7 @@ impl Core {
 
     /// Tells something.
     pub(super) fn tell(&mut self, event: MirrorEvent) {
-        self.has_losses |= matches!(
-            event.kind,
-            EventKind::Cut
-                | EventKind::Lost
-                | EventKind::DeletedRecords
-                | EventKind::DeletedTopic
-                | EventKind::Recreated
-        );
-        if self.events.len() < EVENTS_MAX {
-            self.events.push(event);
-        } else {
-            self.events_left_out += 1;
-        }
+        self.events.tell(event);
     }
 
     /// A problem of a partition: told once until it is over.
@@ -348,9 +348,7 @@ impl Core {
 
     /// What has happened since the last call.
     pub(crate) fn news(&mut self) -> Vec<MirrorEvent> {
-        let news = self.events.get(self.told..).unwrap_or_default().to_vec();
-        self.told = self.events.len();
-        news
+        self.events.news()
     }
 
     /// How far it is. The rate is left at 0.
@@ -367,7 +365,7 @@ impl Core {
                 if each.is_done {
                     0
                 } else {
-                    target.saturating_sub(each.end).max(0)
+                    target.saturating_sub(each.reached()).max(0)
                 }
             } else {
                 each.lag()
@@ -383,42 +381,6 @@ impl Core {
             progress.offsets = progress.offsets.saturating_add(grown);
         }
         progress
-    }
-
-    /// With `once`: whether nothing is left to do. Gives up what does not move.
-    pub(crate) fn is_finished(&mut self, now: i64) -> bool {
-        if !self.options.once {
-            return false;
-        }
-        let patience = self.options.give_up_ms;
-        let mut is_waiting = false;
-        for (at, each) in &mut self.partitions {
-            let is_ready = self
-                .topics
-                .get(&at.topic)
-                .is_some_and(|topic| topic.state == TopicState::Ready);
-            if each.is_done || !is_ready {
-                continue;
-            }
-            if now.saturating_sub(each.answered_at) > patience {
-                each.is_done = true;
-                each.problem.get_or_insert_with(|| {
-                    "its leader did not answer; the mirror waited and gave up".to_owned()
-                });
-            } else {
-                is_waiting = true;
-            }
-        }
-        let is_late = now.saturating_sub(self.began_at) > patience;
-        let is_making = self
-            .topics
-            .values()
-            .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
-        let has_all = self.is_identified && self.has_metadata && !is_making;
-        if !has_all {
-            return is_late && !is_making;
-        }
-        !is_waiting && (self.groups.is_settled() || is_late)
     }
 
     /// What was done so far.
@@ -442,19 +404,24 @@ impl Core {
             || self
                 .topics
                 .values()
-                .any(|topic| topic.state == TopicState::Refused)
-            || !self.unknown.is_empty();
-        let has_missed = self.options.once && self.partitions.values().any(|each| !each.is_done);
+                .any(|topic| matches!(topic.state, TopicState::Refused | TopicState::Another))
+            || !self.unknown.is_empty()
+            || self.is_partial;
+        let is_making =
+            |topic: &Topic| matches!(topic.state, TopicState::Settings | TopicState::Making);
+        let has_missed = self.options.once
+            && (self.partitions.values().any(|each| !each.is_done)
+                || self.topics.values().any(is_making));
         MirrorReport {
             cluster_id: self.cluster_id.clone().flatten(),
             partitions,
-            events: self.events.clone(),
-            events_left_out: self.events_left_out,
+            events: self.events.kept(),
+            events_left_out: self.events.left_out(),
             groups: self.groups.group_count(),
             committed_offsets: self.groups.stored(),
             progress: self.progress(),
             is_complete: self.has_metadata && !has_problem && !has_missed,
-            has_losses: self.has_losses,
+            has_losses: self.events.has_losses(),
         }
     }
 

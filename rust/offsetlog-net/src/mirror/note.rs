@@ -2,7 +2,7 @@
 //!
 //! A file `.offsetlog.mirror` of properties, replaced whole. Brokers ignore files that they do not know in a log dir.
 
-use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole, replace_file};
+use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole, write_whole};
 use offsetlog::format::Uuid;
 use offsetlog::format::meta_properties::{read_properties, write_property};
 use offsetlog::{Error, Result};
@@ -13,6 +13,8 @@ use std::path::Path;
 const FILE: &str = ".offsetlog.mirror";
 const VERSION: &str = "1";
 const OWN_ID: &str = "own.id.";
+const SOURCE_ID: &str = "source.id.";
+const OWN_OFFSETS: &str = "own.offsets";
 /// Most bytes of a note.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -23,6 +25,10 @@ pub(crate) struct Note {
     pub(crate) cluster_id: Option<String>,
     /// Ids that the mirror gave to topics of a cluster that has none.
     pub(crate) own_ids: BTreeMap<String, Uuid>,
+    /// The ids that the source gave to these since.
+    pub(crate) source_ids: BTreeMap<String, Uuid>,
+    /// Whether `__consumer_offsets` is the mirror's own, and not a copy of the source's.
+    pub(crate) owns_offsets: bool,
 }
 
 impl Note {
@@ -44,14 +50,19 @@ impl Note {
                 "cluster.id" => {
                     note.cluster_id = Some(property.value).filter(|id| !id.is_empty());
                 }
+                OWN_OFFSETS => note.owns_offsets = property.value == "true",
                 key => {
-                    let Some(topic) = key.strip_prefix(OWN_ID) else {
+                    let (topic, ids) = if let Some(topic) = key.strip_prefix(OWN_ID) {
+                        (topic, &mut note.own_ids)
+                    } else if let Some(topic) = key.strip_prefix(SOURCE_ID) {
+                        (topic, &mut note.source_ids)
+                    } else {
                         return Err(wrong(format!("key {key:?} found, which no mirror writes")));
                     };
                     let id = property.value.parse::<Uuid>();
                     let id =
                         id.map_err(|_| wrong(format!("{key}: {:?} is no id", property.value)))?;
-                    note.own_ids.insert(topic.to_owned(), id);
+                    ids.insert(topic.to_owned(), id);
                 }
             }
         }
@@ -92,13 +103,16 @@ impl Note {
         let mut put = |key: &str, value: &str| write_property(&mut text, key, value);
         put("version", VERSION);
         put("cluster.id", self.cluster_id.as_deref().unwrap_or(""));
-        for (topic, id) in &self.own_ids {
-            put(&format!("{OWN_ID}{topic}"), &id.to_string());
+        if self.owns_offsets {
+            put(OWN_OFFSETS, "true");
+        }
+        for (prefix, ids) in [(OWN_ID, &self.own_ids), (SOURCE_ID, &self.source_ids)] {
+            for (topic, id) in ids {
+                put(&format!("{prefix}{topic}"), &id.to_string());
+            }
         }
         let path = folder.join(FILE);
-        replace_file(disk, &path, text.as_bytes())
-            .map_err(|failed| Error::failed_call(&path, failed))?;
-        disk.sync_directory(folder)
-            .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))
+        write_whole(disk, &path, text.as_bytes())
+            .map_err(|failed| Error::failed_call(&path, failed))
     }
 }

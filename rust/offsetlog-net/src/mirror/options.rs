@@ -32,7 +32,7 @@ pub struct MirrorOptions {
     pub backoff_ms: i64,
     /// See `backoff_ms`.
     pub backoff_max_ms: i64,
-    /// With `once`: milliseconds without progress after which a partition is given up. The report says so.
+    /// With `once`: milliseconds without progress of any partition after which those that are left are given up. The report says so.
     pub give_up_ms: i64,
     /// Partitions that are open at a time.
     pub max_open_partitions: usize,

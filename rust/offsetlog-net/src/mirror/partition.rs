@@ -39,8 +39,12 @@ pub(crate) struct Partition {
     pub(crate) epoch: Option<i32>,
     /// What is asked for next: `end`, or behind what is about to be appended.
     pub(crate) position: i64,
+    /// Where the source's log begins, if the copy ends before: nothing is between, and the next batch is appended behind the gap.
+    pub(crate) gap: Option<i64>,
     /// The leader epoch of what lies before `position`.
     pub(crate) position_epoch: Option<i32>,
+    /// Whether this run made it, and nothing was fetched yet.
+    pub(crate) is_fresh: bool,
     /// What it waits for.
     pub(crate) need: Need,
     /// Whether a request for it is under way.
@@ -66,8 +70,10 @@ pub(crate) struct Partition {
     pub(crate) compared: Option<Option<i32>>,
     /// Why it does not go on.
     pub(crate) problem: Option<String>,
-    /// When it last got an answer.
-    pub(crate) answered_at: i64,
+    /// With `once`: since when, and how often, it was asked alone and there was nothing.
+    pub(crate) empties: Option<(i64, u32)>,
+    /// Since when the source has no leader for it.
+    pub(crate) leaderless_since: Option<i64>,
     /// Appends that are under way to the disk.
     pub(crate) pending: u32,
     /// Up to where it was told that the source deleted what was not copied.
@@ -103,7 +109,9 @@ impl Partition {
             end: at.end,
             epoch: at.epoch,
             position: at.end,
+            gap: None,
             position_epoch: at.epoch,
+            is_fresh: false,
             need: Need::Fetch,
             is_asked: false,
             retry_at: now,
@@ -116,7 +124,8 @@ impl Partition {
             next_bytes: 0,
             compared: None,
             problem: None,
-            answered_at: now,
+            empties: None,
+            leaderless_since: None,
             pending: 0,
             told_lost: None,
             unexplained: 0,
@@ -131,6 +140,7 @@ impl Partition {
         self.generation += 1;
         self.is_asked = false;
         self.position = self.end;
+        self.gap = None;
         self.position_epoch = self.epoch;
         self.need = need;
     }
@@ -142,6 +152,11 @@ impl Partition {
         self.epoch = at.epoch;
     }
 
+    /// Up to where the copy has all that the source has: its end, or behind a gap.
+    pub(crate) fn reached(&self) -> i64 {
+        self.gap.map_or(self.end, |start| start.max(self.end))
+    }
+
     /// Whether the copy holds no record.
     pub(crate) const fn is_empty(&self) -> bool {
         self.start == self.end
@@ -149,7 +164,25 @@ impl Partition {
 
     pub(crate) fn lag(&self) -> i64 {
         let high_watermark = self.high_watermark.map_or(self.end, |(offset, _)| offset);
-        high_watermark.saturating_sub(self.end).max(0)
+        high_watermark.saturating_sub(self.reached()).max(0)
+    }
+
+    /// Why it is given up with `once`.
+    pub(crate) fn gives_up(&self) -> String {
+        let target = self.target.unwrap_or(self.end);
+        match (self.leader, self.high_watermark) {
+            (None, _) => {
+                "the source has no leader for it; the mirror waited and gave up".to_owned()
+            }
+            (_, Some((high_watermark, _))) if high_watermark < target => format!(
+                "the source's high watermark was {target} when the mirror began, and is {high_watermark} now; the mirror waited and gave up"
+            ),
+            (_, Some(_)) => format!(
+                "offsets {} to {target} did not come; the mirror waited and gave up",
+                self.end
+            ),
+            (_, None) => "its leader did not answer; the mirror waited and gave up".to_owned(),
+        }
     }
 
     /// Fails: not before so many milliseconds, and longer each time.

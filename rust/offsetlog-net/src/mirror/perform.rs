@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use super::error::MirrorError;
-use super::store::{Store, TopicOutcome, is_brokers_fault};
+use super::store::{Store, TopicOutcome, is_of_topic};
 use super::work::Work;
-use offsetlog::ErrorKind;
+use offsetlog::{Error, TopicPartition};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -48,7 +48,8 @@ fn do_one(
     match work {
         Work::Identify(cluster_id) => {
             store.identify(cluster_id.as_deref())?;
-            lock(core).identified();
+            let held = store.topics();
+            lock(core).identified(held, now);
         }
         Work::Topic {
             name,
@@ -56,9 +57,7 @@ fn do_one(
             partitions,
             config,
         } => match store.topic(&name, id, partitions, config.as_deref()) {
-            Ok(TopicOutcome::Ready(positions, new, warnings)) => {
-                lock(core).topic_ready(&name, &positions, new, warnings, now);
-            }
+            Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, ready, now),
             Ok(TopicOutcome::Another(ours)) => {
                 lock(core).topic_is_another(&name, ours, id, more);
             }
@@ -71,48 +70,74 @@ fn do_one(
             let warnings = store.set_settings(&name, &config)?;
             lock(core).settings_stored(&name, warnings);
         }
-        Work::Append(append) => {
-            let records = bytes.get(append.records.clone()).unwrap_or_default();
-            match store.append(&append, records) {
-                Ok(position) => lock(core).appended(&append, position, now, more),
-                Err(error) if is_brokers_fault(&error) => {
-                    let position = store.position(&append.at)?;
-                    lock(core).append_refused(&append, position, &error.to_string(), now);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Work::Cut { at, leader, .. } => {
-            let cut = store.cut(&at, leader)?;
-            lock(core).cut(&at, cut.position, cut.before, cut.kept, cut.is_done);
-        }
-        Work::StartAt { at, offset, .. } => {
-            let position = store.start_at(&at, offset)?;
-            lock(core).started(&at, position);
-        }
-        Work::DeleteBefore { at, offset } => {
-            let start = store.delete_before(&at, offset)?;
-            lock(core).deleted_before(&at, start);
-        }
         Work::DeleteTopic { name } => {
             store.delete_topic(&name)?;
             lock(core).topic_deleted(&name, now);
         }
         Work::Commits(commits) => {
-            store.commit(&commits)?;
-            lock(core).committed(commits);
+            let refused = store.commit(&commits)?;
+            let mut core = lock(core);
+            core.committed(commits);
+            core.commits_refused(refused);
         }
+        work => return do_of_partition(core, store, work, bytes, now, more),
     }
     Ok(())
 }
 
-/// Whether an error concerns one topic and not the disk.
-const fn is_of_topic(kind: &ErrorKind) -> bool {
-    !matches!(
-        kind,
-        ErrorKind::Io { .. }
-            | ErrorKind::Interrupted
-            | ErrorKind::Closed
-            | ErrorKind::Poisoned { .. }
-    )
+/// Does work of one partition. What does not open is a problem of that partition.
+fn do_of_partition(
+    core: &Mutex<Core>,
+    store: &mut Store,
+    work: Work,
+    bytes: &[u8],
+    now: i64,
+    more: &mut Vec<Work>,
+) -> Result<(), MirrorError> {
+    match work {
+        Work::Append(append) => {
+            let records = bytes.get(append.records.clone()).unwrap_or_default();
+            match store.append(&append, records) {
+                Ok(position) => lock(core).appended(&append, position, now, more),
+                Err(error) if is_of_topic(error.kind()) => match store.position(&append.at) {
+                    Ok(position) => {
+                        let reason = error.to_string();
+                        lock(core).append_refused(&append, position, &reason, now);
+                    }
+                    Err(error) => broken(core, &append.at, error)?,
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Work::Cut { at, leader, .. } => {
+            let cut = match store.cut(&at, leader) {
+                Ok(cut) => cut,
+                Err(error) => return broken(core, &at, error),
+            };
+            let mut core = lock(core);
+            core.cut(&at, cut.position, cut.before, cut.kept, cut.is_done, now);
+        }
+        Work::StartAt { at, offset, .. } => match store.start_at(&at, offset) {
+            Ok(position) => lock(core).started(&at, position, now),
+            Err(error) => return broken(core, &at, error),
+        },
+        Work::DeleteBefore { at, offset } => match store.delete_before(&at, offset) {
+            Ok(start) => lock(core).deleted_before(&at, start),
+            Err(error) => return broken(core, &at, error),
+        },
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A partition that cannot be opened or changed. The rest goes on.
+///
+/// # Errors
+/// What concerns the disk.
+fn broken(core: &Mutex<Core>, at: &TopicPartition, error: Error) -> Result<(), MirrorError> {
+    if !is_of_topic(error.kind()) {
+        return Err(error.into());
+    }
+    lock(core).broken(at, &error.to_string());
+    Ok(())
 }

@@ -7,23 +7,13 @@ use crate::sasl::{Credentials, Mechanism};
 use offsetlog::format::meta_properties::read_properties;
 use std::collections::BTreeMap;
 #[cfg(feature = "tls")]
-use std::path::Path;
+use std::io::Read;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Keys that Kafka's clients have, and what to do where a mirror refuses them.
-const ADVICE: [(&str, &str); 9] = [
-    (
-        "ssl.truststore.password",
-        "a PEM file needs none: take it out, and convert a JKS or PKCS12 store into PEM",
-    ),
-    (
-        "ssl.keystore.password",
-        "a PEM file needs none: take it out, and convert a JKS or PKCS12 store into PEM",
-    ),
-    (
-        "ssl.key.password",
-        "decrypt the key first: openssl pkcs8 -in KEY -out PLAIN",
-    ),
+const ADVICE: [(&str, &str); 6] = [
     (
         "ssl.truststore.certificates",
         "write the certificates into a file, and name it in ssl.truststore.location",
@@ -51,7 +41,7 @@ const ADVICE: [(&str, &str); 9] = [
 ];
 
 /// What of the keys is used.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 17] = [
     "bootstrap.servers",
     "client.id",
     "request.timeout.ms",
@@ -61,8 +51,11 @@ const KNOWN: [&str; 14] = [
     "sasl.jaas.config",
     "ssl.truststore.location",
     "ssl.truststore.type",
+    "ssl.truststore.password",
     "ssl.keystore.location",
     "ssl.keystore.type",
+    "ssl.keystore.password",
+    "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
     "ssl.protocol",
     "ssl.enabled.protocols",
@@ -100,16 +93,26 @@ impl Source {
         let mut given: BTreeMap<String, String> = BTreeMap::new();
         let read = read_properties(bytes).map_err(|error| error.to_string())?;
         for property in read {
-            if !KNOWN.contains(&property.key.as_str()) {
-                let known = ADVICE.iter().find(|(key, _)| *key == property.key);
-                let advice = known.map_or("take it out of the file", |(_, advice)| advice);
-                return Err(format!(
-                    "line {}: {} is no setting of a mirror: {advice}",
-                    property.line, property.key
-                ));
-            }
+            known(&property.key).map_err(|reason| format!("line {}: {reason}", property.line))?;
             given.insert(property.key, property.value.trim().to_owned());
         }
+        self.take_given(&given)
+    }
+
+    /// Takes settings of Kafka's clients by name.
+    ///
+    /// # Errors
+    /// In words: a key or value that a mirror does not know, and what to do.
+    pub fn take_settings(&mut self, settings: &[(String, String)]) -> Result<(), String> {
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        for (key, value) in settings {
+            known(key)?;
+            given.insert(key.clone(), value.trim().to_owned());
+        }
+        self.take_given(&given)
+    }
+
+    fn take_given(&mut self, given: &BTreeMap<String, String>) -> Result<(), String> {
         let get = |key: &str| {
             given
                 .get(key)
@@ -153,7 +156,7 @@ impl Source {
             }
         };
         if has_tls {
-            self.take_tls(&get)?;
+            self.take_tls(given)?;
         } else if let Some((key, _)) = given.iter().find(|(key, _)| key.starts_with("ssl.")) {
             return Err(format!(
                 "{key} is given, and security.protocol={protocol} has no TLS: SSL or SASL_SSL expected"
@@ -170,30 +173,28 @@ impl Source {
     }
 
     #[cfg(feature = "tls")]
-    fn take_tls<'g>(&mut self, get: &impl Fn(&str) -> Option<&'g str>) -> Result<(), String> {
-        for key in ["ssl.truststore.type", "ssl.keystore.type"] {
-            match get(key) {
-                None | Some("PEM") => {}
-                Some(other) => {
-                    return Err(format!(
-                        "{key}={other}: PEM expected. Convert it: keytool -importkeystore -srckeystore STORE -destkeystore store.p12 \
-                         -deststoretype PKCS12, then openssl pkcs12 -in store.p12 -out store.pem -nodes"
-                    ));
-                }
+    fn take_tls(&mut self, given: &BTreeMap<String, String>) -> Result<(), String> {
+        check_tls(given)?;
+        let trust = store(given, "ssl.truststore")?.ok_or(
+            "security.protocol has TLS, and ssl.truststore.location is missing: name a PEM file or PKCS12 store with the certificates that sign the brokers'",
+        )?;
+        let identity = store(given, "ssl.keystore")?;
+        let key_password = given.get("ssl.key.password");
+        match (&identity, key_password) {
+            (_, None) => {}
+            (Some((_, Some(store))), Some(key)) if store == key => {}
+            (Some((_, Some(_))), Some(_)) => {
+                return Err("ssl.key.password: a PKCS12 store has one password for all, that of ssl.keystore.password: take it out".to_owned());
+            }
+            _ => {
+                return Err(
+                    "ssl.key.password: decrypt the key first: openssl pkcs8 -in KEY -out PLAIN"
+                        .to_owned(),
+                );
             }
         }
-        if let Some(other) =
-            get("ssl.endpoint.identification.algorithm").filter(|other| *other != "https")
-        {
-            return Err(format!(
-                "ssl.endpoint.identification.algorithm={other}: a mirror always compares the broker's name with its certificate; take it out"
-            ));
-        }
-        let trust = get("ssl.truststore.location").ok_or(
-            "security.protocol has TLS, and ssl.truststore.location is missing: name a PEM file with the certificates that sign the brokers'",
-        )?;
-        let identity = get("ssl.keystore.location").map(Path::new);
-        let tls = crate::tls::TlsClient::load(Path::new(trust), identity.map(|file| (file, file)));
+        let of = |(path, password): &(PathBuf, Option<String>)| (path.clone(), password.clone());
+        let tls = crate::tls::TlsClient::load_stores(of(&trust), identity.as_ref().map(of));
         let client: &mut ClientOptions = &mut self.client;
         client.tls = Some(tls.map_err(|error| error.to_string())?);
         Ok(())
@@ -201,12 +202,97 @@ impl Source {
 
     #[cfg(not(feature = "tls"))]
     #[allow(clippy::unused_self, reason = "the same as with TLS")]
-    fn take_tls<'g>(&mut self, _: &impl Fn(&str) -> Option<&'g str>) -> Result<(), String> {
+    fn take_tls(&mut self, _: &BTreeMap<String, String>) -> Result<(), String> {
         Err(
             "this build has no TLS: security.protocol=PLAINTEXT or SASL_PLAINTEXT expected"
                 .to_owned(),
         )
     }
+}
+
+/// Fails for what TLS of a mirror cannot be told.
+#[cfg(feature = "tls")]
+fn check_tls(given: &BTreeMap<String, String>) -> Result<(), String> {
+    let algorithm = given.get("ssl.endpoint.identification.algorithm");
+    if let Some(other) = algorithm.filter(|other| *other != "https") {
+        return Err(format!(
+            "ssl.endpoint.identification.algorithm={other}: a mirror always compares the broker's name with its certificate; take it out"
+        ));
+    }
+    let advice = "a mirror speaks TLS 1.3, and 1.2 with brokers that have no more; take it out, or forbid a version at the brokers";
+    if let Some(other) = given
+        .get("ssl.protocol")
+        .filter(|other| *other != "TLSv1.3")
+    {
+        return Err(format!("ssl.protocol={other}: {advice}"));
+    }
+    if let Some(list) = given.get("ssl.enabled.protocols") {
+        let mut found: Vec<&str> = list.split(',').map(str::trim).collect();
+        found.sort_unstable();
+        if found != ["TLSv1.2", "TLSv1.3"] {
+            return Err(format!("ssl.enabled.protocols={list}: {advice}"));
+        }
+    }
+    Ok(())
+}
+
+/// Where a store of certificates is, with its password if it is PKCS12. Without a type, and as Java does with JKS, the file tells which it is.
+#[cfg(feature = "tls")]
+fn store(
+    given: &BTreeMap<String, String>,
+    prefix: &str,
+) -> Result<Option<(PathBuf, Option<String>)>, String> {
+    let get = |name: &str| {
+        let key = format!("{prefix}.{name}");
+        given.get(&key).filter(|value| !value.is_empty())
+    };
+    let password = get("password");
+    let Some(path) = get("location") else {
+        return match given.keys().find(|key| key.starts_with(prefix)) {
+            Some(key) if prefix == "ssl.keystore" => Err(format!(
+                "{key} is given, and {prefix}.location is missing: name a PEM file or PKCS12 store with key and certificates"
+            )),
+            _ => Ok(None),
+        };
+    };
+    let path = PathBuf::from(path);
+    let is_pem = match get("type").map(String::as_str) {
+        Some("PEM") => true,
+        Some("PKCS12") => false,
+        None | Some("JKS") => {
+            let mut start = [0; 4];
+            let read = std::fs::File::open(&path).and_then(|mut file| file.read(&mut start));
+            read.map_err(|error| format!("{}: {error}", path.display()))?;
+            if start == [0xfe, 0xed, 0xfe, 0xed] {
+                return Err(format!(
+                    "{}: a JKS store, and PEM or PKCS12 is expected. Convert it: keytool -importkeystore -srckeystore STORE \
+                     -destkeystore store.p12 -deststoretype PKCS12",
+                    path.display()
+                ));
+            }
+            start[0] != 0x30
+        }
+        Some(other) => {
+            return Err(format!("{prefix}.type={other}: PEM or PKCS12 expected"));
+        }
+    };
+    if is_pem && password.is_some() {
+        return Err(format!(
+            "{prefix}.password: a PEM file needs none: take it out, or name a PKCS12 store"
+        ));
+    }
+    let password = (!is_pem).then(|| password.cloned().unwrap_or_default());
+    Ok(Some((path, password)))
+}
+
+/// Fails for a key that is no setting of a mirror.
+fn known(key: &str) -> Result<(), String> {
+    if KNOWN.contains(&key) {
+        return Ok(());
+    }
+    let known = ADVICE.iter().find(|(known, _)| *known == key);
+    let advice = known.map_or("take it out", |(_, advice)| advice);
+    Err(format!("{key} is no setting of a mirror: {advice}"))
 }
 
 fn credentials<'g>(get: &impl Fn(&str) -> Option<&'g str>) -> Result<Credentials, String> {
@@ -313,15 +399,47 @@ mod tests {
     fn what_is_not_there_is_refused_by_name() {
         for (text, expected) in [
             ("group.id=x", "line 1: group.id is no setting of a mirror"),
-            ("ssl.key.password=x", "openssl pkcs8"),
             ("security.protocol=TLS", "SASL_SSL expected"),
             (
                 "security.protocol=SASL_SSL",
                 "ssl.truststore.location is missing",
             ),
             (
-                "security.protocol=SSL\nssl.truststore.type=JKS",
-                "ssl.truststore.type=JKS: PEM expected. Convert it",
+                "security.protocol=SSL\nssl.truststore.location=x\nssl.truststore.type=BCFKS",
+                "ssl.truststore.type=BCFKS: PEM or PKCS12 expected",
+            ),
+            (
+                "security.protocol=SSL\nssl.endpoint.identification.algorithm=",
+                "always compares the broker's name",
+            ),
+            (
+                "security.protocol=SSL\nssl.enabled.protocols=TLSv1.3",
+                "ssl.enabled.protocols=TLSv1.3: a mirror speaks TLS 1.3, and 1.2",
+            ),
+            (
+                "security.protocol=SSL\nssl.protocol=TLSv1.2",
+                "ssl.protocol=TLSv1.2: a mirror speaks",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.location=tests/tls/ca.pem\nssl.truststore.password=x",
+                "a PEM file needs none",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.location=tests/tls/ca.pem\nssl.keystore.password=x",
+                "ssl.keystore.location is missing",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.location=tests/tls/ca.p12\nssl.truststore.password=wrong",
+                "a PKCS12 store is expected, and its password",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.location=tests/tls/ca.pem\nssl.keystore.location=tests/tls/client.pem\nssl.key.password=x",
+                "openssl pkcs8",
+            ),
+            (
+                "security.protocol=SSL\nssl.truststore.location=tests/tls/ca.pem\nssl.keystore.location=tests/tls/client.p12\n\
+                 ssl.keystore.password=x\nssl.key.password=y",
+                "one password for all",
             ),
             (
                 "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI",

@@ -164,7 +164,7 @@ pub struct MirrorReport {
     pub cluster_id: Option<String>,
     /// By topic and number.
     pub partitions: Vec<MirroredPartition>,
-    /// What happened, oldest first; at most 1,000, and `events_left_out` more.
+    /// What happened, oldest first; at most 1,000, losses before others, and `events_left_out` more.
     pub events: Vec<MirrorEvent>,
     /// Events that are not in the list.
     pub events_left_out: u64,
@@ -176,6 +176,6 @@ pub struct MirrorReport {
     pub progress: MirrorProgress,
     /// Whether everything that was to be copied was: no problem is left, and with `once` every partition reached its end.
     pub is_complete: bool,
-    /// Whether records were lost, cut, deleted at the source, or a topic was recreated: what a user should look at.
+    /// Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated: what a user should look at.
     pub has_losses: bool,
 }

@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(50);
 const ENDING: Duration = Duration::from_secs(2);
 /// Milliseconds between two reports of progress.
 const PROGRESS_MS: i64 = 200;
+/// Milliseconds between two looks whether the log of committed offsets is to be compacted.
+const COMPACT_MS: i64 = 600_000;
 /// Milliseconds over which the rate is measured.
 const RATE_MS: i64 = 2000;
 
@@ -75,12 +77,14 @@ struct Shared {
     core: Mutex<Core>,
     moved: Condvar,
     source: Source,
-    clock: offsetlog::Clock,
+    /// Waits are measured by a clock that nobody sets; it begins at the time of day.
+    began: (Instant, i64),
 }
 
 impl Shared {
     fn now(&self) -> i64 {
-        (self.clock)()
+        let (began, at) = self.began;
+        at.saturating_add(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
     /// Waits until this time, or until something changes.
@@ -119,14 +123,14 @@ pub fn mirror(
     let mut options = options.clone();
     options.groups &= !Store::copies_offsets_topic(&options);
     let mut store = Store::open(into, &options, &open)?;
-    let clock = Arc::clone(&open.clock);
+    let now = (open.clock)();
     let shared = Arc::new(Shared {
-        core: Mutex::new(Core::new(options.clone(), clock())),
+        core: Mutex::new(Core::new(options.clone(), now)),
         moved: Condvar::new(),
         source: source.clone(),
-        clock,
+        began: (Instant::now(), now),
     });
-    let ran = run(&shared, &mut store, &options, &mut watch);
+    let ran = run(&shared, &mut store, &options, &mut watch, &is_closing);
     is_closing.store(true, Ordering::SeqCst);
     let closed = store.close();
     tell(&shared, &mut watch);
@@ -140,6 +144,7 @@ fn run(
     store: &mut Store,
     options: &MirrorOptions,
     watch: &mut Watch<'_>,
+    is_closing: &AtomicBool,
 ) -> Result<MirrorReport, MirrorError> {
     let (sender, receiver) = sync_channel(WAITING_MAX);
     let mut threads = Threads {
@@ -155,18 +160,23 @@ fn run(
         }
         match receiver.recv_timeout(TICK) {
             Ok(arrived) => {
+                let began = shared.now();
                 if let Err(error) = take(shared, store, arrived) {
                     break Err(error);
                 }
+                let now = shared.now();
+                lock(&shared.core).worked(now.saturating_sub(began), now);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
         }
-        let now = shared.now();
+        let began = shared.now();
         let unasked = lock(&shared.core).take_works();
-        if let Err(error) = perform(&shared.core, store, unasked, &[], now) {
+        if let Err(error) = perform(&shared.core, store, unasked, &[], began) {
             break Err(error);
         }
+        let now = shared.now();
+        lock(&shared.core).worked(now.saturating_sub(began), now);
         if let Err(error) = pace.flush(store, options, now) {
             break Err(error);
         }
@@ -180,6 +190,8 @@ fn run(
             break Ok(());
         }
     };
+    // What has arrived is still appended, however it was ended.
+    is_closing.store(true, Ordering::SeqCst);
     lock(&shared.core).stop();
     shared.moved.notify_all();
     let ended = threads.end(&receiver, |arrived| match &worked {
@@ -214,6 +226,7 @@ fn tell(shared: &Shared, watch: &mut Watch<'_>) {
 
 /// When to sync and when to tell.
 struct Pace {
+    compacted_at: i64,
     flushed_at: i64,
     told_at: i64,
     measured: (i64, u64),
@@ -223,6 +236,7 @@ struct Pace {
 impl Pace {
     const fn new(now: i64) -> Self {
         Self {
+            compacted_at: now,
             flushed_at: now,
             told_at: now,
             measured: (now, 0),
@@ -240,6 +254,10 @@ impl Pace {
             self.flushed_at = now;
             store.flush()?;
             store.remove_deleted()?;
+        }
+        if now.saturating_sub(self.compacted_at) >= COMPACT_MS {
+            self.compacted_at = now;
+            store.compact_commits()?;
         }
         Ok(())
     }
@@ -465,6 +483,9 @@ impl Talk {
         });
         match taken {
             Ok(works) => {
+                if self.node == Node::Any && lock(&self.shared.core).wants_another(&request.asked) {
+                    self.connection = None;
+                }
                 self.shared.moved.notify_all();
                 if works.is_empty() {
                     let _ = self.rooms.0.send(bytes);

@@ -1,25 +1,33 @@
 //! The directory that a mirror fills: a log dir of its own, with a note that says which cluster it mirrors.
 
+mod commits;
+
 use super::batches::runs;
 use super::error::MirrorError;
 use super::note::Note;
 use super::options::MirrorOptions;
 use super::partition::Position;
 use super::truncation::truncation;
-use super::work::{Append, GroupCommit};
-use crate::coordinator::committed_offsets::{Commit, CommittedOffsets, CommittedOffsetsOptions};
-use offsetlog::format::Uuid;
+use super::work::Append;
+use crate::coordinator::committed_offsets::CommittedOffsets;
+use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
+use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
     Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, NewTopic, OpenOptions, Result,
     TopicPartition, is_internal_topic,
 };
-use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Kafka's topic of committed offsets.
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
-/// Commits that are stored at once.
-const COMMITS_AT_ONCE: usize = 1000;
+
+/// Locked by the mirror that fills the directory.
+const LOCK_FILE: &str = ".offsetlog.mirror.lock";
+/// The file of a partition directory that has the topic's id.
+const PARTITION_METADATA: &str = "partition.metadata";
+/// Its version.
+const PARTITION_METADATA_VERSION: i32 = 0;
 
 /// The directory.
 #[derive(Debug)]
@@ -30,15 +38,29 @@ pub(crate) struct Store {
     note: Option<Note>,
     commits: Option<CommittedOffsets>,
     has_unsynced: bool,
+    _lock: Lock,
 }
 
 /// What became of a topic.
 #[derive(Debug)]
 pub(crate) enum TopicOutcome {
-    /// Its partitions, how many of them are new, and what a user should know.
-    Ready(Vec<(i32, Position)>, usize, Vec<String>),
+    /// Its partitions.
+    Ready(ReadyTopic),
     /// The directory has a topic of this name, with this id.
     Another(Uuid),
+}
+
+/// A topic whose partitions are there.
+#[derive(Debug, Default)]
+pub(crate) struct ReadyTopic {
+    /// Where its partitions stand.
+    pub(crate) positions: Vec<(i32, Position)>,
+    /// Those that were made just now.
+    pub(crate) new: Vec<i32>,
+    /// Those that cannot be opened, and why.
+    pub(crate) broken: Vec<(i32, String)>,
+    /// What a user should know.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What became of a copy that diverged.
@@ -60,17 +82,21 @@ impl Store {
     /// # Errors
     /// `Locked` if another process has it; `LogDir` if it holds something that no mirror made.
     pub(crate) fn open(path: &Path, options: &MirrorOptions, open: &OpenOptions) -> Result<Self> {
-        let note = Note::read(open.disk.as_ref(), path)?;
-        let internal = options.topics.iter().filter(|name| is_internal_topic(name));
+        let disk = open.disk.as_ref();
+        // Somebody else's directory is left as it is.
+        read_note(disk, path)?;
+        let named = options.topics.iter().map(String::as_str);
+        let own = options.groups.then_some(OFFSETS_TOPIC);
+        let internal = named.chain(own).filter(|name| is_internal_topic(name));
         let how = LogDirOptions {
             max_open_partitions: options.max_open_partitions.max(1),
-            internal_topics: internal.cloned().collect(),
+            internal_topics: internal.map(str::to_owned).collect(),
             ..LogDirOptions::default()
         };
-        if note.is_none() {
-            Note::check_free(open.disk.as_ref(), path)?;
-        }
         let log_dir = LogDir::open_for_append(&[path], open, &how)?;
+        let lock = lock(disk, path)?;
+        // Another mirror may have written it until now.
+        let note = read_note(disk, path)?;
         Ok(Self {
             path: path.to_path_buf(),
             log_dir,
@@ -78,6 +104,7 @@ impl Store {
             note,
             commits: None,
             has_unsynced: false,
+            _lock: lock,
         })
     }
 
@@ -101,7 +128,7 @@ impl Store {
             None => {
                 let note = Note {
                     cluster_id: cluster_id.map(str::to_owned),
-                    own_ids: BTreeMap::new(),
+                    ..Note::default()
                 };
                 note.write(self.open.disk.as_ref(), &self.path)?;
                 self.note = Some(note);
@@ -110,10 +137,15 @@ impl Store {
         }
     }
 
+    /// The names of the topics that are here.
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.log_dir.topics().into_keys().collect()
+    }
+
     /// Makes a topic ready.
     ///
     /// # Errors
-    /// Those of creating and opening partitions.
+    /// Those of creating partitions.
     pub(crate) fn topic(
         &mut self,
         name: &str,
@@ -121,21 +153,14 @@ impl Store {
         partitions: i32,
         config: Option<&[(String, String)]>,
     ) -> Result<TopicOutcome> {
-        let mut warnings = Vec::new();
-        let config = config.map(|pairs| settings(pairs, &mut warnings));
-        let known = self.log_dir.topics().remove(name).unwrap_or_default();
-        let mut new = 0;
-        if let Some(&first) = known.first() {
-            let ours = self.log_dir.log_writer(name, first)?.topic_id()?;
-            let is_own = self
-                .note
-                .as_ref()
-                .is_some_and(|note| note.own_ids.get(name).copied() == ours && ours.is_some());
-            if let Some(ours) = ours.filter(|&ours| !id.is_zero() && !is_own && ours != id) {
-                return Ok(TopicOutcome::Another(ours));
-            }
-            new += self.log_dir.add_partitions(name, partitions)?.len();
-        } else {
+        if name == OFFSETS_TOPIC && self.note.as_ref().is_some_and(|note| note.owns_offsets) {
+            let reason = "it has the committed offsets that a mirror without this topic copied: mirror into another directory";
+            return Err(Error::log_dir(&self.path, reason));
+        }
+        let mut ready = ReadyTopic::default();
+        let config = config.map(|pairs| settings(pairs, &mut ready.warnings));
+        let known = self.numbers(name);
+        if known.is_empty() {
             let topic = NewTopic {
                 name,
                 partitions,
@@ -143,32 +168,93 @@ impl Store {
                 topic_id: (!id.is_zero()).then_some(id),
             };
             let made = self.log_dir.create_topic(&topic)?;
-            new += usize::try_from(partitions).unwrap_or(0);
+            ready.new = (0..partitions).collect();
             if id.is_zero()
                 && let Some(note) = &mut self.note
             {
                 note.own_ids.insert(name.to_owned(), made);
                 note.write(self.open.disk.as_ref(), &self.path)?;
             }
+        } else {
+            if let Some(another) = self.check_ids(name, id, &known)? {
+                return Ok(TopicOutcome::Another(another));
+            }
+            ready.new = self.log_dir.add_partitions(name, partitions)?;
         }
+        for partition in self.numbers(name) {
+            match self.ready(name, partition, config.as_ref()) {
+                Ok(position) => ready.positions.push((partition, position)),
+                Err(error) if is_of_topic(error.kind()) => {
+                    ready.broken.push((partition, error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(TopicOutcome::Ready(ready))
+    }
+
+    fn numbers(&self, name: &str) -> Vec<i32> {
+        self.log_dir.topics().remove(name).unwrap_or_default()
+    }
+
+    /// Where a partition stands, once it has the topic's settings: a kill may have left some without.
+    fn ready(&self, name: &str, partition: i32, config: Option<&LogConfig>) -> Result<Position> {
+        let log = self.log_dir.log_writer(name, partition)?;
         if let Some(config) = config
-            && self.log_dir.topic_config(name)? != config
+            && log.stored_config()?.unwrap_or_default() != *config
         {
-            self.log_dir.set_topic_config(name, &config)?;
+            log.set_config(config)?;
         }
-        let numbers = self.log_dir.topics().remove(name).unwrap_or_default();
-        let mut positions = Vec::new();
-        for partition in numbers {
-            let log = self.log_dir.log_writer(name, partition)?;
-            positions.push((partition, position_of(&log)?));
+        position_of(&log)
+    }
+
+    /// The id of the topic that is here, if it is another one than the source's. Partitions without an id, which a kill while they were made
+    /// leaves, get it.
+    fn check_ids(&mut self, name: &str, id: Uuid, known: &[i32]) -> Result<Option<Uuid>> {
+        if id.is_zero() {
+            return Ok(None);
         }
-        Ok(TopicOutcome::Ready(positions, new, warnings))
+        let own = self
+            .note
+            .as_ref()
+            .and_then(|note| note.own_ids.get(name).copied());
+        let mut is_own = false;
+        for &partition in known {
+            let directory = self.path.join(format!("{name}-{partition}"));
+            match topic_id_of(self.open.disk.as_ref(), &directory)? {
+                Some(ours) if own == Some(ours) => is_own = true,
+                Some(ours) if ours != id => return Ok(Some(ours)),
+                Some(_) => {}
+                None if own.is_some() => {}
+                None => {
+                    let metadata = PartitionMetadata {
+                        version: PARTITION_METADATA_VERSION,
+                        topic_id: id,
+                    };
+                    let file = directory.join(PARTITION_METADATA);
+                    write_whole(self.open.disk.as_ref(), &file, &metadata.write())
+                        .map_err(|failed| Error::failed_call(&file, failed))?;
+                }
+            }
+        }
+        if let Some(note) = self.note.as_mut().filter(|_| is_own) {
+            // A source that has ids since it was upgraded: from now on the topic is that one.
+            match note.source_ids.get(name) {
+                Some(&source) if source != id => return Ok(Some(source)),
+                Some(_) => {}
+                None => {
+                    note.source_ids.insert(name.to_owned(), id);
+                    note.write(self.open.disk.as_ref(), &self.path)?;
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Stores the settings of a topic. Returns what a user should know.
     ///
     /// # Errors
-    /// Those of [`LogDir::set_topic_config`].
+    /// Those of storing them.
     pub(crate) fn set_settings(
         &self,
         name: &str,
@@ -176,8 +262,12 @@ impl Store {
     ) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         let config = settings(pairs, &mut warnings);
-        if self.log_dir.topic_config(name)? != config {
-            self.log_dir.set_topic_config(name, &config)?;
+        for partition in self.numbers(name) {
+            match self.ready(name, partition, Some(&config)) {
+                Err(error) if !is_of_topic(error.kind()) => return Err(error),
+                Err(error) => warnings.push(format!("{name}-{partition}: {error}")),
+                Ok(_) => {}
+            }
         }
         Ok(warnings)
     }
@@ -290,63 +380,10 @@ impl Store {
             self.log_dir.delete_topic(name)?;
         }
         if let Some(note) = &mut self.note
-            && note.own_ids.remove(name).is_some()
+            && (note.own_ids.remove(name).is_some() | note.source_ids.remove(name).is_some())
         {
             note.write(self.open.disk.as_ref(), &self.path)?;
         }
-        Ok(())
-    }
-
-    /// Stores committed offsets, after everything that was appended before is durable.
-    ///
-    /// # Errors
-    /// Those of [`CommittedOffsets::store`].
-    pub(crate) fn commit(&mut self, commits: &[GroupCommit]) -> Result<()> {
-        self.flush()?;
-        let mut by_group: BTreeMap<&str, Vec<Commit>> = BTreeMap::new();
-        for commit in commits {
-            let topic_id = self
-                .log_dir
-                .log_if(&commit.at.topic, commit.at.partition, false)?
-                .and_then(|log| log.topic_id().transpose())
-                .transpose()?;
-            by_group.entry(&commit.group).or_default().push(Commit {
-                topic: commit.at.topic.clone(),
-                partition: commit.at.partition,
-                offset: commit.offset,
-                leader_epoch: commit.leader_epoch,
-                metadata: commit.metadata.clone(),
-                commit_timestamp: (self.open.clock)(),
-                topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
-            });
-        }
-        let mut log = if let Some(log) = self.commits.take() {
-            log
-        } else {
-            let options = CommittedOffsetsOptions {
-                open: self.open.clone(),
-                ..CommittedOffsetsOptions::default()
-            };
-            CommittedOffsets::open_in(&self.log_dir, &options)?
-        };
-        self.has_unsynced = true;
-        for (group, commits) in by_group {
-            // What is there already is not written again.
-            let news: Vec<Commit> = commits
-                .into_iter()
-                .filter(|commit| {
-                    let known = log.get(group, &commit.topic, commit.partition);
-                    !known.is_some_and(|known| {
-                        (known.offset, known.leader_epoch, &known.metadata)
-                            == (commit.offset, commit.leader_epoch, &commit.metadata)
-                    })
-                })
-                .collect();
-            for part in news.chunks(COMMITS_AT_ONCE) {
-                log.store(group, part)?;
-            }
-        }
-        self.commits = Some(log);
         Ok(())
     }
 
@@ -395,13 +432,60 @@ impl Store {
     }
 }
 
+/// The note of a directory; none in one that a mirror may begin in.
+fn read_note(disk: &dyn Disk, path: &Path) -> Result<Option<Note>> {
+    let note = Note::read(disk, path)?;
+    if note.is_none() {
+        Note::check_free(disk, path)?;
+    }
+    Ok(note)
+}
+
+/// Keeps other mirrors out of the directory.
+fn lock(disk: &dyn Disk, path: &Path) -> Result<Lock> {
+    let file = path.join(LOCK_FILE);
+    let lock = disk
+        .lock(&file, LockKind::Exclusive)
+        .map_err(|error| Error::io(IoCall::Lock, &file, error))?;
+    lock.ok_or_else(|| Error::new(ErrorKind::Locked { pid: None }).at_path(&file))
+}
+
+/// The topic's id that a partition directory has.
+fn topic_id_of(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
+    let file = directory.join(PARTITION_METADATA);
+    match read_whole(disk, &file, 1 << 16) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => {
+            let bytes = read.map_err(|error| Error::io(IoCall::Read, &file, error))?;
+            if bytes.is_empty() {
+                // Killed before it was written.
+                return Ok(None);
+            }
+            let parsed = PartitionMetadata::parse(&bytes);
+            let parsed = parsed.map_err(|error| Error::new(error).at_path(&file))?;
+            Ok(Some(parsed.topic_id))
+        }
+    }
+}
+
+/// Whether an error concerns one topic, partition or group, and not the disk.
+pub(crate) const fn is_of_topic(kind: &ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::Io { .. }
+            | ErrorKind::Interrupted
+            | ErrorKind::Closed
+            | ErrorKind::Poisoned { .. }
+    )
+}
+
 /// Appends one batch that is larger than the topic's `segment.bytes`, which was lowered at the source since it was written.
 fn append_wide(log: &LogWriter, run: &[u8], leader_epoch: i32, size: u64) -> Result<()> {
     let stored = log.stored_config()?.unwrap_or_default();
     log.set_config(&stored.with("segment.bytes", &size.to_string())?)?;
     let appended = log.append_as_follower(run, leader_epoch, false);
-    log.set_config(&stored)?;
-    appended.map(|_| ())
+    let restored = log.set_config(&stored);
+    appended.and(restored)
 }
 
 fn position_of(log: &LogWriter) -> Result<Position> {
@@ -422,20 +506,4 @@ fn settings(pairs: &[(String, String)], warnings: &mut Vec<String>) -> LogConfig
         }
     }
     config
-}
-
-/// Whether an append failed by what the broker sent, and not by this machine.
-pub(crate) fn is_brokers_fault(error: &Error) -> bool {
-    error.is_corruption()
-        || matches!(
-            error.kind(),
-            ErrorKind::OffsetsOutOfOrder
-                | ErrorKind::UnexpectedAppendOffset { .. }
-                | ErrorKind::Argument { .. }
-                | ErrorKind::UnsupportedMagic(_)
-                | ErrorKind::Limit { .. }
-                | ErrorKind::Unreadable { .. }
-                | ErrorKind::RecordRejected { .. }
-                | ErrorKind::RecordBatchTooLarge { .. }
-        )
 }

@@ -8,6 +8,7 @@
     clippy::unused_self
 )]
 
+mod cases;
 mod model;
 
 use super::core::{Core, Next, Node, Request};

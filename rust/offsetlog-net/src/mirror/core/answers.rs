@@ -26,11 +26,12 @@ impl Core {
         let body = bytes.get(at..).unwrap_or_default();
         let mut reader = Reader::new(body, Part::Protocol);
         let answer = api.response.read(version, &mut reader)?;
+        let failures = self.nodes.get(&node).map_or(0, |state| state.failures);
         let state = self.nodes.entry(node).or_default();
-        state.failures = 0;
         let throttled = int(&answer, "throttleTimeMs").clamp(0, 600_000);
         state.not_before = now.saturating_add(throttled);
         let mut works = Vec::new();
+        self.nodes.entry(node).or_default().failures = 0;
         match (asked, node) {
             (Asked::Metadata { look, names }, _) => {
                 self.take_metadata(*look, names.as_deref(), &answer, now, &mut works);
@@ -49,6 +50,17 @@ impl Core {
                 self.take_offsets(id, groups, &answer, now, &mut works);
             }
             (_, Node::Any) => {}
+        }
+        let state = self.nodes.entry(node).or_default();
+        if state.failures == 0 {
+            self.tell_answer(node);
+        } else {
+            // An answer that is an error as a whole.
+            state.failures = failures.saturating_add(1);
+            let failures = state.failures;
+            let wait = self.options.backoff(failures);
+            state.not_before = state.not_before.max(now.saturating_add(wait));
+            self.tell_silence(node, failures, "it answers with an error");
         }
         Ok(works)
     }

@@ -195,7 +195,6 @@ impl Core {
             let Some(partition) = self.partitions.get_mut(&at) else {
                 continue;
             };
-            partition.answered_at = now;
             if start <= partition.end {
                 partition.need = Need::Latest;
                 continue;
@@ -203,6 +202,7 @@ impl Core {
             partition.source_start = Some(start);
             let (from, is_empty) = (partition.end, partition.is_empty());
             let is_told = partition.told_lost.replace(start) == Some(start);
+            let is_fresh = std::mem::take(&mut partition.is_fresh);
             if is_empty || follows {
                 let generation = partition.generation;
                 partition.need = Need::Store;
@@ -215,8 +215,10 @@ impl Core {
                 // The next batch is appended behind a gap, as compaction leaves them too.
                 partition.restart(Need::Fetch);
                 partition.position = start;
+                partition.gap = Some(start);
             }
-            if !is_told && (from > 0 || !is_empty) {
+            // What was made just now begins where the source begins.
+            if !is_told && !is_fresh {
                 let message = format!(
                     "the source deleted the records from offset {from} to {start} before they were copied; the copy goes on behind them"
                 );
@@ -249,7 +251,6 @@ impl Core {
             let Some(partition) = self.partitions.get_mut(&at) else {
                 continue;
             };
-            partition.answered_at = now;
             if (0..partition.end).contains(&end) {
                 partition.restart(Need::Confirm {
                     leader: (None, end),
@@ -301,7 +302,6 @@ impl Core {
             let Some(partition) = self.partitions.get_mut(&at) else {
                 continue;
             };
-            partition.answered_at = now;
             let leader = epoch(found, "leaderEpoch");
             let end = int_or(found, "endOffset", -1);
             let agrees = end < 0 || (leader == asked_epoch && end >= partition.end);

@@ -11,6 +11,7 @@ use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
+use offsetlog::format::batch::FRAME_BYTES;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis::{FETCH, OFFSET_FOR_LEADER_EPOCH};
 use std::collections::BTreeMap;
@@ -19,6 +20,14 @@ use std::collections::BTreeMap;
 const DIVERGING: i16 = 12;
 /// The last version with names of topics.
 const WITH_NAMES: i16 = 12;
+/// Batches of a newer leader in a row that are waited for before it is told.
+const NEWER_MAX: u32 = 5;
+/// So often, and for so many milliseconds, a partition that is asked alone must have nothing before it counts as empty.
+const EMPTY_TIMES: u32 = 4;
+/// See `EMPTY_TIMES`.
+const EMPTY_MS: i64 = 4000;
+/// How long a broker waits with such an answer.
+const EMPTY_WAIT_MS: i32 = 200;
 /// The last version that says nothing new to a consumer.
 const NEWEST: i16 = 17;
 
@@ -26,13 +35,27 @@ impl Core {
     pub(super) fn next_fetch(&mut self, id: i32, versions: &Versions, now: i64) -> Option<Request> {
         let newest = version_of(&FETCH, versions, NEWEST)?;
         let mut wanted = self.needing(id, now, |need| *need == Need::Fetch);
-        if newest < DIVERGING && versions.contains_key(&OFFSET_FOR_LEADER_EPOCH.key) {
+        if newest < DIVERGING && version_of(&OFFSET_FOR_LEADER_EPOCH, versions, i16::MAX).is_some()
+        {
             // These are compared first, by another request.
             wanted.retain(|at| {
                 self.partitions
                     .get(at)
                     .is_some_and(|each| !each.must_compare())
             });
+        }
+        // What was empty is asked again alone, when nothing else is left: other partitions may have been why it was.
+        if wanted.iter().all(|at| self.has_been_empty(at)) {
+            let fewest = wanted
+                .iter()
+                .min_by_key(|at| {
+                    let empties = self.partitions.get(at).and_then(|each| each.empties);
+                    empties.map(|(since, count)| (count, since))
+                })
+                .cloned();
+            wanted = fewest.into_iter().collect();
+        } else {
+            wanted.retain(|at| !self.has_been_empty(at));
         }
         if wanted.is_empty() {
             return None;
@@ -70,6 +93,12 @@ impl Core {
     }
 
     fn fetch_of(&self, asked: &[FetchedPartition], version: i16) -> Struct<'static> {
+        let is_empty = asked.iter().all(|each| self.has_been_empty(&each.at));
+        let max_wait_ms = if is_empty {
+            self.options.max_wait_ms.min(EMPTY_WAIT_MS)
+        } else {
+            self.options.max_wait_ms
+        };
         let all = self.options.fetch_max_bytes.max(1);
         let share = all / i32::try_from(asked.len()).unwrap_or(i32::MAX).max(1);
         let share = share.max(self.options.partition_max_bytes).clamp(1, all);
@@ -106,7 +135,7 @@ impl Core {
             })
             .collect();
         Struct::new()
-            .with("maxWaitMs", self.options.max_wait_ms)
+            .with("maxWaitMs", max_wait_ms)
             .with("minBytes", 1)
             .with("maxBytes", all)
             .with("isolationLevel", 0)
@@ -158,8 +187,10 @@ impl Core {
                 found.push((at, partition));
             }
         }
+        let by_partition: BTreeMap<&TopicPartition, &FetchedPartition> =
+            asked.iter().map(|each| (&each.at, each)).collect();
         for (at, partition) in found {
-            let fetched = asked.iter().find(|each| each.at == at);
+            let fetched = by_partition.get(&at).copied();
             // Nobody asked for this one, or it is twice in the answer.
             let Some(fetched) =
                 fetched.and_then(|each| waiting.remove(&(&each.at, each.generation)))
@@ -168,7 +199,8 @@ impl Core {
             };
             self.take_partition(broker, fetched, partition, bytes, now, works);
             if !has_records {
-                self.take_emptiness(fetched, partition);
+                let is_alone = asked.len() == 1;
+                self.take_emptiness(broker, fetched, partition, is_alone, now);
             }
         }
     }
@@ -196,12 +228,15 @@ impl Core {
             self.take_error(broker, &fetched.at, fetched.generation, error, now);
             return;
         }
+        if self.is_sent_elsewhere(broker, fetched, answer, now) {
+            return;
+        }
         let once = self.options.once;
+        let options = self.options.clone();
         let look = self.look + 1;
         let Some(partition) = self.current(&fetched.at, fetched.generation) else {
             return;
         };
-        partition.answered_at = now;
         let diverging = answer.get("divergingEpoch").and_then(Value::as_struct);
         if let Some(diverging) = diverging
             && let Some(leader) = epoch(diverging, "epoch")
@@ -254,9 +289,9 @@ impl Core {
         let mut has_newer = false;
         if walked.bytes == 0 {
             partition.next_bytes = walked.torn.unwrap_or(0);
-            if !records.is_empty() && walked.torn.is_none() {
+            if records.len() >= FRAME_BYTES && walked.torn.is_none() {
                 // A batch of a newer leader: the metadata will tell.
-                partition.fail(now, |_| 100);
+                partition.fail(now, |failures| options.backoff(failures));
                 has_newer = true;
             }
         } else if let Some(range) = place_of(records.get(..walked.bytes), bytes) {
@@ -274,36 +309,108 @@ impl Core {
                 broker,
             }));
         }
-        if partition.end >= partition.target.unwrap_or(i64::MAX) {
+        if partition.pending == 0 && partition.reached() >= partition.target.unwrap_or(i64::MAX) {
             partition.is_done = true;
         }
-        partition.problem = None;
-        partition.unexplained = 0;
+        partition.is_fresh = false;
         if has_newer {
-            self.hurry_metadata(now);
+            self.wait_for_newer(broker, fetched, now);
+        } else if walked.bytes == 0 {
+            partition.problem = None;
+            partition.unexplained = 0;
         }
         if let Some(start) = start {
             self.take_source_start(broker, &fetched.at, start, works);
         }
     }
 
-    /// Nothing in the whole answer: below the high watermark there is nothing any more, for instance because compaction removed it.
-    fn take_emptiness(&mut self, fetched: &FetchedPartition, answer: &Struct<'_>) {
-        if int(answer, "errorCode") != 0 {
+    /// There is a batch of a newer leader, which the metadata will tell.
+    fn wait_for_newer(&mut self, broker: i32, fetched: &FetchedPartition, now: i64) {
+        self.hurry_metadata(now);
+        let Some(partition) = self.current(&fetched.at, fetched.generation) else {
+            return;
+        };
+        if partition.failures > NEWER_MAX {
+            let known = partition.leader_epoch.unwrap_or(-1);
+            let message = format!(
+                "the batch behind offset {} has a leader epoch above {known}, the one that the source's metadata has",
+                fetched.position
+            );
+            self.trouble(&fetched.at, broker, message);
+        }
+    }
+
+    /// Whether the leader has no records for consumers, but another replica.
+    fn is_sent_elsewhere(
+        &mut self,
+        broker: i32,
+        fetched: &FetchedPartition,
+        answer: &Struct<'_>,
+        now: i64,
+    ) -> bool {
+        let other = int_or(answer, "preferredReadReplica", -1);
+        if other < 0 {
+            return false;
+        }
+        let options = self.options.clone();
+        if let Some(partition) = self.current(&fetched.at, fetched.generation) {
+            partition.restart(Need::Fetch);
+            partition.fail(now, |failures| options.backoff(failures.saturating_add(3)));
+            let message = format!(
+                "the source sends consumers of it to broker {other} (replica.selector.class), and a mirror reads from leaders alone"
+            );
+            self.trouble(&fetched.at, broker, message);
+        }
+        true
+    }
+
+    fn has_been_empty(&self, at: &TopicPartition) -> bool {
+        self.partitions
+            .get(at)
+            .is_some_and(|each| each.empties.is_some())
+    }
+
+    /// Nothing in the whole answer, with `once` and below where the copy is to come. Compaction may have removed what was there; but tiered
+    /// storage that is slow answers the same. So it is asked alone, again, and if nothing comes that is told.
+    fn take_emptiness(
+        &mut self,
+        broker: i32,
+        fetched: &FetchedPartition,
+        answer: &Struct<'_>,
+        is_alone: bool,
+        now: i64,
+    ) {
+        if int(answer, "errorCode") != 0 || !self.options.once {
             return;
         }
         let high_watermark = int_or(answer, "highWatermark", -1);
-        let once = self.options.once;
-        if let Some(partition) = self.current(&fetched.at, fetched.generation)
-            && once
-            && partition.need == Need::Fetch
-            && partition.position == partition.end
-            && partition
-                .target
-                .is_some_and(|target| target <= high_watermark)
-        {
-            partition.is_done = true;
+        let Some(partition) = self.current(&fetched.at, fetched.generation) else {
+            return;
+        };
+        let Some(target) = partition.target.filter(|&target| {
+            partition.need == Need::Fetch
+                && partition.position == partition.reached()
+                && partition.reached() < target
+                && target <= high_watermark
+        }) else {
+            return;
+        };
+        let (since, count) = partition.empties.unwrap_or((now, 0));
+        let count = count + u32::from(is_alone);
+        partition.empties = Some((since, count));
+        if count < EMPTY_TIMES || now.saturating_sub(since) < EMPTY_MS {
+            return;
         }
+        partition.is_done = true;
+        partition.empties = None;
+        let from = partition.reached();
+        self.progressed(now);
+        let message = format!(
+            "the source has nothing to read from offset {from} to {target}, though its high watermark is {high_watermark}: compaction \
+             removed it, or its tiered storage does not answer in time"
+        );
+        let event = MirrorEvent::of(EventKind::Lost, &fetched.at, message);
+        self.tell(event.range(from, target).by(broker));
     }
 
     /// The source's log start offset has moved.
@@ -337,9 +444,7 @@ impl Core {
                     "the source deleted the records below offset {start}; they are deleted here too"
                 )
             } else {
-                format!(
-                    "the source deleted the records below offset {start}; they stay here (--follow-deletes deletes them)"
-                )
+                format!("the source deleted the records below offset {start}; they stay here")
             };
             let event = MirrorEvent::of(EventKind::DeletedRecords, at, message);
             self.tell(event.range(from, start).by(broker));
@@ -380,7 +485,6 @@ impl Core {
             return;
         };
         if error == OFFSET_OUT_OF_RANGE && partition.need == Need::Fetch {
-            partition.answered_at = now;
             partition.restart(Need::Earliest);
             return;
         }

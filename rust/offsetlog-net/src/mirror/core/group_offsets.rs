@@ -4,7 +4,7 @@
 //! `once` the offsets are asked for first, and the partitions are copied up to them at least.
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
-use super::{Asked, Core, Request, Versions, version_of};
+use super::{Asked, Core, Request, TopicState, Versions, version_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{GroupCommit, Work};
 use offsetlog::TopicPartition;
@@ -21,8 +21,6 @@ const SEVERAL_GROUPS: i16 = 8;
 const GROUPS_AT_ONCE: usize = 50;
 /// Groups that are known at most: more are left out, and told.
 const GROUPS_MAX: usize = 100_000;
-/// Failures in a row after which a broker's groups count as asked.
-const FAILURES_MAX: u32 = 5;
 
 /// What is known of a broker's groups.
 #[derive(Debug, Default)]
@@ -39,9 +37,17 @@ struct OfBroker {
 #[derive(Debug)]
 struct Pending {
     commit: GroupCommit,
-    asked_at: i64,
+    asked: AskedOffset,
     /// The newest one after it.
-    later: Option<(GroupCommit, i64)>,
+    later: Option<(GroupCommit, AskedOffset)>,
+}
+
+/// When an offset was told.
+#[derive(Debug, Clone, Copy)]
+struct AskedOffset {
+    at: i64,
+    /// The look at the metadata that says whether its topic was still the one that is copied.
+    look: u64,
 }
 
 #[derive(Debug)]
@@ -78,8 +84,19 @@ impl GroupOffsets {
         });
     }
 
-    pub(super) fn keep_brokers(&mut self, brokers: &BTreeMap<i32, (String, u16)>) {
+    pub(super) fn keep_brokers(&mut self, brokers: &BTreeMap<i32, (String, u16)>, now: i64) {
+        if self.brokers.keys().any(|id| !brokers.contains_key(id)) {
+            self.ask_all_again(now);
+        }
         self.brokers.retain(|id, _| brokers.contains_key(id));
+    }
+
+    /// Groups moved from a broker to another, which may have been asked before.
+    fn ask_all_again(&mut self, due: i64) {
+        for broker in self.brokers.values_mut() {
+            broker.is_known = false;
+            broker.due = broker.due.min(due);
+        }
     }
 
     pub(super) fn failed(&mut self, id: i32, due: i64) {
@@ -88,18 +105,12 @@ impl GroupOffsets {
             broker.due = due;
             broker.failures = broker.failures.saturating_add(1);
             broker.waiting.clear();
-            broker.is_known |= broker.failures > FAILURES_MAX;
         }
     }
 
     /// Whether each broker's groups were asked for.
     pub(super) fn are_known(&self) -> bool {
         !self.is_wanted || self.brokers.values().all(|broker| broker.is_known)
-    }
-
-    /// Whether nothing is left to be stored.
-    pub(super) fn is_settled(&self) -> bool {
-        self.are_known() && self.pending.is_empty()
     }
 
     pub(super) fn group_count(&self) -> usize {
@@ -277,6 +288,7 @@ impl Core {
             if moved {
                 let due = now.saturating_add(self.options.backoff(5));
                 self.groups.failed(id, due);
+                self.groups.ask_all_again(due);
             } else if broker.waiting.is_empty() {
                 broker.is_known = true;
                 broker.failures = 0;
@@ -296,7 +308,18 @@ impl Core {
                     partition: int32(partition, "partitionIndex"),
                 };
                 let offset = int_or(partition, "committedOffset", -1);
-                if offset < 0 || int(partition, "errorCode") != 0 {
+                let error = int(partition, "errorCode");
+                if error != 0 {
+                    let reason = error_name(error);
+                    self.tell_group(
+                        group,
+                        format!(
+                            "an offset of group {group} in {name}-{} is not copied: {reason}",
+                            at.partition
+                        ),
+                    );
+                }
+                if offset < 0 || error != 0 {
                     continue;
                 }
                 let commit = GroupCommit {
@@ -314,13 +337,22 @@ impl Core {
     fn take_commit(&mut self, commit: GroupCommit, now: i64) {
         let is_taken = self.options.takes(&commit.at.topic, false);
         let key = (commit.group.clone(), commit.at.clone());
-        if !is_taken || self.groups.stored.get(&key) == Some(&commit) {
+        if !is_taken {
             return;
         }
+        let asked = AskedOffset {
+            at: now,
+            look: self.look + 1,
+        };
         if let Some(pending) = self.groups.pending.get_mut(&key) {
-            if pending.commit != commit {
-                pending.later = Some((commit, now));
+            if pending.commit == commit {
+                pending.later = None;
+            } else {
+                pending.later = Some((commit, asked));
             }
+            return;
+        }
+        if self.groups.stored.get(&key) == Some(&commit) {
             return;
         }
         if self.groups.groups.len() < GROUPS_MAX {
@@ -328,36 +360,38 @@ impl Core {
         }
         let pending = Pending {
             commit,
-            asked_at: now,
+            asked,
             later: None,
         };
         self.groups.pending.insert(key, pending);
+        self.hurry_metadata(now);
     }
 
     /// Makes work of the offsets that the copies have reached, and of those that the source does not have either.
     pub(super) fn store_offsets(&mut self, works: &mut Vec<Work>) {
-        let once = self.options.once;
         let mut ready = Vec::new();
         let mut emptied = Vec::new();
         for (key, pending) in &mut self.groups.pending {
-            let is_ready = |commit: &GroupCommit, asked_at: i64| {
-                let Some(each) = self.partitions.get(&commit.at) else {
+            let is_ready = |commit: &GroupCommit, asked: AskedOffset| {
+                let is_same = self.topics.get(&commit.at.topic).is_some_and(|topic| {
+                    topic.state == TopicState::Ready && topic.seen >= asked.look
+                });
+                let Some(each) = self.partitions.get(&commit.at).filter(|_| is_same) else {
                     return false;
                 };
                 let is_beyond = each
                     .high_watermark
-                    .is_some_and(|(offset, at)| at > asked_at && offset < commit.offset);
-                let has_ended = each.is_done && (once || each.target.is_none());
-                each.end >= commit.offset || is_beyond || has_ended
+                    .is_some_and(|(offset, at)| at > asked.at && offset < commit.offset);
+                each.reached() >= commit.offset || is_beyond
             };
-            while is_ready(&pending.commit, pending.asked_at) {
+            while is_ready(&pending.commit, pending.asked) {
                 ready.push(pending.commit.clone());
-                let Some((later, asked_at)) = pending.later.take() else {
+                let Some((later, asked)) = pending.later.take() else {
                     emptied.push(key.clone());
                     break;
                 };
                 pending.commit = later;
-                pending.asked_at = asked_at;
+                pending.asked = asked;
             }
         }
         for key in emptied {
@@ -368,22 +402,99 @@ impl Core {
         }
     }
 
-    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far.
+    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far. What was done
+    /// before such an offset was told is asked once more whether the source has it that far by now.
     pub(super) fn raise_targets(&mut self) {
         for pending in self.groups.pending.values() {
-            let commit = pending
+            let (commit, asked) = pending
                 .later
                 .as_ref()
-                .map_or(&pending.commit, |(commit, _)| commit);
-            if let Some(each) = self.partitions.get_mut(&commit.at)
-                && let (Some(target), Some((high_watermark, _))) =
-                    (each.target, each.high_watermark)
-                && commit.offset > target
-                && commit.offset <= high_watermark
-            {
+                .map_or((&pending.commit, pending.asked), |(commit, asked)| {
+                    (commit, *asked)
+                });
+            let Some(each) = self.partitions.get_mut(&commit.at) else {
+                continue;
+            };
+            let (Some(target), Some((high_watermark, at))) = (each.target, each.high_watermark)
+            else {
+                continue;
+            };
+            if commit.offset <= target || each.problem.is_some() {
+                continue;
+            }
+            if commit.offset <= high_watermark {
                 each.target = Some(commit.offset);
                 each.is_done = false;
+            } else if at <= asked.at {
+                each.is_done = false;
             }
+        }
+    }
+
+    /// With `once`: whether each offset was stored, but for those of partitions that are not copied, or not that far.
+    pub(super) fn offsets_are_settled(&self) -> bool {
+        self.groups.are_known()
+            && self.groups.pending.values().all(|pending| {
+                let at = &pending.commit.at;
+                let is_copied = self
+                    .topics
+                    .get(&at.topic)
+                    .is_some_and(|topic| topic.state == TopicState::Ready);
+                let each = self.partitions.get(at).filter(|_| is_copied);
+                each.is_none_or(|each| {
+                    let is_short = each.target.is_some_and(|target| each.reached() < target);
+                    each.is_done && (each.problem.is_some() || is_short)
+                })
+            })
+    }
+
+    /// Tells of the offsets that were not stored, and of brokers that did not tell theirs.
+    pub(super) fn tell_unstored(&mut self) {
+        let mut unstored = Vec::new();
+        for pending in self.groups.pending.values() {
+            let commit = &pending.commit;
+            // Of topics that are not copied it was told.
+            let is_copied = self
+                .topics
+                .get(&commit.at.topic)
+                .is_some_and(|topic| topic.state == TopicState::Ready);
+            let Some(each) = self.partitions.get(&commit.at).filter(|_| is_copied) else {
+                continue;
+            };
+            let message = format!(
+                "offset {} of group {} is not stored: the copy ends at {}",
+                commit.offset, commit.group, each.end
+            );
+            unstored.push(MirrorEvent::of(EventKind::Problem, &commit.at, message));
+        }
+        let silent = self
+            .groups
+            .brokers
+            .iter()
+            .filter(|(_, each)| !each.is_known);
+        let silent: Vec<i32> = silent.map(|(id, _)| *id).collect();
+        self.is_partial |= !unstored.is_empty();
+        for event in unstored {
+            self.tell(event);
+        }
+        if self.groups.is_wanted {
+            for id in silent {
+                let message =
+                    format!("broker {id} did not tell the committed offsets of its groups");
+                self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
+                self.is_partial = true;
+            }
+        }
+    }
+
+    /// Offsets of groups that could not be stored.
+    pub(crate) fn commits_refused(&mut self, refused: Vec<(String, String)>) {
+        for (group, reason) in refused {
+            self.is_partial = true;
+            self.tell_group(
+                &group,
+                format!("offsets of group {group} are not stored: {reason}"),
+            );
         }
     }
 

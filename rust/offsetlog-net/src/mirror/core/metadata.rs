@@ -8,30 +8,28 @@ use crate::mirror::work::Work;
 use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
-use offsetlog::format::protocol::apis::{DESCRIBE_CONFIGS, METADATA};
+use offsetlog::format::protocol::apis::METADATA;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The last version that a name is enough for, and that shows what a mirror needs.
 const METADATA_NEWEST: i16 = 12;
 /// From this version on a request by name makes no topics.
 const WITHOUT_CREATION: i16 = 4;
-/// The type of a topic among the resources that have settings.
-const TOPIC: i8 = 2;
-/// A setting of the topic itself.
-const SOURCE_TOPIC: i64 = 1;
 /// So many looks in a row must miss a topic before it counts as deleted.
 const MISSED_MAX: u32 = 3;
 /// Milliseconds between these.
 const MISSED_INTERVAL_MS: i64 = 2000;
-/// Topics whose settings are asked for at once.
-const CONFIGS_AT_ONCE: usize = 100;
+/// Hurried looks in a row after which another broker is asked.
+const HURRIED_MAX: u32 = 4;
+/// Milliseconds without a leader before it is told.
+const LEADERLESS_MS: i64 = 10_000;
 /// More partitions than any topic has: a claim beyond is not believed.
 const PARTITIONS_MAX: i32 = 200_000;
 
 impl Core {
     pub(super) fn next_of_any(&mut self, versions: &Versions, now: i64) -> Next {
         if now >= self.metadata_due {
-            if let Some(request) = self.metadata_request(versions) {
+            if let Some(request) = self.metadata_request(versions, now) {
                 self.metadata_due = now.saturating_add(self.options.metadata_interval_ms);
                 return Next::Request(Box::new(request));
             }
@@ -45,9 +43,19 @@ impl Core {
         Next::Wait(self.metadata_due.min(now.saturating_add(1000)))
     }
 
-    fn metadata_request(&mut self, versions: &Versions) -> Option<Request> {
+    fn metadata_request(&mut self, versions: &Versions, now: i64) -> Option<Request> {
         let version = version_of(&METADATA, versions, METADATA_NEWEST)?;
         self.look += 1;
+        self.hurried = if now
+            >= self
+                .look_at
+                .saturating_add(self.options.metadata_interval_ms)
+        {
+            0
+        } else {
+            self.hurried.saturating_add(1)
+        };
+        self.look_at = now;
         let takes_all = !self.options.patterns.is_empty()
             || self.options.topics.is_empty()
             || version < WITHOUT_CREATION;
@@ -86,76 +94,6 @@ impl Core {
         })
     }
 
-    fn configs_request(&mut self, versions: &Versions, now: i64) -> Option<Request> {
-        let is_due = now >= self.configs_due;
-        let wanted = self.topics.iter().filter(|(_, topic)| {
-            topic.state == TopicState::Settings || (is_due && topic.state == TopicState::Ready)
-        });
-        let mut names: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
-        if names.is_empty() || !self.is_identified {
-            return None;
-        }
-        let interval = self.options.metadata_interval_ms;
-        let version = version_of(&DESCRIBE_CONFIGS, versions, i16::MAX);
-        if is_due {
-            self.configs_due = now.saturating_add(interval);
-        }
-        let Some(version) = version else {
-            // Before Kafka 1.1 nobody says which settings are the topic's own.
-            for name in names {
-                if let Some(topic) = self.topics.get_mut(&name)
-                    && topic.state == TopicState::Settings
-                {
-                    topic.state = TopicState::Making;
-                    topic.config = Some(Vec::new());
-                    self.unasked.push(Work::Topic {
-                        id: topic.id,
-                        partitions: topic.partitions,
-                        config: None,
-                        name,
-                    });
-                }
-            }
-            return None;
-        };
-        // Of many topics the new ones come first, the others in turns.
-        names.sort_by_key(|name| {
-            let is_new = self
-                .topics
-                .get(name)
-                .is_some_and(|topic| topic.state == TopicState::Settings);
-            !is_new
-        });
-        let turn = self.nodes.entry(Node::Any).or_default();
-        if is_due && names.len() > CONFIGS_AT_ONCE {
-            turn.turn = turn.turn.wrapping_add(CONFIGS_AT_ONCE) % names.len();
-            names.rotate_left(turn.turn);
-        }
-        names.truncate(CONFIGS_AT_ONCE);
-        let resources: Vec<Struct<'static>> = names
-            .iter()
-            .map(|name| {
-                Struct::new()
-                    .with("resourceType", TOPIC)
-                    .with("resourceName", name.clone())
-                    .with("configurationKeys", Value::Null)
-            })
-            .collect();
-        for name in &names {
-            if let Some(topic) = self.topics.get_mut(name)
-                && topic.state == TopicState::Settings
-            {
-                topic.state = TopicState::Making;
-            }
-        }
-        Some(Request {
-            api: &DESCRIBE_CONFIGS,
-            version,
-            body: Struct::new().with("resources", resources),
-            asked: Asked::Configs(names),
-        })
-    }
-
     pub(super) fn take_metadata(
         &mut self,
         look: u64,
@@ -170,7 +108,12 @@ impl Core {
             self.failed(Node::Any, None, &format!("metadata: {name}"), now);
             return;
         }
-        self.take_brokers(answer);
+        if structs(answer, "brokers").next().is_none() {
+            // A broker that has just started, and knows of nothing yet.
+            self.failed(Node::Any, None, "the broker knows of no brokers", now);
+            return;
+        }
+        self.take_brokers(answer, now);
         let cluster_id = text(answer, "clusterId").filter(|id| !id.is_empty());
         if self.cluster_id.as_ref() != Some(&cluster_id) {
             // The first answer, or one of another cluster behind the same address: the directory says which is right.
@@ -195,7 +138,7 @@ impl Core {
                 0 | 5 => {
                     seen.insert(name.clone());
                     self.unknown.remove(&name);
-                    self.take_topic(&name, topic, now, works);
+                    self.take_topic(&name, topic, look, now, works);
                 }
                 3 => {
                     seen.insert(name.clone());
@@ -203,6 +146,7 @@ impl Core {
                 }
                 error => {
                     seen.insert(name.clone());
+                    self.held.remove(&name);
                     let reason = format!("the source answers {}", error_name(error));
                     self.refuse_topic(&name, &reason);
                 }
@@ -214,6 +158,11 @@ impl Core {
                 !seen.contains(*name) && !matches!(topic.state, TopicState::Gone)
             });
             self.missing = missed.map(|(name, _)| name.clone()).collect();
+            for name in self.held.keys() {
+                if !seen.contains(name) {
+                    self.missing.push(name.clone());
+                }
+            }
             for name in self.options.topics.clone() {
                 if !seen.contains(&name) && !self.topics.contains_key(&name) {
                     self.missing.push(name);
@@ -225,10 +174,11 @@ impl Core {
                 self.metadata_due = self.metadata_due.min(now);
             }
         }
-        self.confirm(look, works);
+        self.confirm(works);
+        self.store_offsets(works);
     }
 
-    fn take_brokers(&mut self, answer: &Struct<'_>) {
+    fn take_brokers(&mut self, answer: &Struct<'_>, now: i64) {
         let brokers: BTreeMap<i32, (String, u16)> = structs(answer, "brokers")
             .filter_map(|broker| {
                 let port = u16::try_from(int(broker, "port")).ok()?;
@@ -241,7 +191,7 @@ impl Core {
         for id in brokers.keys() {
             self.groups.know_broker(*id);
         }
-        self.groups.keep_brokers(&brokers);
+        self.groups.keep_brokers(&brokers, now);
         self.brokers = brokers;
     }
 
@@ -256,22 +206,29 @@ impl Core {
 
     fn take_missing(&mut self, name: &str, now: i64, works: &mut Vec<Work>) {
         let follows = self.options.follow_deletes;
-        let Some(topic) = self.topics.get_mut(name) else {
-            self.refuse_topic(name, "the source has no such topic");
-            return;
+        let missed = match (self.topics.get_mut(name), self.held.get_mut(name)) {
+            (Some(topic), _) => &mut topic.missed,
+            (None, Some(missed)) => missed,
+            (None, None) => {
+                self.refuse_topic(name, "the source has no such topic");
+                return;
+            }
         };
-        topic.missed += 1;
-        if topic.missed < MISSED_MAX {
+        *missed = missed.saturating_add(1);
+        if *missed < MISSED_MAX {
             self.missing.push(name.to_owned());
             self.metadata_due = self
                 .metadata_due
                 .min(now.saturating_add(MISSED_INTERVAL_MS));
             return;
         }
-        if topic.state == TopicState::Gone {
-            return;
+        self.held.remove(name);
+        if let Some(topic) = self.topics.get_mut(name) {
+            if topic.state == TopicState::Gone {
+                return;
+            }
+            topic.state = TopicState::Gone;
         }
-        topic.state = TopicState::Gone;
         for (_, each) in self.of_topic(name) {
             each.restart(Need::Fetch);
             each.is_done = true;
@@ -282,7 +239,7 @@ impl Core {
             });
             format!("the source deleted topic {name}; it is deleted here too")
         } else {
-            format!("the source deleted topic {name}; it stays here (--follow-deletes deletes it)")
+            format!("the source deleted topic {name}; it stays here")
         };
         self.tell(MirrorEvent::topic(EventKind::DeletedTopic, name, message));
     }
@@ -298,7 +255,14 @@ impl Core {
         self.partitions.range_mut(at(i32::MIN)..=at(i32::MAX))
     }
 
-    fn take_topic(&mut self, name: &str, answer: &Struct<'_>, now: i64, works: &mut Vec<Work>) {
+    fn take_topic(
+        &mut self,
+        name: &str,
+        answer: &Struct<'_>,
+        look: u64,
+        now: i64,
+        works: &mut Vec<Work>,
+    ) {
         let id = uuid(answer, "topicId");
         let mut leaders = BTreeMap::new();
         let mut count = 0;
@@ -316,6 +280,8 @@ impl Core {
             // Being made.
             return;
         }
+        self.held.remove(name);
+        let mut is_back = false;
         let state = match self.topics.get_mut(name) {
             Some(known) if !known.id.is_zero() && !id.is_zero() && known.id != id => {
                 let ours = known.id;
@@ -324,6 +290,7 @@ impl Core {
             }
             Some(known) => {
                 known.missed = 0;
+                known.seen = known.seen.max(look);
                 if known.id.is_zero() && !id.is_zero() && known.state == TopicState::Ready {
                     // A cluster that was upgraded. The directory says whether it is the topic that was copied.
                     known.state = TopicState::Making;
@@ -336,7 +303,9 @@ impl Core {
                 }
                 known.id = id;
                 if known.state == TopicState::Gone {
+                    is_back = true;
                     known.state = TopicState::Settings;
+                    known.config = None;
                 }
                 if known.state == TopicState::Ready && count > known.partitions {
                     known.state = TopicState::Making;
@@ -358,12 +327,22 @@ impl Core {
                     state: TopicState::Settings,
                     config: None,
                     missed: 0,
+                    seen: look,
                     leaders,
                 };
                 self.topics.insert(name.to_owned(), topic);
                 TopicState::Settings
             }
         };
+        if is_back {
+            for (_, each) in self.of_topic(name) {
+                each.restart(Need::Fetch);
+                each.is_done = false;
+                each.target = None;
+            }
+            let message = format!("topic {name} is at the source again");
+            self.tell(MirrorEvent::topic(EventKind::New, name, message));
+        }
         if state == TopicState::Ready {
             self.lead(name, now);
         }
@@ -401,6 +380,14 @@ impl Core {
                 }
                 continue;
             }
+            if leader.is_some() {
+                each.leaderless_since = None;
+            } else {
+                let since = *each.leaderless_since.get_or_insert(now);
+                if now.saturating_sub(since) >= LEADERLESS_MS {
+                    news.push((at.clone(), "the source has no leader for it".to_owned()));
+                }
+            }
             if (each.leader, each.leader_epoch) != (leader, epoch) {
                 each.leader = leader;
                 each.leader_epoch = epoch;
@@ -437,10 +424,10 @@ impl Core {
             works.push(Work::DeleteTopic {
                 name: name.to_owned(),
             });
-        } else if topic.state == TopicState::Refused {
+        } else if topic.state == TopicState::Another {
             return;
         } else {
-            topic.state = TopicState::Refused;
+            topic.state = TopicState::Another;
         }
         self.tell_recreated(name, ours, theirs);
     }
@@ -449,8 +436,7 @@ impl Core {
         let then = if self.options.follow_deletes {
             "the copy is deleted, and begins anew"
         } else {
-            "the copy stays as it is, and the new topic is not copied: move the copy's directories away, mirror into another directory, or use \
-             --follow-deletes"
+            "the copy stays as it is, and the new topic is not copied: move the copy's directories away, or mirror into another directory"
         };
         let message = format!(
             "topic {name} was deleted at the source and another one made: the copy is of {ours}, the source has {theirs}; {then}"
@@ -459,7 +445,7 @@ impl Core {
     }
 
     /// Divergences whose topic and leader this look confirmed.
-    fn confirm(&mut self, look: u64, works: &mut Vec<Work>) {
+    fn confirm(&mut self, works: &mut Vec<Work>) {
         for (at, each) in &mut self.partitions {
             let Need::Confirm {
                 leader,
@@ -468,11 +454,12 @@ impl Core {
             else {
                 continue;
             };
+            // A look that showed the topic, with its id and a leader.
             let is_ready = self
                 .topics
                 .get(&at.topic)
-                .is_some_and(|topic| topic.state == TopicState::Ready);
-            if look < needed || !is_ready {
+                .is_some_and(|topic| topic.state == TopicState::Ready && topic.seen >= needed);
+            if !is_ready || each.leader.is_none() {
                 continue;
             }
             each.need = Need::Store;
@@ -484,81 +471,13 @@ impl Core {
         }
     }
 
-    pub(super) fn take_configs(
-        &mut self,
-        names: &[String],
-        answer: &Struct<'_>,
-        now: i64,
-        works: &mut Vec<Work>,
-    ) {
-        let mut configs: BTreeMap<String, Result<Vec<(String, String)>, String>> = BTreeMap::new();
-        for result in structs(answer, "results") {
-            let Some(name) = text(result, "resourceName") else {
-                continue;
-            };
-            let error = int(result, "errorCode");
-            let config = if error == 0 {
-                let own = structs(result, "configs")
-                    .filter(|each| int(each, "configSource") == SOURCE_TOPIC);
-                let pairs =
-                    own.filter_map(|each| Some((text(each, "name")?, text(each, "value")?)));
-                Ok(pairs.collect())
-            } else {
-                Err(error_name(error))
-            };
-            configs.insert(name, config);
-        }
-        for name in names {
-            let config = match configs.remove(name) {
-                Some(Ok(config)) => Some(config),
-                other => {
-                    let reason = match other {
-                        Some(Err(reason)) => reason,
-                        _ => "no answer about it".to_owned(),
-                    };
-                    self.tell_no_settings(name, &reason);
-                    None
-                }
-            };
-            let Some(topic) = self.topics.get_mut(name) else {
-                continue;
-            };
-            match topic.state {
-                TopicState::Making if topic.config.is_none() => {
-                    topic.config = Some(config.clone().unwrap_or_default());
-                    works.push(Work::Topic {
-                        name: name.clone(),
-                        id: topic.id,
-                        partitions: topic.partitions,
-                        config,
-                    });
-                }
-                TopicState::Ready => {
-                    if let Some(config) = config
-                        && topic.config.as_ref() != Some(&config)
-                    {
-                        topic.config = Some(config.clone());
-                        works.push(Work::Settings {
-                            name: name.clone(),
-                            config,
-                        });
-                    }
-                }
-                _ => {}
+    /// Whether another broker is to be asked about topics: this one brought nothing new, or says that one is not there.
+    pub(crate) fn wants_another(&self, asked: &Asked) -> bool {
+        match asked {
+            Asked::Metadata { names, .. } => {
+                names.is_some() || self.hurried % HURRIED_MAX == HURRIED_MAX - 1
             }
-        }
-        let _ = now;
-    }
-
-    fn tell_no_settings(&mut self, name: &str, reason: &str) {
-        let is_first = self
-            .topics
-            .get(name)
-            .is_some_and(|topic| topic.config.is_none());
-        if is_first {
-            let message =
-                format!("the settings of topic {name} are not copied: the source answers {reason}");
-            self.tell(MirrorEvent::topic(EventKind::Warning, name, message));
+            _ => false,
         }
     }
 }

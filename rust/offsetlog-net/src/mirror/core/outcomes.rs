@@ -3,6 +3,7 @@
 use super::{Core, TopicState};
 use crate::mirror::partition::{Need, Partition, Position};
 use crate::mirror::report::{EventKind, MirrorEvent};
+use crate::mirror::store::ReadyTopic;
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
@@ -10,39 +11,62 @@ use std::path::PathBuf;
 
 impl Core {
     /// The directory is of the cluster.
-    pub(crate) fn identified(&mut self) {
+    pub(crate) fn identified(&mut self, held: Vec<String>, now: i64) {
         self.is_identified = true;
+        let new = held
+            .into_iter()
+            .filter(|name| self.options.takes(name, false) && !self.topics.contains_key(name));
+        let new: Vec<String> = new.collect();
+        if !new.is_empty() {
+            // Whether the source has them still.
+            self.metadata_due = self.metadata_due.min(now);
+        }
+        self.held = new.into_iter().map(|name| (name, 0)).collect();
     }
 
-    /// A topic is ready, with all its partitions; `new` of them were made just now.
-    pub(crate) fn topic_ready(
-        &mut self,
-        name: &str,
-        partitions: &[(i32, Position)],
-        new: usize,
-        warnings: Vec<String>,
-        now: i64,
-    ) {
+    /// A topic is ready.
+    pub(crate) fn topic_ready(&mut self, name: &str, ready: ReadyTopic, now: i64) {
+        let ReadyTopic {
+            positions,
+            new,
+            broken,
+            warnings,
+        } = ready;
         let Some(topic) = self.topics.get_mut(name) else {
             return;
         };
         topic.state = TopicState::Ready;
-        for &(partition, position) in partitions {
+        self.progressed_at = self.progressed_at.max(now);
+        for &(partition, position) in &positions {
             let at = TopicPartition {
                 topic: name.to_owned(),
                 partition,
             };
-            self.partitions
-                .entry(at)
-                .or_insert_with(|| Partition::new(position, now));
+            self.partitions.entry(at).or_insert_with(|| Partition {
+                is_fresh: new.contains(&partition),
+                ..Partition::new(position, now)
+            });
         }
-        if new > 0 {
-            let word = if new == 1 { "partition" } else { "partitions" };
-            let message = format!("topic {name}: {new} new {word}");
+        if !new.is_empty() {
+            let word = if new.len() == 1 {
+                "partition"
+            } else {
+                "partitions"
+            };
+            let message = format!("topic {name}: {} new {word}", new.len());
             self.tell(MirrorEvent::topic(EventKind::New, name, message));
         }
         for warning in warnings {
             self.tell(MirrorEvent::topic(EventKind::Warning, name, warning));
+        }
+        for (partition, reason) in broken {
+            let at = TopicPartition {
+                topic: name.to_owned(),
+                partition,
+            };
+            let unknown = Partition::new(Position::default(), now);
+            self.partitions.entry(at.clone()).or_insert(unknown);
+            self.broken(&at, &reason);
         }
         self.lead(name, now);
     }
@@ -56,7 +80,7 @@ impl Core {
         works: &mut Vec<Work>,
     ) {
         if let Some(topic) = self.topics.get_mut(name) {
-            topic.state = TopicState::Refused;
+            topic.state = TopicState::Another;
             if self.options.follow_deletes {
                 topic.state = TopicState::Gone;
                 works.push(Work::DeleteTopic {
@@ -108,12 +132,17 @@ impl Core {
         partition.pending = partition.pending.saturating_sub(1);
         partition.stands(at);
         partition.failures = 0;
-        partition.answered_at = now;
+        partition.empties = None;
+        partition.problem = None;
+        partition.unexplained = 0;
         partition.bytes = partition.bytes.saturating_add(append.walked.bytes as u64);
         partition.batches = partition.batches.saturating_add(append.walked.batches);
         if partition.position < partition.end {
-            // Begun anew while it was appended: what was asked for meanwhile is there already.
-            let need = partition.need;
+            // Begun anew while it was appended: what was asked for meanwhile is there already, and what is to be cut is asked again.
+            let need = match partition.need {
+                Need::Store | Need::Confirm { .. } => Need::Fetch,
+                need => need,
+            };
             partition.restart(need);
         }
         if once
@@ -123,6 +152,7 @@ impl Core {
         {
             partition.is_done = true;
         }
+        self.progressed(now);
         if once {
             self.raise_targets();
         }
@@ -131,10 +161,20 @@ impl Core {
 
     /// Work of an older generation, that was left out.
     pub(crate) fn left_out(&mut self, work: &Work) {
-        if let Work::Append(append) = work
-            && let Some(partition) = self.partitions.get_mut(&append.at)
-        {
-            partition.pending = partition.pending.saturating_sub(1);
+        match work {
+            Work::Append(append) => {
+                if let Some(partition) = self.partitions.get_mut(&append.at) {
+                    partition.pending = partition.pending.saturating_sub(1);
+                }
+            }
+            Work::Cut { at, .. } | Work::StartAt { at, .. } => {
+                if let Some(partition) = self.partitions.get_mut(at)
+                    && partition.need == Need::Store
+                {
+                    partition.restart(Need::Fetch);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -156,6 +196,7 @@ impl Core {
         before: i64,
         kept: Vec<PathBuf>,
         is_done: bool,
+        now: i64,
     ) {
         let Some(partition) = self.partitions.get_mut(at) else {
             return;
@@ -163,12 +204,15 @@ impl Core {
         partition.stands(position);
         partition.restart(Need::Fetch);
         partition.is_done = false;
+        // What was to be reached may be gone.
+        partition.target = None;
         if is_done {
             partition.compared = Some(partition.leader_epoch);
         } else {
             partition.compared = None;
         }
         let broker = partition.leader.unwrap_or(-1);
+        self.progressed(now);
         if before > position.end {
             let message = format!(
                 "the copy diverged from its leader at offset {}: it was cut there, and what it had up to {before} is kept in offsetlog-cut",
@@ -183,12 +227,22 @@ impl Core {
     }
 
     /// An empty copy begins anew elsewhere.
-    pub(crate) fn started(&mut self, at: &TopicPartition, position: Position) {
+    pub(crate) fn started(&mut self, at: &TopicPartition, position: Position, now: i64) {
+        self.progressed(now);
         if let Some(partition) = self.partitions.get_mut(at) {
             partition.stands(position);
             partition.first_end = partition.first_end.max(position.end);
             partition.restart(Need::Fetch);
         }
+    }
+
+    /// A partition of the directory does not open, or cannot be changed. It is left alone.
+    pub(crate) fn broken(&mut self, at: &TopicPartition, reason: &str) {
+        if let Some(partition) = self.partitions.get_mut(at) {
+            partition.restart(Need::Store);
+            partition.is_done = true;
+        }
+        self.trouble(at, -1, reason.to_owned());
     }
 
     /// Records were deleted here too.

@@ -11,7 +11,7 @@ use offsetlog::format::protocol::apis::{
     OFFSET_FOR_LEADER_EPOCH,
 };
 use offsetlog::format::{Attributes, Codec, Uuid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const BROKERS: [i32; 3] = [1, 2, 3];
 
@@ -109,6 +109,14 @@ pub(super) struct Model {
     /// What was truncated or belongs to a deleted topic.
     pub(super) gone: Vec<Vec<u8>>,
     pub(super) recreated: Vec<String>,
+    /// Topics that no look shows.
+    pub(super) hidden: BTreeSet<String>,
+    /// Topics whose fetches are empty.
+    pub(super) silent: BTreeSet<String>,
+    /// Topics whose batches arrive damaged.
+    pub(super) damaged: BTreeSet<String>,
+    /// What `ListGroups` answers.
+    pub(super) groups_error: i16,
     made: u64,
 }
 
@@ -131,6 +139,10 @@ impl Model {
             random: Random(seed),
             gone: Vec::new(),
             recreated: Vec::new(),
+            hidden: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            groups_error: 0,
             made: 0,
         };
         for name in ["orders", "audit.log", "recreated"] {
@@ -143,7 +155,7 @@ impl Model {
         self.versions[&FETCH.key].1 < 12
     }
 
-    fn make(&mut self, name: &str, partitions: usize) {
+    pub(super) fn make(&mut self, name: &str, partitions: usize) {
         let mut id = [0; 16];
         if !self.is_old() {
             id[..8].copy_from_slice(&self.random.next().to_be_bytes());
@@ -227,11 +239,11 @@ impl Model {
         }
     }
 
-    fn partition_of(&mut self, name: &str, number: usize) -> &mut ModelPartition {
+    pub(super) fn partition_of(&mut self, name: &str, number: usize) -> &mut ModelPartition {
         &mut self.topics.get_mut(name).unwrap().partitions[number]
     }
 
-    fn append(&mut self, name: &str, number: usize) {
+    pub(super) fn append(&mut self, name: &str, number: usize) {
         for _ in 0..=self.random.below(4) {
             self.made += 1;
             let made = self.made.to_string();
@@ -295,7 +307,7 @@ impl Model {
         }
     }
 
-    fn elect(&mut self, name: &str, number: usize, is_unclean: bool) {
+    pub(super) fn elect(&mut self, name: &str, number: usize, is_unclean: bool) {
         let leader = BROKERS[self.random.below(3)];
         let draw = self.random.next();
         let back = self.random.below(40) as i64;
@@ -430,11 +442,13 @@ impl Model {
                     .collect()
             });
         let is_old = self.is_old();
-        let names = wanted.unwrap_or_else(|| self.topics.keys().cloned().collect());
+        let is_shown = |name: &&String| !self.hidden.contains(*name);
+        let shown = self.topics.keys().filter(is_shown).cloned();
+        let names = wanted.unwrap_or_else(|| shown.collect());
         let topics: Vec<Struct<'static>> = names
             .into_iter()
             .map(|name| {
-                let Some(topic) = self.topics.get(&name) else {
+                let Some(topic) = self.topics.get(&name).filter(|_| is_shown(&&name)) else {
                     return Struct::new().with("errorCode", 3).with("name", name);
                 };
                 let partitions: Vec<Struct<'static>> = topic
@@ -621,6 +635,9 @@ impl Model {
             return Err(1);
         }
         let mut bytes = Vec::new();
+        if self.silent.contains(&name) {
+            return Ok((answer, bytes));
+        }
         let mut limit = int("partitionMaxBytes").unwrap() as usize;
         for batch in partition.log.iter().filter(|batch| batch.is_there) {
             if batch.last < offset || batch.last < partition.start || batch.last >= partition.told {
@@ -636,6 +653,11 @@ impl Model {
             *room = room.saturating_sub(batch.bytes.len());
             limit = limit.saturating_sub(batch.bytes.len());
             bytes.extend_from_slice(&batch.bytes);
+        }
+        if self.damaged.contains(&name)
+            && let Some(last) = bytes.last_mut()
+        {
+            *last ^= 1;
         }
         Ok((answer, bytes))
     }
@@ -725,7 +747,9 @@ impl Model {
                     .with("protocolType", "consumer")
             })
             .collect();
-        Struct::new().with("groups", groups)
+        Struct::new()
+            .with("errorCode", self.groups_error)
+            .with("groups", groups)
     }
 
     fn offsets(&self, request: &Request) -> Struct<'static> {

@@ -1,0 +1,114 @@
+//! When a mirror with `once` is over, what is told of those that do not answer, and what was given up.
+
+use super::{Core, Node, TopicState};
+use crate::mirror::report::{EventKind, MirrorEvent};
+
+/// Failures in a row after which a node is told to be silent.
+const FAILURES_TOLD: u32 = 3;
+
+impl Core {
+    /// A copy grew, was cut or begun anew.
+    pub(super) fn progressed(&mut self, now: i64) {
+        self.progressed_at = self.progressed_at.max(now);
+    }
+
+    /// The disk was at work for so many milliseconds: nobody else is to blame for these.
+    pub(crate) fn worked(&mut self, spent_ms: i64, now: i64) {
+        let moved = self.progressed_at.saturating_add(spent_ms.max(0));
+        self.progressed_at = moved.min(now).max(self.progressed_at);
+    }
+
+    /// A node does not answer: told once until it does.
+    pub(super) fn tell_silence(&mut self, node: Node, failures: u32, reason: &str) {
+        let state = self.nodes.entry(node).or_default();
+        if failures < FAILURES_TOLD || state.is_told {
+            return;
+        }
+        state.is_told = true;
+        let event = match node {
+            Node::Any if !self.has_metadata => MirrorEvent::new(
+                EventKind::Problem,
+                format!("no broker answers yet: {reason}"),
+            ),
+            Node::Any => {
+                let message = format!("no broker tells topics and leaders: {reason}");
+                MirrorEvent::new(EventKind::Problem, message)
+            }
+            Node::Broker(id) => {
+                let message = format!("broker {id} does not answer: {reason}");
+                MirrorEvent::new(EventKind::Problem, message).by(id)
+            }
+        };
+        self.tell(event);
+    }
+
+    /// A node answers.
+    pub(crate) fn tell_answer(&mut self, node: Node) {
+        let state = self.nodes.entry(node).or_default();
+        state.failures = 0;
+        if std::mem::take(&mut state.is_told) {
+            let event = match node {
+                Node::Any => MirrorEvent::new(EventKind::Warning, "brokers answer again"),
+                Node::Broker(id) => {
+                    MirrorEvent::new(EventKind::Warning, format!("broker {id} answers again"))
+                        .by(id)
+                }
+            };
+            self.tell(event);
+        }
+    }
+
+    /// With `once`: whether nothing is left to do. Gives up what does not move while nothing else moves either.
+    pub(crate) fn is_finished(&mut self, now: i64) -> bool {
+        if !self.options.once {
+            return false;
+        }
+        let is_late = now.saturating_sub(self.progressed_at) > self.options.give_up_ms;
+        let mut is_waiting = false;
+        for (at, each) in &mut self.partitions {
+            let is_ready = self
+                .topics
+                .get(&at.topic)
+                .is_some_and(|topic| topic.state == TopicState::Ready);
+            if each.is_done || !is_ready {
+                continue;
+            }
+            if is_late {
+                each.is_done = true;
+                let reason = each.gives_up();
+                each.problem.get_or_insert(reason);
+            } else {
+                is_waiting = true;
+            }
+        }
+        let is_making = self
+            .topics
+            .values()
+            .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
+        let has_all = self.is_identified && self.has_metadata && !is_making && self.held.is_empty();
+        let is_over = if has_all {
+            !is_waiting && (self.offsets_are_settled() || is_late)
+        } else {
+            is_late
+        };
+        if is_over && !std::mem::replace(&mut self.is_ended, true) {
+            self.tell_left();
+        }
+        is_over
+    }
+
+    /// What is not here in the end.
+    fn tell_left(&mut self) {
+        if self.has_metadata && self.topics.is_empty() && self.unknown.is_empty() {
+            let message = "the source shows no topic that is meant: is there one, and may the principal describe it?";
+            self.tell(MirrorEvent::new(EventKind::Problem, message));
+            self.is_partial = true;
+        }
+        for name in std::mem::take(&mut self.held).into_keys() {
+            let message = format!("the source did not tell whether it has topic {name} still");
+            self.tell(MirrorEvent::topic(EventKind::Problem, &name, message));
+            self.is_partial = true;
+        }
+        self.tell_unstored();
+    }
+}

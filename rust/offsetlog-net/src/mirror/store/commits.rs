@@ -1,0 +1,126 @@
+//! The groups' committed offsets in the directory: a `__consumer_offsets` of the mirror's own.
+
+use super::{OFFSETS_TOPIC, Store, is_of_topic};
+use crate::coordinator::committed_offsets::{
+    Commit, CommittedOffsets, CommittedOffsetsOptions, maintain,
+};
+use crate::mirror::work::GroupCommit;
+use offsetlog::format::Uuid;
+use offsetlog::{Error, Result};
+use std::collections::BTreeMap;
+
+/// Commits that are stored at once.
+const COMMITS_AT_ONCE: usize = 1000;
+/// Bytes of them.
+const COMMIT_BYTES_AT_ONCE: usize = 256 << 10;
+
+impl Store {
+    /// Stores committed offsets, after everything that was appended before is durable. Returns the groups whose offsets are refused, and why.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::store`] that concern the disk.
+    pub(crate) fn commit(&mut self, commits: &[GroupCommit]) -> Result<Vec<(String, String)>> {
+        self.flush()?;
+        let mut by_group: BTreeMap<&str, Vec<Commit>> = BTreeMap::new();
+        for commit in commits {
+            let topic_id = self
+                .log_dir
+                .log_if(&commit.at.topic, commit.at.partition, false)?
+                .and_then(|log| log.topic_id().transpose())
+                .transpose()?;
+            by_group.entry(&commit.group).or_default().push(Commit {
+                topic: commit.at.topic.clone(),
+                partition: commit.at.partition,
+                offset: commit.offset,
+                leader_epoch: commit.leader_epoch,
+                metadata: commit.metadata.clone(),
+                commit_timestamp: (self.open.clock)(),
+                topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
+            });
+        }
+        let mut refused = Vec::new();
+        let mut log = match self.commits.take() {
+            Some(log) => log,
+            None => match self.open_commits() {
+                Ok(log) => log,
+                Err(error) if is_of_topic(error.kind()) => {
+                    let groups = by_group.into_keys();
+                    return Ok(groups
+                        .map(|group| (group.to_owned(), error.to_string()))
+                        .collect());
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        self.has_unsynced = true;
+        for (group, commits) in by_group {
+            // What is there already is not written again.
+            let news: Vec<Commit> = commits
+                .into_iter()
+                .filter(|commit| {
+                    let known = log.get(group, &commit.topic, commit.partition);
+                    !known.is_some_and(|known| {
+                        (known.offset, known.leader_epoch, &known.metadata)
+                            == (commit.offset, commit.leader_epoch, &commit.metadata)
+                    })
+                })
+                .collect();
+            for part in parts(group, &news) {
+                match log.store(group, part) {
+                    Err(error) if is_of_topic(error.kind()) => {
+                        refused.push((group.to_owned(), error.to_string()));
+                    }
+                    stored => stored?,
+                }
+            }
+        }
+        self.commits = Some(log);
+        Ok(refused)
+    }
+
+    /// Opens the log of committed offsets, which is the mirror's own.
+    fn open_commits(&mut self) -> Result<CommittedOffsets> {
+        let is_there = self.log_dir.topics().contains_key(OFFSETS_TOPIC);
+        if let Some(note) = self.note.as_mut().filter(|note| !note.owns_offsets) {
+            if is_there {
+                let reason = "it has the source's own __consumer_offsets: name that topic again, or mirror into another directory";
+                return Err(Error::log_dir(&self.path, reason));
+            }
+            note.owns_offsets = true;
+            note.write(self.open.disk.as_ref(), &self.path)?;
+        }
+        let options = CommittedOffsetsOptions {
+            open: self.open.clone(),
+            ..CommittedOffsetsOptions::default()
+        };
+        CommittedOffsets::open_in(&self.log_dir, &options)
+    }
+
+    /// Compacts the mirror's own log of committed offsets if that is due.
+    ///
+    /// # Errors
+    /// Those of [`LogDir::maintain`].
+    pub(crate) fn compact_commits(&self) -> Result<()> {
+        if self.commits.is_some() {
+            maintain(&self.log_dir)?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits commits of a group into parts that fit a batch each.
+fn parts<'c>(group: &str, commits: &'c [Commit]) -> impl Iterator<Item = &'c [Commit]> {
+    let of_group = group.len();
+    let mut rest = commits;
+    std::iter::from_fn(move || {
+        let mut bytes = 0_usize;
+        let fitting = rest.iter().take(COMMITS_AT_ONCE).take_while(|commit| {
+            let is_first = bytes == 0;
+            bytes += 2 * (of_group + commit.topic.len()) + commit.metadata.len() + 100;
+            is_first || bytes <= COMMIT_BYTES_AT_ONCE
+        });
+        let (part, behind) = rest.split_at_checked(fitting.count())?;
+        rest = behind;
+        (!part.is_empty()).then_some(part)
+    })
+}
