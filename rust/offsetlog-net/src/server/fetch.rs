@@ -6,7 +6,7 @@ use super::broker::{Asked, Broker, lock};
 use super::catalog::{Catalog, Slot};
 use super::fetch_sessions::{Key, Plan, Told, Wanted};
 use super::options::Event;
-use super::partition::{Bounds, Partition, code_of, end_of_epoch};
+use super::partition::{Bounds, Partition, code_of};
 use super::reply::reply_in;
 use super::request::{elements, id, int, long, structs, text};
 use crate::error_code::ErrorCode;
@@ -362,10 +362,7 @@ fn diverging(
     if asked < 0 {
         return Ok(None);
     }
-    let epochs = partition
-        .leader_epochs(bounds)
-        .map_err(|error| code_of(&error))?;
-    let (epoch, end) = end_of_epoch(&epochs, asked, bounds.end);
+    let (epoch, end) = partition.end_of_epoch(bounds, asked)?;
     if epoch < 0 || end < 0 {
         return Err(ErrorCode::OffsetOutOfRange);
     }
