@@ -11,6 +11,8 @@
 //!   them.
 //! * Ids that were given out and have not joined are bounded as members are, and memory for members is bounded: where there is no room, a
 //!   join is answered with `GROUP_MAX_SIZE_REACHED`.
+//! * A leader epoch that is committed and that no client was told is not stored; the offset is. Java's consumers read nothing from a
+//!   partition whose leader epoch is below a committed one, and who serves a directory cannot raise it.
 //! * A commit that cannot be stored is answered with `COORDINATOR_NOT_AVAILABLE` where trying again may help, such as after a full disk,
 //!   and with `UNKNOWN_SERVER_ERROR` where it does not.
 //! * Producers of transactions are told `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
@@ -22,8 +24,11 @@ mod fields;
 mod find;
 mod group;
 mod offsets;
+mod options;
 mod shared;
 mod ticket;
+
+pub use options::{CoordinatorOptions, IsTold, Node, TopicId};
 
 use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;
@@ -36,73 +41,11 @@ use offsetlog::{LogDir, Result};
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use ticket::{Joined, Synced};
 
 /// Longest name of a group: what a record's key can hold.
 const GROUP_ID_BYTES: usize = i16::MAX as usize;
-
-/// Whether a partition is served: its topic's id, zero if it has none; `None` if there is no such partition.
-pub type TopicId = Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync>;
-
-/// Who answers as the coordinator of every group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Node {
-    /// The broker's id.
-    pub id: i32,
-    /// The advertised host.
-    pub host: String,
-    /// The advertised port.
-    pub port: i32,
-}
-
-/// Settings of a coordinator. Defaults are Kafka's where it has the setting.
-#[derive(Clone)]
-pub struct CoordinatorOptions {
-    /// The node that [`FindCoordinator`](apis::FIND_COORDINATOR) names, until [`Coordinator::set_node`].
-    pub node: Node,
-    /// `group.initial.rebalance.delay.ms`: how long a group that was empty waits for more members.
-    pub initial_rebalance_delay_ms: i64,
-    /// `group.min.session.timeout.ms`.
-    pub min_session_timeout_ms: i32,
-    /// `group.max.session.timeout.ms`.
-    pub max_session_timeout_ms: i32,
-    /// `group.max.size`: most members of a group, and most ids that are given out and have not joined. Kafka's has no bound.
-    pub max_group_size: usize,
-    /// `offset.metadata.max.bytes`: most characters (UTF-16) of what is committed with an offset.
-    pub max_metadata: usize,
-    /// Most groups. Those that are there in the beginning may be more.
-    pub max_groups: usize,
-    /// Most bytes of memory, about, for members. Committed offsets have a limit of their own.
-    pub max_member_bytes: u64,
-    /// Tells which partitions exist.
-    pub topic_id: TopicId,
-    /// Seed for members' ids, so that runs repeat.
-    pub seed: Option<u64>,
-}
-
-impl Default for CoordinatorOptions {
-    fn default() -> Self {
-        Self {
-            node: Node::default(),
-            initial_rebalance_delay_ms: 3000,
-            min_session_timeout_ms: 6000,
-            max_session_timeout_ms: 1_800_000,
-            max_group_size: 10_000,
-            max_metadata: 4096,
-            max_groups: 100_000,
-            max_member_bytes: 256 << 20,
-            topic_id: Arc::new(|_, _| Some(Uuid::ZERO)),
-            seed: None,
-        }
-    }
-}
-
-impl fmt::Debug for CoordinatorOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoordinatorOptions").finish_non_exhaustive()
-    }
-}
 
 /// Whose request it is.
 #[derive(Debug, Clone, Copy)]

@@ -79,7 +79,9 @@ impl State {
                             topic: name.clone(),
                             partition,
                             offset: int(fields, "committedOffset").unwrap_or(-1),
-                            leader_epoch: Some(epoch).filter(|epoch| *epoch >= 0),
+                            leader_epoch: Some(epoch).filter(|epoch| {
+                                *epoch >= 0 && (options.is_told)(&name, partition, *epoch)
+                            }),
                             metadata,
                             commit_timestamp: now,
                             topic_id,

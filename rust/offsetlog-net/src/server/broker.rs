@@ -203,6 +203,19 @@ impl Broker {
         })
     }
 
+    /// Tells whether clients are told a leader epoch of a partition that is at least the one given.
+    #[must_use]
+    pub fn told_epochs(&self) -> crate::coordinator::IsTold {
+        let catalog = Arc::clone(&self.catalog);
+        Arc::new(move |topic, partition, epoch| {
+            let catalog = Arc::clone(&catalog.read().unwrap_or_else(PoisonError::into_inner));
+            let topic = catalog.topic(topic);
+            let slot = topic.and_then(|topic| topic.slots.get(&partition));
+            slot.and_then(Slot::partition)
+                .is_some_and(|partition| partition.tells(epoch))
+        })
+    }
+
     /// The broker id, host and port that clients are told.
     #[must_use]
     pub fn node(&self) -> (i32, &str, u16) {
@@ -246,6 +259,14 @@ impl Broker {
         );
         if now.is_as(&before) {
             return;
+        }
+        let committed = self.groups_of().map(Groups::leader_epochs);
+        for ((topic, number), epoch) in committed.into_iter().flatten() {
+            let topic = now.topic(&topic);
+            let slot = topic.and_then(|topic| topic.slots.get(&number));
+            if let Some(partition) = slot.and_then(Slot::partition) {
+                partition.raise_epoch(epoch);
+            }
         }
         let lines = changes_between(&before, &now);
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);

@@ -256,6 +256,13 @@ impl Reader<'_> {
                 }
                 _ => self.slot(name, *number, &paths, marks, registered),
             };
+            // Clients drop what they know only for a topic of another id.
+            let known = self.known.and_then(|known| known.slots.get(number));
+            if let Some((known, now)) = known.and_then(Slot::partition).zip(slot.partition())
+                && known.topic_id == now.topic_id
+            {
+                now.raise_epoch(known.told_epoch());
+            }
             ids.extend(slot.topic_id());
             slots.insert(*number, slot);
         }

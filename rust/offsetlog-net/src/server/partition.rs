@@ -98,6 +98,20 @@ impl Partition {
         self.epoch_floor.fetch_max(floor, Ordering::Relaxed);
     }
 
+    /// The leader epoch that clients were told; -1 for none.
+    pub(crate) fn told_epoch(&self) -> i32 {
+        let floor = self.epoch_floor.load(Ordering::Relaxed);
+        self.lock().leader_epoch.max(floor)
+    }
+
+    /// Whether clients are told at least this leader epoch, if they ask now.
+    pub(crate) fn tells(&self, epoch: i32) -> bool {
+        epoch <= self.told_epoch()
+            || self
+                .bounds()
+                .is_ok_and(|bounds| epoch <= bounds.leader_epoch)
+    }
+
     pub(crate) fn bounds(&self) -> Result<Bounds> {
         let extent = self.log.extent()?;
         let epochs = self.stored_epochs(extent.log_end_offset)?;
