@@ -9,8 +9,10 @@
 //! * Committed offsets do not expire, neither after `offsets.retention.minutes` nor by a commit's own retention time.
 //! * A join or sync that its client repeats on another connection, and a sync of a member that leaves, are answered; Kafka never answers
 //!   them.
-//! * Ids that were given out and have not joined are bounded as members are, and memory for members is bounded: where there is no room, a
-//!   join is answered with `GROUP_MAX_SIZE_REACHED`.
+//! * Ids that were given out and have not joined are bounded as members are, and memory for groups and members is bounded: where there is
+//!   no room, a join is answered with `GROUP_MAX_SIZE_REACHED`. A member with more than 100 protocols is answered with
+//!   `INCONSISTENT_GROUP_PROTOCOL`.
+//! * A group that only a refused join has made gives way to others where there is no room.
 //! * A leader epoch that is committed and that no client was told is not stored; the offset is. Java's consumers read nothing from a
 //!   partition whose leader epoch is below a committed one, and who serves a directory cannot raise it.
 //! * A commit that cannot be stored is answered with `COORDINATOR_NOT_AVAILABLE` where trying again may help, such as after a full disk,
@@ -43,6 +45,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use ticket::{Joined, Synced};
+
+/// Most protocols of a member: each is compared with each of every other member. Java's consumers have two.
+const PROTOCOLS_MAX: usize = 100;
 
 /// Longest name of a group: what a record's key can hold.
 const GROUP_ID_BYTES: usize = i16::MAX as usize;
@@ -90,6 +95,8 @@ struct State {
     groups: BTreeMap<String, Group>,
     /// Groups that have something to do by time.
     timed: BTreeSet<String>,
+    /// Groups that are there because a join was refused: a broker keeps them, too, until it looks for empty ones.
+    refused: BTreeSet<String>,
     shared: Shared,
 }
 
@@ -104,7 +111,7 @@ impl Coordinator {
     ) -> Self {
         let groups = offsets.groups().map(|id| {
             let group = offsets.metadata(id).map_or_else(
-                || Group::new(id, now_ms),
+                || Group::initial(id, now_ms),
                 |metadata| Group::stored(id, metadata, now_ms),
             );
             (id.to_owned(), group)
@@ -114,6 +121,7 @@ impl Coordinator {
             state: Mutex::new(State {
                 timed: groups.keys().cloned().collect(),
                 groups,
+                refused: BTreeSet::new(),
                 shared: Shared::new(options, offsets),
             }),
             on_answer: Box::new(on_answer),
@@ -361,10 +369,38 @@ impl State {
             // Where its end cannot be stored it stays.
             if group.is_forgotten(has_offsets, now) && self.shared.offsets.remove_group(id).is_ok()
             {
-                self.groups.remove(id);
+                self.forget_group(id);
             }
         }
         self.settle(id);
+    }
+
+    /// Whether a group may have this many bytes more, or be there at all. Groups that only a refused join has made give way.
+    fn make_room(&mut self, id: &str, bytes: u64) -> bool {
+        let is_known = self.groups.contains_key(id);
+        let bytes = bytes.saturating_add(if is_known { 0 } else { Group::bytes(id) });
+        loop {
+            let has_place = is_known || self.groups.len() < self.shared.options.max_groups;
+            if has_place && self.shared.has_room(bytes) {
+                return true;
+            }
+            let Some(refused) = self.refused.pop_first() else {
+                return false;
+            };
+            let group = self.groups.get(&refused);
+            let is_blank = group.is_some_and(Group::is_blank);
+            if refused != id && is_blank && !self.shared.offsets.has_offsets(&refused) {
+                self.forget_group(&refused);
+                self.settle(&refused);
+            }
+        }
+    }
+
+    fn forget_group(&mut self, id: &str) {
+        self.refused.remove(id);
+        if let Some(mut group) = self.groups.remove(id) {
+            group.uncount(&mut self.shared);
+        }
     }
 
     /// Notes whether a group has something to do by time.
@@ -397,6 +433,7 @@ impl State {
             },
             protocol_type: text(request, "protocolType"),
             protocols: structs(request, "protocols")
+                .take(PROTOCOLS_MAX)
                 .map(|protocol| (text(protocol, "name"), bytes(protocol, "metadata")))
                 .collect(),
         };
@@ -410,13 +447,15 @@ impl State {
         if !bounds.contains(&session_timeout_ms) {
             return failed(Code::InvalidSessionTimeout, &join.member_id);
         }
+        if structs(request, "protocols").nth(PROTOCOLS_MAX).is_some() {
+            return failed(Code::InconsistentGroupProtocol, &join.member_id);
+        }
         self.tick_group(&id, now);
         let is_known = self.groups.contains_key(&id);
         if !is_known && !join.member_id.is_empty() {
             return failed(Code::UnknownMemberId, &join.member_id);
         }
-        let has_room = is_known || self.groups.len() < self.shared.options.max_groups;
-        if !has_room || !self.shared.has_room(join.bytes()) {
+        if !self.make_room(&id, join.bytes()) {
             return failed(Code::GroupMaxSizeReached, "");
         }
         let shared = &mut self.shared;
@@ -424,6 +463,11 @@ impl State {
         let group = self.groups.entry(id.clone());
         let group = group.or_insert_with(|| Group::new(&id, now));
         group.join(&join, ticket, now, shared);
+        if !group.is_blank() {
+            self.refused.remove(&id);
+        } else if !is_known {
+            self.refused.insert(id.clone());
+        }
         // What has no delay is due at once.
         self.tick_group(&id, now);
         Outcome::Ticket(ticket)

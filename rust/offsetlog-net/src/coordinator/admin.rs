@@ -5,6 +5,7 @@ use super::error::Code;
 use super::fields::texts;
 use super::group::GroupState;
 use offsetlog::format::message::{Struct, Value};
+use std::collections::HashSet;
 
 /// What a client that may do everything may do with a group, as Kafka's bits: read, delete, describe, and describe and change its
 /// settings.
@@ -108,10 +109,7 @@ impl State {
 
     pub(super) fn delete_groups(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {
         let mut results: Vec<(String, Code)> = Vec::new();
-        for id in texts(request, "groupsNames") {
-            if results.iter().any(|(known, _)| *known == id) {
-                continue;
-            }
+        for id in distinct(texts(request, "groupsNames")) {
             self.tick_group(&id, now);
             let code = self.delete_group(&id);
             results.push((id, code));
@@ -125,7 +123,7 @@ impl State {
     }
 
     fn delete_group(&mut self, id: &str) -> Code {
-        let Some(group) = self.groups.get_mut(id) else {
+        let Some(group) = self.groups.get(id) else {
             return Code::GroupIdNotFound;
         };
         if group.state != GroupState::Empty {
@@ -134,10 +132,21 @@ impl State {
         if let Err(error) = self.shared.offsets.remove_group(id) {
             return Code::of_append(&error);
         }
-        group.forget_pending();
-        group.count(&mut self.shared);
-        self.groups.remove(id);
+        self.forget_group(id);
         self.settle(id);
         Code::None
     }
+}
+
+/// Each name once, where it stood first.
+fn distinct(names: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let is_first: Vec<bool> = names
+        .iter()
+        .map(|name| seen.insert(name.as_str()))
+        .collect();
+    let names = names.into_iter().zip(is_first);
+    names
+        .filter_map(|(name, is_first)| is_first.then_some(name))
+        .collect()
 }

@@ -127,13 +127,15 @@ impl State {
             return Ok(());
         }
         let is_known = self.groups.contains_key(id);
-        if !is_known && self.groups.len() >= self.shared.options.max_groups {
+        if !is_known && !self.make_room(id, 0) {
             return Err(Code::UnknownServerError);
         }
         let stored = self.shared.offsets.store(id, commits);
         stored.map_err(|error| Code::of_append(&error))?;
         if !is_known {
-            self.groups.insert(id.to_owned(), Group::new(id, now));
+            let mut group = Group::new(id, now);
+            group.count(&mut self.shared);
+            self.groups.insert(id.to_owned(), group);
         }
         Ok(())
     }

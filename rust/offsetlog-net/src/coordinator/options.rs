@@ -38,7 +38,7 @@ pub struct CoordinatorOptions {
     pub max_metadata: usize,
     /// Most groups. Those that are there in the beginning may be more.
     pub max_groups: usize,
-    /// Most bytes of memory, about, for members. Committed offsets have a limit of their own.
+    /// Most bytes of memory, about, for groups and members. Committed offsets have a limit of their own.
     pub max_member_bytes: u64,
     /// Tells which partitions exist.
     pub topic_id: TopicId,
