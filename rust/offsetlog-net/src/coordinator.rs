@@ -29,6 +29,7 @@ mod offsets;
 mod options;
 mod shared;
 mod ticket;
+mod timers;
 
 pub use options::{CoordinatorOptions, IsTold, Node, TopicId};
 
@@ -45,9 +46,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use ticket::{Joined, Synced};
+use timers::Timers;
 
 /// Most protocols of a member: each is compared with each of every other member. Java's consumers have two.
 const PROTOCOLS_MAX: usize = 100;
+
+/// A group whose end could not be stored is looked at again after this time.
+const TRY_AGAIN_MS: i64 = 1000;
 
 /// Longest name of a group: what a record's key can hold.
 const GROUP_ID_BYTES: usize = i16::MAX as usize;
@@ -93,8 +98,8 @@ impl fmt::Debug for Coordinator {
 #[derive(Debug)]
 struct State {
     groups: BTreeMap<String, Group>,
-    /// Groups that have something to do by time.
-    timed: BTreeSet<String>,
+    /// When groups have something to do by time. A time may be too early, where a member was heard since; never too late.
+    timers: Timers,
     /// Groups that are there because a join was refused: a broker keeps them, too, until it looks for empty ones.
     refused: BTreeSet<String>,
     shared: Shared,
@@ -117,9 +122,13 @@ impl Coordinator {
             (id.to_owned(), group)
         });
         let groups: BTreeMap<_, _> = groups.collect();
+        let mut timers = Timers::default();
+        for (id, group) in &groups {
+            timers.set(id, group.next_due(offsets.has_offsets(id)));
+        }
         Self {
             state: Mutex::new(State {
-                timed: groups.keys().cloned().collect(),
+                timers,
                 groups,
                 refused: BTreeSet::new(),
                 shared: Shared::new(options, offsets),
@@ -345,15 +354,15 @@ impl State {
     }
 
     fn tick(&mut self, now: i64) -> i64 {
-        let mut next = i64::MAX;
-        for id in self.timed.clone() {
-            let due = self.due(&id);
-            if due.is_some_and(|due| due <= now) {
-                self.tick_group(&id, now);
+        for id in self.timers.due(now) {
+            self.tick_group(&id, now);
+            // A group whose end cannot be stored is looked at again, but not at once.
+            if self.due(&id).is_some_and(|due| due <= now) {
+                let later = now.saturating_add(TRY_AGAIN_MS);
+                self.timers.set(&id, Some(later));
             }
-            next = next.min(self.due(&id).unwrap_or(i64::MAX));
         }
-        next
+        self.timers.next().unwrap_or(i64::MAX)
     }
 
     fn due(&self, id: &str) -> Option<i64> {
@@ -403,13 +412,10 @@ impl State {
         }
     }
 
-    /// Notes whether a group has something to do by time.
+    /// Notes when a group has something to do by time.
     fn settle(&mut self, id: &str) {
-        if self.due(id).is_none() {
-            self.timed.remove(id);
-        } else if !self.timed.contains(id) {
-            self.timed.insert(id.to_owned());
-        }
+        let due = self.due(id);
+        self.timers.set(id, due);
     }
 
     fn join(
@@ -524,6 +530,7 @@ impl State {
                 now,
             ),
         };
+        self.settle(&id);
         Struct::new()
             .with("throttleTimeMs", 0)
             .with("errorCode", code)

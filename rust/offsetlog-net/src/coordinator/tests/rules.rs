@@ -420,3 +420,36 @@ fn groups_without_members_are_within_the_limit_of_memory() {
     let state = coordinator.lock();
     assert_eq!((state.groups.len(), state.shared.member_bytes), (0, 0));
 }
+
+/// A server looks for what is due fifty times a second: what has nothing to do by time must cost nothing.
+#[test]
+fn groups_that_only_have_offsets_cost_a_tick_nothing() {
+    let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
+    let commit = Commit {
+        topic: "one".to_owned(),
+        partition: 0,
+        offset: 5,
+        leader_epoch: None,
+        metadata: String::new(),
+        commit_timestamp: 0,
+        topic_id: Uuid::ZERO,
+    };
+    for number in 0..50_000 {
+        let group = format!("group-{number}");
+        offsets
+            .store(&group, std::slice::from_ref(&commit))
+            .unwrap();
+    }
+    let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
+    let begin = std::time::Instant::now();
+    for now in 0..1000 {
+        assert_eq!(coordinator.tick(now), i64::MAX);
+    }
+    assert!(begin.elapsed().as_secs() < 3, "{:?}", begin.elapsed());
+    // One of them gets a member, whose session is the only thing that is due.
+    ticket(ask(&coordinator, 11, 3, &join("group-7", 10), 1000));
+    assert_eq!(coordinator.tick(1000), 4000);
+    assert_eq!(coordinator.tick(4000), 14_000);
+    assert_eq!(coordinator.tick(14_000), i64::MAX);
+    assert_eq!(coordinator.lock().groups.len(), 50_000);
+}
