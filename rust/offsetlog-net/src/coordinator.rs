@@ -12,6 +12,7 @@
 //! * Ids that were given out and have not joined are bounded as members are, and memory for groups and members is bounded: where there is
 //!   no room, a join is answered with `GROUP_MAX_SIZE_REACHED`. A member with more than 100 protocols is answered with
 //!   `INCONSISTENT_GROUP_PROTOCOL`.
+//! * Groups that `DescribeGroups` and offsets that `OffsetFetch` name twice are answered once.
 //! * A group that only a refused join has made gives way to others where there is no room.
 //! * A leader epoch that is committed and that no client was told is not stored; the offset is. Java's consumers read nothing from a
 //!   partition whose leader epoch is below a committed one, and who serves a directory cannot raise it.

@@ -2,10 +2,9 @@
 
 use super::State;
 use super::error::Code;
-use super::fields::texts;
+use super::fields::{distinct, texts};
 use super::group::GroupState;
 use offsetlog::format::message::{Struct, Value};
-use std::collections::HashSet;
 
 /// What a client that may do everything may do with a group, as Kafka's bits: read, delete, describe, and describe and change its
 /// settings.
@@ -28,7 +27,7 @@ impl State {
             .and_then(Value::as_bool);
         let asks = version >= HAS_OPERATIONS && asks == Some(true);
         let mut groups = Vec::new();
-        for id in texts(request, "groups") {
+        for id in distinct(texts(request, "groups")) {
             self.tick_group(&id, now);
             let mut described = self.described(version, &id);
             let is_there = version < GROUP_NOT_FOUND || self.groups.contains_key(&id);
@@ -136,17 +135,4 @@ impl State {
         self.settle(id);
         Code::None
     }
-}
-
-/// Each name once, where it stood first.
-fn distinct(names: Vec<String>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let is_first: Vec<bool> = names
-        .iter()
-        .map(|name| seen.insert(name.as_str()))
-        .collect();
-    let names = names.into_iter().zip(is_first);
-    names
-        .filter_map(|(name, is_first)| is_first.then_some(name))
-        .collect()
 }
