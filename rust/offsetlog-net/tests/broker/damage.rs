@@ -3,6 +3,7 @@
 use crate::client::{Client, Fetch, consume, copy, data, read_all};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::{BatchInfo, Log, OpenOptions};
+use offsetlog_net::Service;
 use offsetlog_net::server::{Broker, Event, ServeOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -173,4 +174,66 @@ fn a_partition_that_cannot_be_opened_is_offline_and_the_others_are_served() {
         &events.lock().unwrap()[..],
         [Event::Offline { .. }]
     ));
+}
+
+#[test]
+fn a_partition_that_can_be_opened_again_is_served_and_each_reason_is_told_once() {
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-1/g-plain-0",
+        "kafka-4.3.0/clean/log-dir-1/g-plain-2",
+    ]);
+    let place = folder.path().join("g-plain-0");
+    std::fs::write(place.join("0000x.log"), b"x").unwrap();
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let mut look = || {
+        for _ in 0..3 {
+            client.now += 1001;
+            broker.tick(client.now);
+        }
+        let fetched = client.fetch(&Fetch::new("g-plain", 0, 0));
+        (fetched.error, std::mem::take(&mut *events.lock().unwrap()))
+    };
+    let (error, told) = look();
+    assert_eq!(error, 6);
+    assert!(matches!(&told[..], [Event::Offline { .. }]), "{told:?}");
+    // Another reason.
+    std::fs::rename(place.join("0000x.log"), place.join("0000y.log")).unwrap();
+    let (error, told) = look();
+    assert_eq!(error, 6);
+    assert!(
+        matches!(&told[..], [Event::Offline { reason, .. }] if reason.contains("0000y")),
+        "{told:?}"
+    );
+    std::fs::remove_file(place.join("0000y.log")).unwrap();
+    let (error, told) = look();
+    assert_eq!(error, 0);
+    assert!(
+        matches!(&told[..], [Event::Changed { lines }] if lines == &["g-plain has 2 partitions, 1 before"]),
+        "{told:?}"
+    );
+    assert_eq!(look(), (0, Vec::new()));
+}
+
+#[test]
+fn a_log_dir_that_cannot_be_listed_is_told_once() {
+    let source = "kafka-4.3.0/clean/log-dir-1/g-plain-0";
+    let (folder, other) = (copy(&[source]), copy(&[source]));
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let mut look = || {
+        for _ in 0..3 {
+            client.now += 1001;
+            broker.tick(client.now);
+        }
+        std::mem::take(&mut *events.lock().unwrap())
+    };
+    for _ in 0..2 {
+        let hidden = other.path().join("hidden");
+        std::fs::rename(folder.path(), &hidden).unwrap();
+        let told = look();
+        assert!(matches!(&told[..], [Event::NotListed { .. }]), "{told:?}");
+        std::fs::rename(&hidden, folder.path()).unwrap();
+        assert_eq!(look(), Vec::new());
+    }
 }
