@@ -9,8 +9,13 @@
 //! * Committed offsets do not expire, neither after `offsets.retention.minutes` nor by a commit's own retention time.
 //! * A join or sync that its client repeats on another connection, and a sync of a member that leaves, are answered; Kafka never answers
 //!   them.
-//! * Ids that were given out and have not joined are bounded as members are, and memory for members is bounded: where there is no room, a
-//!   join is answered with `GROUP_MAX_SIZE_REACHED`.
+//! * Ids that were given out and have not joined are bounded as members are, and memory for groups and members is bounded: where there is
+//!   no room, a join is answered with `GROUP_MAX_SIZE_REACHED`. A member with more than 100 protocols is answered with
+//!   `INCONSISTENT_GROUP_PROTOCOL`.
+//! * Groups that `DescribeGroups` and offsets that `OffsetFetch` name twice are answered once.
+//! * A group that only a refused join has made gives way to others where there is no room.
+//! * A leader epoch that is committed and that no client was told is not stored; the offset is. Java's consumers read nothing from a
+//!   partition whose leader epoch is below a committed one, and who serves a directory cannot raise it.
 //! * A commit that cannot be stored is answered with `COORDINATOR_NOT_AVAILABLE` where trying again may help, such as after a full disk,
 //!   and with `UNKNOWN_SERVER_ERROR` where it does not.
 //! * Producers of transactions are told `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
@@ -22,8 +27,12 @@ mod fields;
 mod find;
 mod group;
 mod offsets;
+mod options;
 mod shared;
 mod ticket;
+mod timers;
+
+pub use options::{CoordinatorOptions, IsTold, Node, TopicId};
 
 use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;
@@ -36,73 +45,18 @@ use offsetlog::{LogDir, Result};
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use ticket::{Joined, Synced};
+use timers::Timers;
+
+/// Most protocols of a member: each is compared with each of every other member. Java's consumers have two.
+const PROTOCOLS_MAX: usize = 100;
+
+/// A group whose end could not be stored is looked at again after this time.
+const TRY_AGAIN_MS: i64 = 1000;
 
 /// Longest name of a group: what a record's key can hold.
 const GROUP_ID_BYTES: usize = i16::MAX as usize;
-
-/// Whether a partition is served: its topic's id, zero if it has none; `None` if there is no such partition.
-pub type TopicId = Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync>;
-
-/// Who answers as the coordinator of every group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Node {
-    /// The broker's id.
-    pub id: i32,
-    /// The advertised host.
-    pub host: String,
-    /// The advertised port.
-    pub port: i32,
-}
-
-/// Settings of a coordinator. Defaults are Kafka's where it has the setting.
-#[derive(Clone)]
-pub struct CoordinatorOptions {
-    /// The node that [`FindCoordinator`](apis::FIND_COORDINATOR) names, until [`Coordinator::set_node`].
-    pub node: Node,
-    /// `group.initial.rebalance.delay.ms`: how long a group that was empty waits for more members.
-    pub initial_rebalance_delay_ms: i64,
-    /// `group.min.session.timeout.ms`.
-    pub min_session_timeout_ms: i32,
-    /// `group.max.session.timeout.ms`.
-    pub max_session_timeout_ms: i32,
-    /// `group.max.size`: most members of a group, and most ids that are given out and have not joined. Kafka's has no bound.
-    pub max_group_size: usize,
-    /// `offset.metadata.max.bytes`: most characters (UTF-16) of what is committed with an offset.
-    pub max_metadata: usize,
-    /// Most groups. Those that are there in the beginning may be more.
-    pub max_groups: usize,
-    /// Most bytes of memory, about, for members. Committed offsets have a limit of their own.
-    pub max_member_bytes: u64,
-    /// Tells which partitions exist.
-    pub topic_id: TopicId,
-    /// Seed for members' ids, so that runs repeat.
-    pub seed: Option<u64>,
-}
-
-impl Default for CoordinatorOptions {
-    fn default() -> Self {
-        Self {
-            node: Node::default(),
-            initial_rebalance_delay_ms: 3000,
-            min_session_timeout_ms: 6000,
-            max_session_timeout_ms: 1_800_000,
-            max_group_size: 10_000,
-            max_metadata: 4096,
-            max_groups: 100_000,
-            max_member_bytes: 256 << 20,
-            topic_id: Arc::new(|_, _| Some(Uuid::ZERO)),
-            seed: None,
-        }
-    }
-}
-
-impl fmt::Debug for CoordinatorOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoordinatorOptions").finish_non_exhaustive()
-    }
-}
 
 /// Whose request it is.
 #[derive(Debug, Clone, Copy)]
@@ -145,8 +99,10 @@ impl fmt::Debug for Coordinator {
 #[derive(Debug)]
 struct State {
     groups: BTreeMap<String, Group>,
-    /// Groups that have something to do by time.
-    timed: BTreeSet<String>,
+    /// When groups have something to do by time. A time may be too early, where a member was heard since; never too late.
+    timers: Timers,
+    /// Groups that are there because a join was refused: a broker keeps them, too, until it looks for empty ones.
+    refused: BTreeSet<String>,
     shared: Shared,
 }
 
@@ -161,16 +117,21 @@ impl Coordinator {
     ) -> Self {
         let groups = offsets.groups().map(|id| {
             let group = offsets.metadata(id).map_or_else(
-                || Group::new(id, now_ms),
+                || Group::initial(id, now_ms),
                 |metadata| Group::stored(id, metadata, now_ms),
             );
             (id.to_owned(), group)
         });
         let groups: BTreeMap<_, _> = groups.collect();
+        let mut timers = Timers::default();
+        for (id, group) in &groups {
+            timers.set(id, group.next_due(offsets.has_offsets(id)));
+        }
         Self {
             state: Mutex::new(State {
-                timed: groups.keys().cloned().collect(),
+                timers,
                 groups,
+                refused: BTreeSet::new(),
                 shared: Shared::new(options, offsets),
             }),
             on_answer: Box::new(on_answer),
@@ -394,15 +355,15 @@ impl State {
     }
 
     fn tick(&mut self, now: i64) -> i64 {
-        let mut next = i64::MAX;
-        for id in self.timed.clone() {
-            let due = self.due(&id);
-            if due.is_some_and(|due| due <= now) {
-                self.tick_group(&id, now);
+        for id in self.timers.due(now) {
+            self.tick_group(&id, now);
+            // A group whose end cannot be stored is looked at again, but not at once.
+            if self.due(&id).is_some_and(|due| due <= now) {
+                let later = now.saturating_add(TRY_AGAIN_MS);
+                self.timers.set(&id, Some(later));
             }
-            next = next.min(self.due(&id).unwrap_or(i64::MAX));
         }
-        next
+        self.timers.next().unwrap_or(i64::MAX)
     }
 
     fn due(&self, id: &str) -> Option<i64> {
@@ -418,19 +379,44 @@ impl State {
             // Where its end cannot be stored it stays.
             if group.is_forgotten(has_offsets, now) && self.shared.offsets.remove_group(id).is_ok()
             {
-                self.groups.remove(id);
+                self.forget_group(id);
             }
         }
         self.settle(id);
     }
 
-    /// Notes whether a group has something to do by time.
-    fn settle(&mut self, id: &str) {
-        if self.due(id).is_none() {
-            self.timed.remove(id);
-        } else if !self.timed.contains(id) {
-            self.timed.insert(id.to_owned());
+    /// Whether a group may have this many bytes more, or be there at all. Groups that only a refused join has made give way.
+    fn make_room(&mut self, id: &str, bytes: u64) -> bool {
+        let is_known = self.groups.contains_key(id);
+        let bytes = bytes.saturating_add(if is_known { 0 } else { Group::bytes(id) });
+        loop {
+            let has_place = is_known || self.groups.len() < self.shared.options.max_groups;
+            if has_place && self.shared.has_room(bytes) {
+                return true;
+            }
+            let Some(refused) = self.refused.pop_first() else {
+                return false;
+            };
+            let group = self.groups.get(&refused);
+            let is_blank = group.is_some_and(Group::is_blank);
+            if refused != id && is_blank && !self.shared.offsets.has_offsets(&refused) {
+                self.forget_group(&refused);
+                self.settle(&refused);
+            }
         }
+    }
+
+    fn forget_group(&mut self, id: &str) {
+        self.refused.remove(id);
+        if let Some(mut group) = self.groups.remove(id) {
+            group.uncount(&mut self.shared);
+        }
+    }
+
+    /// Notes when a group has something to do by time.
+    fn settle(&mut self, id: &str) {
+        let due = self.due(id);
+        self.timers.set(id, due);
     }
 
     fn join(
@@ -454,6 +440,7 @@ impl State {
             },
             protocol_type: text(request, "protocolType"),
             protocols: structs(request, "protocols")
+                .take(PROTOCOLS_MAX)
                 .map(|protocol| (text(protocol, "name"), bytes(protocol, "metadata")))
                 .collect(),
         };
@@ -467,13 +454,15 @@ impl State {
         if !bounds.contains(&session_timeout_ms) {
             return failed(Code::InvalidSessionTimeout, &join.member_id);
         }
+        if structs(request, "protocols").nth(PROTOCOLS_MAX).is_some() {
+            return failed(Code::InconsistentGroupProtocol, &join.member_id);
+        }
         self.tick_group(&id, now);
         let is_known = self.groups.contains_key(&id);
         if !is_known && !join.member_id.is_empty() {
             return failed(Code::UnknownMemberId, &join.member_id);
         }
-        let has_room = is_known || self.groups.len() < self.shared.options.max_groups;
-        if !has_room || !self.shared.has_room(join.bytes()) {
+        if !self.make_room(&id, join.bytes()) {
             return failed(Code::GroupMaxSizeReached, "");
         }
         let shared = &mut self.shared;
@@ -481,6 +470,11 @@ impl State {
         let group = self.groups.entry(id.clone());
         let group = group.or_insert_with(|| Group::new(&id, now));
         group.join(&join, ticket, now, shared);
+        if !group.is_blank() {
+            self.refused.remove(&id);
+        } else if !is_known {
+            self.refused.insert(id.clone());
+        }
         // What has no delay is due at once.
         self.tick_group(&id, now);
         Outcome::Ticket(ticket)
@@ -537,6 +531,7 @@ impl State {
                 now,
             ),
         };
+        self.settle(&id);
         Struct::new()
             .with("throttleTimeMs", 0)
             .with("errorCode", code)

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::error::Code;
-use super::fields::texts;
+use super::fields::{distinct, texts};
 use super::group::GroupState;
 use offsetlog::format::message::{Struct, Value};
 
@@ -27,7 +27,7 @@ impl State {
             .and_then(Value::as_bool);
         let asks = version >= HAS_OPERATIONS && asks == Some(true);
         let mut groups = Vec::new();
-        for id in texts(request, "groups") {
+        for id in distinct(texts(request, "groups")) {
             self.tick_group(&id, now);
             let mut described = self.described(version, &id);
             let is_there = version < GROUP_NOT_FOUND || self.groups.contains_key(&id);
@@ -108,10 +108,7 @@ impl State {
 
     pub(super) fn delete_groups(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {
         let mut results: Vec<(String, Code)> = Vec::new();
-        for id in texts(request, "groupsNames") {
-            if results.iter().any(|(known, _)| *known == id) {
-                continue;
-            }
+        for id in distinct(texts(request, "groupsNames")) {
             self.tick_group(&id, now);
             let code = self.delete_group(&id);
             results.push((id, code));
@@ -125,7 +122,7 @@ impl State {
     }
 
     fn delete_group(&mut self, id: &str) -> Code {
-        let Some(group) = self.groups.get_mut(id) else {
+        let Some(group) = self.groups.get(id) else {
             return Code::GroupIdNotFound;
         };
         if group.state != GroupState::Empty {
@@ -134,9 +131,7 @@ impl State {
         if let Err(error) = self.shared.offsets.remove_group(id) {
             return Code::of_append(&error);
         }
-        group.forget_pending();
-        group.count(&mut self.shared);
-        self.groups.remove(id);
+        self.forget_group(id);
         self.settle(id);
         Code::None
     }

@@ -7,7 +7,7 @@ mod replay;
 
 use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
-use offsetlog::format::name::META_PROPERTIES;
+use offsetlog::format::name::{META_PROPERTIES, TOPIC_MAXIMUM_CHARACTERS};
 use offsetlog::{
     AppendOptions, BatchBuilder, Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter,
     MaintainOptions, NewTopic, OpenOptions, Result,
@@ -415,10 +415,12 @@ impl CommittedOffsets {
     /// A commit.
     #[must_use]
     pub fn get(&self, group: &str, topic: &str, partition: i32) -> Option<&Commit> {
-        self.groups
-            .get(group)?
-            .offsets
-            .get(&(topic.to_owned(), partition))
+        let offsets = &self.groups.get(group)?.offsets;
+        // No topic has such a name, and each look-up copies it.
+        if topic.len() > TOPIC_MAXIMUM_CHARACTERS {
+            return None;
+        }
+        offsets.get(&(topic.to_owned(), partition))
     }
 
     /// What is stored of a group beside its offsets.

@@ -1,6 +1,7 @@
 //! Fields of requests. Text that is not UTF-8 has replacement characters, as in Kafka.
 
 use offsetlog::format::message::{Struct, Value};
+use std::collections::HashSet;
 
 pub(super) fn int(fields: &Struct<'_>, name: &str) -> Option<i64> {
     fields.get(name).and_then(Value::as_int)
@@ -39,6 +40,19 @@ pub(super) fn structs<'s, 'a: 's>(
 
 pub(super) fn texts(fields: &Struct<'_>, name: &str) -> Vec<String> {
     array(fields, name).iter().filter_map(as_text).collect()
+}
+
+/// Each name once, where it stood first: a request that repeats one gets one answer.
+pub(super) fn distinct(names: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let is_first: Vec<bool> = names
+        .iter()
+        .map(|name| seen.insert(name.as_str()))
+        .collect();
+    let names = names.into_iter().zip(is_first);
+    names
+        .filter_map(|(name, is_first)| is_first.then_some(name))
+        .collect()
 }
 
 pub(super) fn numbers(fields: &Struct<'_>, name: &str) -> Vec<i32> {

@@ -120,8 +120,9 @@ pub(super) struct Group {
     has_new_member: bool,
     join_timer: Option<(i64, JoinTimer)>,
     sync_due: Option<i64>,
-    /// The bytes of its members that are counted in [`Shared`].
+    /// The bytes of the group and its members that are counted in [`Shared`], and those of them that it costs without members.
     counted: u64,
+    own_bytes: u64,
 }
 
 impl Group {
@@ -144,6 +145,21 @@ impl Group {
             join_timer: None,
             sync_due: None,
             counted: 0,
+            own_bytes: Self::bytes(id),
+        }
+    }
+
+    /// What a group without members costs, about.
+    pub(super) const fn bytes(id: &str) -> u64 {
+        (size_of::<Self>() + 3 * id.len() + 256) as u64
+    }
+
+    /// A group that is there in the beginning. What it has committed has a limit of its own, so without members it takes no room from
+    /// others.
+    pub(super) fn initial(id: &str, now: i64) -> Self {
+        Self {
+            own_bytes: 0,
+            ..Self::new(id, now)
         }
     }
 
@@ -158,7 +174,7 @@ impl Group {
                 .filter(|name| *name == CONSUMER)
                 .map(|_| BTreeSet::new()),
             protocol_type,
-            ..Self::new(id, now)
+            ..Self::initial(id, now)
         }
     }
 
@@ -324,11 +340,22 @@ impl Group {
         self.member_gone(now, shared);
     }
 
+    /// Whether it is as if nobody had ever asked for it.
+    pub(super) fn is_blank(&self) -> bool {
+        self.members.is_empty() && self.pending.is_empty() && self.state == GroupState::Empty
+    }
+
+    /// Takes its bytes out of the sum.
+    pub(super) fn uncount(&mut self, shared: &mut Shared) {
+        shared.member_bytes = shared.member_bytes.saturating_sub(self.counted);
+        self.counted = 0;
+    }
+
     /// Keeps the sum of all groups' bytes.
     pub(super) fn count(&mut self, shared: &mut Shared) {
         let pending: usize = self.pending.keys().map(|id| id.len() + 64).sum();
         let members: u64 = self.members.values().map(Member::bytes).sum();
-        let bytes = members + pending as u64;
+        let bytes = self.own_bytes + members + pending as u64;
         shared.member_bytes = shared
             .member_bytes
             .saturating_sub(self.counted)

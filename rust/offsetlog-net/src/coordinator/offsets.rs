@@ -8,7 +8,7 @@ use super::fields::{int, int32, numbers, optional, structs, text};
 use super::group::{Group, GroupState};
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The first version of `OffsetCommit` that is told of a group that is not there.
 const GROUP_NOT_FOUND: i16 = 9;
@@ -16,6 +16,14 @@ const GROUP_NOT_FOUND: i16 = 9;
 const SEVERAL_GROUPS: i16 = 8;
 /// The first versions that name topics by id.
 const TOPIC_IDS: i16 = 10;
+
+/// What of a group an answer has told.
+#[derive(Default)]
+struct Told {
+    all: bool,
+    /// By topic.
+    partitions: HashMap<String, HashSet<i32>>,
+}
 
 /// The codes of a commit, by topic and partition in the order of the request.
 type Codes = Vec<(String, Vec<(i32, Code)>)>;
@@ -62,6 +70,8 @@ impl State {
     fn commits(&self, version: i16, request: &Struct<'_>, now: i64) -> (Codes, Vec<Commit>) {
         let options = &self.shared.options;
         let mut commits = Vec::new();
+        // The least epochs that nobody was told: asking for one may look at the disk.
+        let mut untold: HashMap<(String, i32), i32> = HashMap::new();
         let topics = structs(request, "topics").map(|topic| {
             let name = text(topic, "name");
             let partitions = structs(topic, "partitions").map(|fields| {
@@ -75,11 +85,19 @@ impl State {
                     }
                     Some(topic_id) => {
                         let epoch = int32(fields, "committedLeaderEpoch");
+                        let key = (name.clone(), partition);
+                        let is_told = epoch >= 0
+                            && untold.get(&key).is_none_or(|least| epoch < *least)
+                            && (options.is_told)(&name, partition, epoch);
+                        if epoch >= 0 && !is_told {
+                            let least = untold.entry(key).or_insert(epoch);
+                            *least = epoch.min(*least);
+                        }
                         commits.push(Commit {
                             topic: name.clone(),
                             partition,
                             offset: int(fields, "committedOffset").unwrap_or(-1),
-                            leader_epoch: Some(epoch).filter(|epoch| *epoch >= 0),
+                            leader_epoch: is_told.then_some(epoch),
                             metadata,
                             commit_timestamp: now,
                             topic_id,
@@ -125,13 +143,15 @@ impl State {
             return Ok(());
         }
         let is_known = self.groups.contains_key(id);
-        if !is_known && self.groups.len() >= self.shared.options.max_groups {
+        if !is_known && !self.make_room(id, 0) {
             return Err(Code::UnknownServerError);
         }
         let stored = self.shared.offsets.store(id, commits);
         stored.map_err(|error| Code::of_append(&error))?;
         if !is_known {
-            self.groups.insert(id.to_owned(), Group::new(id, now));
+            let mut group = Group::new(id, now);
+            group.count(&mut self.shared);
+            self.groups.insert(id.to_owned(), group);
         }
         Ok(())
     }
@@ -139,27 +159,37 @@ impl State {
     pub(super) fn fetch(&self, version: i16, request: &Struct<'_>) -> Struct<'static> {
         let response = Struct::new().with("throttleTimeMs", 0);
         if version < SEVERAL_GROUPS {
-            let topics = self.fetch_group(request);
+            let topics = self.fetch_group(request, &mut Told::default());
             return response
                 .with("topics", topics)
                 .with("errorCode", Code::None);
         }
-        let groups = structs(request, "groups").map(|group| {
-            Struct::new()
-                .with("groupId", text(group, "groupId"))
-                .with("topics", self.fetch_group(group))
-                .with("errorCode", Code::None)
-        });
-        let groups = groups.collect::<Vec<_>>();
+        // What a request repeats is told once.
+        let mut told: HashMap<String, Told> = HashMap::new();
+        let mut groups = Vec::new();
+        for group in structs(request, "groups") {
+            let id = text(group, "groupId");
+            let is_first = !told.contains_key(&id);
+            let topics = self.fetch_group(group, told.entry(id.clone()).or_default());
+            if is_first || !topics.is_empty() {
+                groups.push(
+                    Struct::new()
+                        .with("groupId", id)
+                        .with("topics", topics)
+                        .with("errorCode", Code::None),
+                );
+            }
+        }
         response.with("groups", groups)
     }
 
     /// What a group has committed of the topics asked for, or of all. All offsets are stable: transactions commit none here.
-    fn fetch_group(&self, request: &Struct<'_>) -> Vec<Struct<'static>> {
+    fn fetch_group(&self, request: &Struct<'_>, told: &mut Told) -> Vec<Struct<'static>> {
         let id = text(request, "groupId");
         let offsets = &self.shared.offsets;
         let mut topics: Vec<(String, Vec<Struct<'static>>)> = Vec::new();
-        if request.get("topics").is_none_or(Value::is_null) {
+        if request.get("topics").is_none_or(Value::is_null) && !told.all {
+            told.all = true;
             let mut by_topic: BTreeMap<&str, Vec<Struct<'static>>> = BTreeMap::new();
             for commit in offsets.of(&id) {
                 let partitions = by_topic.entry(&commit.topic).or_default();
@@ -170,8 +200,14 @@ impl State {
         }
         for topic in structs(request, "topics") {
             let name = text(topic, "name");
-            let partitions = numbers(topic, "partitionIndexes").into_iter();
-            let found = partitions.map(|partition| {
+            let is_first = !told.partitions.contains_key(&name);
+            let known = told.partitions.entry(name.clone()).or_default();
+            let mut partitions = numbers(topic, "partitionIndexes");
+            partitions.retain(|partition| known.insert(*partition));
+            if partitions.is_empty() && !is_first {
+                continue;
+            }
+            let found = partitions.into_iter().map(|partition| {
                 let commit = offsets.get(&id, &name, partition);
                 let known = (self.shared.options.topic_id)(&name, partition);
                 // It was committed for an earlier topic of this name.

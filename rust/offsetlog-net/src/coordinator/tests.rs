@@ -13,6 +13,7 @@ use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Value;
 use offsetlog::format::protocol::api;
+use std::sync::Arc;
 
 /// A coordinator in memory whose topics have these numbers of partitions.
 fn coordinator(options: CoordinatorOptions, topics: &'static [(&'static str, i32)]) -> Coordinator {

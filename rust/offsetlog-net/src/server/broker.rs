@@ -47,6 +47,8 @@ pub struct Broker {
     awaited: Mutex<HashMap<(String, i32), Awaited>>,
     changes: Arc<Changes>,
     next_listing_ms: AtomicI64,
+    /// Why the log dirs could not be listed the last time.
+    not_listed: Mutex<Option<String>>,
     next_upkeep_ms: AtomicI64,
     connections: AtomicU64,
 }
@@ -154,6 +156,7 @@ impl Broker {
             awaited: Mutex::default(),
             changes: Arc::default(),
             next_listing_ms: AtomicI64::new(i64::MIN),
+            not_listed: Mutex::default(),
             next_upkeep_ms: AtomicI64::new(i64::MIN),
             connections: AtomicU64::new(0),
             groups: Arc::new(groups),
@@ -209,6 +212,19 @@ impl Broker {
         })
     }
 
+    /// Tells whether clients are told a leader epoch of a partition that is at least the one given.
+    #[must_use]
+    pub fn told_epochs(&self) -> crate::coordinator::IsTold {
+        let catalog = Arc::clone(&self.catalog);
+        Arc::new(move |topic, partition, epoch| {
+            let catalog = Arc::clone(&catalog.read().unwrap_or_else(PoisonError::into_inner));
+            let topic = catalog.topic(topic);
+            let slot = topic.and_then(|topic| topic.slots.get(&partition));
+            slot.and_then(Slot::partition)
+                .is_some_and(|partition| partition.tells(epoch))
+        })
+    }
+
     /// The broker id, host and port that clients are told.
     #[must_use]
     pub fn node(&self) -> (i32, &str, u16) {
@@ -237,10 +253,13 @@ impl Broker {
 
     /// Lists the log dirs again.
     fn list(&self) {
-        if let Err(error) = self.log_dir.refresh() {
-            self.options.tell(&Event::NotListed {
-                reason: error.to_string(),
-            });
+        let failed = self.log_dir.refresh().err().map(|error| error.to_string());
+        // It is tried again and again; only a new reason is news.
+        let known = std::mem::replace(&mut *lock(&self.not_listed), failed.clone());
+        if let Some(reason) = failed {
+            if known.as_ref() != Some(&reason) {
+                self.options.tell(&Event::NotListed { reason });
+            }
             return;
         }
         let before = self.catalog();
@@ -253,10 +272,20 @@ impl Broker {
         if now.is_as(&before) {
             return;
         }
+        let committed = self.groups_of().map(Groups::leader_epochs);
+        for ((topic, number), epoch) in committed.into_iter().flatten() {
+            let topic = now.topic(&topic);
+            let slot = topic.and_then(|topic| topic.slots.get(&number));
+            if let Some(partition) = slot.and_then(Slot::partition) {
+                partition.raise_epoch(epoch);
+            }
+        }
         let lines = changes_between(&before, &now);
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
-        self.options.tell(&Event::Changed { lines });
-        self.changes.announce();
+        if !lines.is_empty() {
+            self.options.tell(&Event::Changed { lines });
+            self.changes.announce();
+        }
     }
 
     /// Looks at the partitions that fetches wait for, and announces if one has moved.
@@ -527,7 +556,13 @@ fn changes_between(before: &Catalog, now: &Catalog) -> Vec<String> {
         .keys()
         .filter(|name| !now.topics.contains_key(*name));
     lines.extend(removed.map(|name| format!("{name} was removed")));
-    if lines.is_empty() {
+    let left_out = now.left_out.iter();
+    lines.extend(
+        left_out
+            .filter(|reason| !before.left_out.contains(reason))
+            .map(|reason| format!("not served: {reason}")),
+    );
+    if lines.is_empty() && !now.serves_as(before) {
         lines.push("directories of partitions were replaced".to_owned());
     }
     lines

@@ -88,6 +88,23 @@ impl Slot {
         self.partition()?.topic_id.map(Uuid::to_bytes)
     }
 
+    /// Whether clients are served the same.
+    fn serves_as(&self, other: &Self) -> bool {
+        match (self.partition(), other.partition()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Why it cannot be opened.
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Unreadable { reason, .. } => Some(reason),
+            Self::Here { .. } | Self::Missing => None,
+        }
+    }
+
     fn marks(&self) -> &[Mark] {
         match self {
             Self::Here { marks, .. } | Self::Unreadable { marks, .. } => marks,
@@ -198,19 +215,31 @@ impl Catalog {
             .filter_map(Slot::partition)
     }
 
-    /// Whether the two have the same partitions in the same directories.
+    /// Whether the two have the same partitions in the same directories, and what is not served is not served for the same reasons.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let is_same = |one: &Slot, other: &Slot| {
+            one.serves_as(other) && one.marks() == other.marks() && one.reason() == other.reason()
+        };
+        self.left_out == other.left_out && self.agrees(other, is_same)
+    }
+
+    /// Whether clients are served the same.
+    pub(crate) fn serves_as(&self, other: &Self) -> bool {
+        self.agrees(other, Slot::serves_as)
+    }
+
+    fn agrees(&self, other: &Self, is_same: impl Fn(&Slot, &Slot) -> bool) -> bool {
         self.topics.len() == other.topics.len()
             && self
                 .topics
                 .values()
                 .zip(other.topics.values())
-                .all(|(one, other)| one.is_as(other))
+                .all(|(one, other)| one.agrees(other, &is_same))
     }
 }
 
 impl Topic {
-    fn is_as(&self, other: &Self) -> bool {
+    fn agrees(&self, other: &Self, is_same: impl Fn(&Slot, &Slot) -> bool) -> bool {
         self.name == other.name
             && self.id == other.id
             && self.slots.len() == other.slots.len()
@@ -219,7 +248,7 @@ impl Topic {
                 .iter()
                 .zip(&other.slots)
                 .all(|((number, one), (other_number, other))| {
-                    number == other_number && one.marks() == other.marks()
+                    number == other_number && is_same(one, other)
                 })
     }
 }
@@ -256,6 +285,13 @@ impl Reader<'_> {
                 }
                 _ => self.slot(name, *number, &paths, marks, registered),
             };
+            // Clients drop what they know only for a topic of another id.
+            let known = self.known.and_then(|known| known.slots.get(number));
+            if let Some((known, now)) = known.and_then(Slot::partition).zip(slot.partition())
+                && known.topic_id == now.topic_id
+            {
+                now.raise_epoch(known.told_epoch());
+            }
             ids.extend(slot.topic_id());
             slots.insert(*number, slot);
         }
@@ -313,11 +349,15 @@ impl Reader<'_> {
             },
             Err(error) => {
                 let reason = error.to_string();
-                self.options.tell(&Event::Offline {
-                    topic: name.to_owned(),
-                    partition: number,
-                    reason: reason.clone(),
-                });
+                // It is tried again with each listing; only a new reason is news.
+                let known = self.known.and_then(|known| known.slots.get(&number));
+                if known.and_then(Slot::reason) != Some(reason.as_str()) {
+                    self.options.tell(&Event::Offline {
+                        topic: name.to_owned(),
+                        partition: number,
+                        reason: reason.clone(),
+                    });
+                }
                 Slot::Unreadable {
                     path: paths.first().cloned().unwrap_or_default(),
                     reason,

@@ -5,6 +5,7 @@ use super::request::{elements, int, is_set, structs, text};
 use crate::error_code::ErrorCode;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::{EffectiveConfig, Kind, Setting, SettingSource, is_secret, settings};
+use std::collections::{HashMap, HashSet};
 
 /// Kafka's numbers for resources.
 const TOPIC: i32 = 2;
@@ -24,6 +25,30 @@ const INTERNAL: &str = "internal.";
 /// Kafka's words for a request that asks for what it does not know.
 const INVALID_REQUEST: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
 
+/// A resource: its type and name, and the settings that are asked for, all without a set.
+type Wanted<'r> = (i32, &'r str, Option<HashSet<&'r str>>);
+
+/// The resources of a request. One that is asked for twice is answered once, with what any of them asks for.
+fn wanted<'r>(request: &'r Struct<'_>) -> Vec<Wanted<'r>> {
+    let mut places: HashMap<(i32, &str), usize> = HashMap::new();
+    let mut all: Vec<Wanted<'r>> = Vec::new();
+    for resource in structs(request, "resources") {
+        let kind = int(resource, "resourceType", 0);
+        let name = text(resource, "resourceName").unwrap_or_default();
+        let keys = elements(resource, "configurationKeys");
+        let keys = (!keys.is_empty()).then(|| keys.iter().filter_map(Value::as_str).collect());
+        let place = *places.entry((kind, name)).or_insert(all.len());
+        match all.get_mut(place) {
+            None => all.push((kind, name, keys)),
+            Some((.., known)) => match (known.as_mut(), keys) {
+                (Some(known), Some(keys)) => known.extend(keys),
+                _ => *known = None,
+            },
+        }
+    }
+    all
+}
+
 impl Broker {
     pub(super) fn describe_configs(&self, request: &Struct<'_>) -> Struct<'static> {
         let how = How {
@@ -33,18 +58,10 @@ impl Broker {
         // One resource of an unknown type, and Kafka refuses all.
         let is_invalid = structs(request, "resources")
             .any(|resource| !matches!(int(resource, "resourceType", 0), TOPIC | BROKER));
-        let results: Vec<Struct<'static>> = structs(request, "resources")
-            .map(|resource| {
-                let kind = int(resource, "resourceType", 0);
-                let name = text(resource, "resourceName").unwrap_or_default();
-                let keys = resource
-                    .get("configurationKeys")
-                    .filter(|keys| keys.as_array().is_some_and(|keys| !keys.is_empty()))
-                    .map(|_| {
-                        let keys = elements(resource, "configurationKeys").iter();
-                        keys.filter_map(Value::as_str).collect::<Vec<_>>()
-                    });
-                let is_wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(&name));
+        let results: Vec<Struct<'static>> = wanted(request)
+            .into_iter()
+            .map(|(kind, name, keys)| {
+                let is_wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name));
                 let found = match kind {
                     _ if is_invalid => Err((ErrorCode::InvalidRequest, INVALID_REQUEST.to_owned())),
                     TOPIC => self.topic_configs(name, how, is_wanted),

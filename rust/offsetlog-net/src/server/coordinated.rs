@@ -37,6 +37,7 @@ impl Broker {
                 port: i32::from(port),
             },
             topic_id: self.topic_ids(),
+            is_told: self.told_epochs(),
             ..bounds_of(self.options.broker_settings.as_ref())
         };
         let changes = self.shared_changes();

@@ -6,7 +6,7 @@ use super::broker::{Asked, Broker, lock};
 use super::catalog::{Catalog, Slot};
 use super::fetch_sessions::{Key, Plan, Told, Wanted};
 use super::options::Event;
-use super::partition::{Bounds, Partition, code_of, end_of_epoch};
+use super::partition::{Bounds, Partition, code_of};
 use super::reply::reply_in;
 use super::request::{elements, id, int, long, structs, text};
 use crate::error_code::ErrorCode;
@@ -15,6 +15,7 @@ use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::Api;
 use offsetlog::{AbortedTransaction, FileRange, Isolation, RangeOptions};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A fetch until it is answered.
@@ -94,28 +95,16 @@ impl Broker {
     /// Takes a request, or answers it at once with an error.
     pub(super) fn fetch(&self, asked: &Asked<'_>, request: &Struct<'_>) -> Result<FetchJob, Step> {
         let uses_ids = asked.version >= 13;
-        let wanted: Vec<Wanted> = structs(request, "topics")
-            .flat_map(|topic| {
-                structs(topic, "partitions").map(move |each| Wanted {
-                    topic: text(topic, "topic").unwrap_or_default().to_owned(),
-                    topic_id: id(topic, "topicId"),
-                    partition: int(each, "partition", -1),
-                    offset: long(each, "fetchOffset", -1),
-                    current_epoch: int(each, "currentLeaderEpoch", -1),
-                    last_fetched_epoch: int(each, "lastFetchedEpoch", -1),
-                    max_bytes: int(each, "partitionMaxBytes", 0),
-                })
-            })
-            .collect();
+        let wanted = wanted(request);
         let forgotten: Vec<Key> = structs(request, "forgottenTopicsData")
             .flat_map(|topic| {
-                let name = text(topic, "topic").unwrap_or_default();
+                let name: Arc<str> = text(topic, "topic").unwrap_or_default().into();
                 let id = id(topic, "topicId").to_bytes();
                 elements(topic, "partitions")
                     .iter()
                     .filter_map(Value::as_int)
                     .filter_map(|number| i32::try_from(number).ok())
-                    .map(move |number| (name.to_owned(), id, number))
+                    .map(move |number| (Arc::clone(&name), id, number))
             })
             .collect();
         let session = (
@@ -301,11 +290,13 @@ impl Broker {
             if !is_told {
                 continue;
             }
-            let (name, id) = (part.wanted.topic.as_str(), part.wanted.topic_id);
+            let (name, id) = (&*part.wanted.topic, part.wanted.topic_id);
             let answer = partition_data(&part.wanted, &read);
             ranges.extend(read.records);
             match topics.last_mut() {
-                Some((last, last_id, partitions)) if *last == name && *last_id == id => {
+                Some((last, last_id, partitions))
+                    if *last_id == id && (std::ptr::eq(*last, name) || *last == name) =>
+                {
                     partitions.push(answer);
                 }
                 _ => topics.push((name, id, vec![answer])),
@@ -327,6 +318,40 @@ impl Broker {
             .with("responses", responses);
         reply_in(job.api, job.version, job.correlation_id, &answer, ranges)
     }
+}
+
+/// The partitions of a request. One that is repeated is read once: where it stood first, with what was said last, as in Kafka.
+fn wanted(request: &Struct<'_>) -> Vec<Wanted> {
+    type Topic<'r> = (&'r str, [u8; 16]);
+    let mut topics: HashMap<Topic<'_>, (usize, Arc<str>)> = HashMap::new();
+    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    let mut all: Vec<Wanted> = Vec::new();
+    for topic in structs(request, "topics") {
+        let name = text(topic, "topic").unwrap_or_default();
+        let topic_id = id(topic, "topicId");
+        let number = topics.len();
+        let (number, name) = topics
+            .entry((name, topic_id.to_bytes()))
+            .or_insert_with(|| (number, name.into()));
+        for each in structs(topic, "partitions") {
+            let wanted = Wanted {
+                topic: Arc::clone(name),
+                topic_id,
+                partition: int(each, "partition", -1),
+                offset: long(each, "fetchOffset", -1),
+                current_epoch: int(each, "currentLeaderEpoch", -1),
+                last_fetched_epoch: int(each, "lastFetchedEpoch", -1),
+                max_bytes: int(each, "partitionMaxBytes", 0),
+            };
+            let place = places.entry((*number, wanted.partition));
+            let place = *place.or_insert(all.len());
+            match all.get_mut(place) {
+                Some(known) => *known = wanted,
+                None => all.push(wanted),
+            }
+        }
+    }
+    all
 }
 
 /// An answer that has nothing but an error.
@@ -362,10 +387,7 @@ fn diverging(
     if asked < 0 {
         return Ok(None);
     }
-    let epochs = partition
-        .leader_epochs(bounds)
-        .map_err(|error| code_of(&error))?;
-    let (epoch, end) = end_of_epoch(&epochs, asked, bounds.end);
+    let (epoch, end) = partition.end_of_epoch(bounds, asked)?;
     if epoch < 0 || end < 0 {
         return Err(ErrorCode::OffsetOutOfRange);
     }

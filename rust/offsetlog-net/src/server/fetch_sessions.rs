@@ -4,13 +4,15 @@
 
 use crate::error_code::ErrorCode;
 use offsetlog::format::Uuid;
-use std::collections::HashMap;
+use offsetlog::format::name::TOPIC_MAXIMUM_CHARACTERS;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 /// A session that was not used for this long makes room for another one.
 const EVICT_AFTER_MS: i64 = 120_000;
-/// Greatest number of partitions in all sessions.
-const PARTITIONS_MAX: usize = 1 << 20;
+/// Most bytes of memory, about, for all sessions.
+const BYTES_MAX: usize = 64 << 20;
 /// The epoch of a request that begins a session, and of one that ends it or wants none.
 const INITIAL: i32 = 0;
 const FINAL: i32 = -1;
@@ -19,7 +21,7 @@ const FINAL: i32 = -1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Empty for a topic of which only the id was given.
-    pub(crate) topic: String,
+    pub(crate) topic: Arc<str>,
     /// Zeros for a topic that was given by name.
     pub(crate) topic_id: Uuid,
     pub(crate) partition: i32,
@@ -30,11 +32,25 @@ pub(crate) struct Wanted {
 }
 
 /// Topic, id and partition.
-pub(crate) type Key = (String, [u8; 16], i32);
+pub(crate) type Key = (Arc<str>, [u8; 16], i32);
+
+/// Whether no topic can have this name. What is asked of such a one is not kept: looking for a long name takes its time.
+fn is_no_topic(name: &str) -> bool {
+    name.len() > TOPIC_MAXIMUM_CHARACTERS
+}
+
+/// What a partition costs in a session: its names may be shared, but need not.
+fn bytes_of(key: &Key) -> usize {
+    2 * key.0.len() + 2 * size_of::<Key>() + size_of::<Kept>() + 64
+}
 
 impl Wanted {
     pub(crate) fn key(&self) -> Key {
-        (self.topic.clone(), self.topic_id.to_bytes(), self.partition)
+        (
+            Arc::clone(&self.topic),
+            self.topic_id.to_bytes(),
+            self.partition,
+        )
     }
 }
 
@@ -88,6 +104,7 @@ struct Session {
     partitions: HashMap<Key, Kept>,
     /// In the order in which they are read: those that had records last come last.
     order: Vec<Key>,
+    bytes: usize,
 }
 
 /// How a fetch is answered.
@@ -114,7 +131,7 @@ pub(crate) enum Plan {
 pub(crate) struct FetchSessions {
     sessions: HashMap<i32, Session>,
     sessions_max: usize,
-    partitions: usize,
+    bytes: usize,
     /// Ids that nobody can guess: whoever knows one can disturb it.
     random: RandomState,
     count: u64,
@@ -125,7 +142,7 @@ impl FetchSessions {
         Self {
             sessions: HashMap::new(),
             sessions_max,
-            partitions: 0,
+            bytes: 0,
             random: RandomState::new(),
             count: 0,
         }
@@ -149,7 +166,7 @@ impl FetchSessions {
             };
             return Ok((plan, wanted));
         }
-        let room = PARTITIONS_MAX.saturating_sub(self.partitions);
+        let room = BYTES_MAX.saturating_sub(self.bytes);
         let Some(session) = self.sessions.get_mut(&id) else {
             return Err(ErrorCode::FetchSessionIdNotFound);
         };
@@ -159,29 +176,34 @@ impl FetchSessions {
         if session.uses_ids != uses_ids {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
-        if wanted.len() > room {
+        let more = wanted.iter().map(|each| bytes_of(&each.key()));
+        if more.sum::<usize>() > room || wanted.iter().any(|each| is_no_topic(&each.topic)) {
             // The client begins another session, which is not kept.
             self.remove(id);
             return Err(ErrorCode::FetchSessionIdNotFound);
         }
-        let before = session.partitions.len();
+        let before = session.bytes;
         for each in wanted {
             let key = each.key();
             if let Some(kept) = session.partitions.get_mut(&key) {
-                kept.wanted = each;
+                let topic = Arc::clone(&kept.wanted.topic);
+                kept.wanted = Wanted { topic, ..each };
             } else {
+                session.bytes = session.bytes.saturating_add(bytes_of(&key));
                 session.order.push(key.clone());
                 session.partitions.insert(key, Kept::new(each, None));
             }
         }
-        for key in forgotten {
-            session.partitions.remove(key);
+        for key in forgotten.iter().filter(|key| !is_no_topic(&key.0)) {
+            if session.partitions.remove(key).is_some() {
+                session.bytes = session.bytes.saturating_sub(bytes_of(key));
+            }
         }
         let kept = &session.partitions;
         session.order.retain(|key| kept.contains_key(key));
-        let after = session.partitions.len();
-        self.partitions = self.partitions.saturating_sub(before).saturating_add(after);
-        if after == 0 {
+        let after = session.bytes;
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
+        if session.partitions.is_empty() {
             self.remove(id);
             return Ok((Plan::Sessionless, Vec::new()));
         }
@@ -217,16 +239,17 @@ impl FetchSessions {
                 session.last_used_ms = now_ms;
                 let mut is_told = Vec::new();
                 let mut read = Vec::new();
+                let mut is_read = HashSet::new();
                 for (wanted, told) in parts {
                     let key = wanted.key();
                     let kept = session.partitions.get_mut(&key);
                     is_told.push(kept.is_some_and(|kept| kept.update(told)));
-                    if told.has_records {
+                    if told.has_records && is_read.insert(key.clone()) {
                         read.push(key);
                     }
                 }
                 if !read.is_empty() {
-                    session.order.retain(|key| !read.contains(key));
+                    session.order.retain(|key| !is_read.contains(key));
                     session.order.extend(read);
                 }
                 Ok((id, is_told))
@@ -235,7 +258,10 @@ impl FetchSessions {
     }
 
     fn begin(&mut self, uses_ids: bool, parts: &[(Wanted, Told)], now_ms: i64) -> i32 {
-        if parts.is_empty() || !self.make_room(parts.len(), now_ms) {
+        let bytes = parts.iter().map(|(wanted, _)| bytes_of(&wanted.key()));
+        let bytes = bytes.sum();
+        let is_kept = !parts.iter().any(|(wanted, _)| is_no_topic(&wanted.topic));
+        if parts.is_empty() || !is_kept || !self.make_room(bytes, now_ms) {
             return 0;
         }
         let id = self.new_id();
@@ -245,24 +271,26 @@ impl FetchSessions {
             last_used_ms: now_ms,
             partitions: HashMap::new(),
             order: Vec::new(),
+            bytes: 0,
         };
         for (wanted, told) in parts {
             let key = wanted.key();
             let kept = Kept::new(wanted.clone(), Some(told));
             if session.partitions.insert(key.clone(), kept).is_none() {
+                session.bytes = session.bytes.saturating_add(bytes_of(&key));
                 session.order.push(key);
             }
         }
-        self.partitions = self.partitions.saturating_add(session.partitions.len());
+        self.bytes = self.bytes.saturating_add(session.bytes);
         self.sessions.insert(id, session);
         id
     }
 
-    /// Whether a session of this many partitions may begin. Ends the one that was not used for longest, if that is long.
-    fn make_room(&mut self, partitions: usize, now_ms: i64) -> bool {
+    /// Whether a session of this many bytes may begin. Ends the one that was not used for longest, if that is long.
+    fn make_room(&mut self, bytes: usize, now_ms: i64) -> bool {
         let has_room = |sessions: &Self| {
             sessions.sessions.len() < sessions.sessions_max
-                && sessions.partitions.saturating_add(partitions) <= PARTITIONS_MAX
+                && sessions.bytes.saturating_add(bytes) <= BYTES_MAX
         };
         if has_room(self) {
             return true;
@@ -282,7 +310,7 @@ impl FetchSessions {
 
     fn remove(&mut self, id: i32) {
         if let Some(session) = self.sessions.remove(&id) {
-            self.partitions = self.partitions.saturating_sub(session.partitions.len());
+            self.bytes = self.bytes.saturating_sub(session.bytes);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::broker::Broker;
 use super::catalog::Slot;
-use super::partition::{code_of, end_of_epoch};
+use super::partition::code_of;
 use super::request::{int, structs, text};
 use crate::error_code::ErrorCode;
 use offsetlog::format::message::Struct;
@@ -49,12 +49,5 @@ fn end_of(
         .ok_or(ErrorCode::NotLeaderOrFollower)?;
     let bounds = partition.bounds().map_err(|error| code_of(&error))?;
     bounds.fence(int(asked, "currentLeaderEpoch", -1))?;
-    let epochs = partition
-        .leader_epochs(&bounds)
-        .map_err(|error| code_of(&error))?;
-    Ok(end_of_epoch(
-        &epochs,
-        int(asked, "leaderEpoch", -1),
-        bounds.end,
-    ))
+    partition.end_of_epoch(&bounds, int(asked, "leaderEpoch", -1))
 }

@@ -6,6 +6,7 @@ use super::request::{elements, id, is_set, text};
 use crate::error_code::ErrorCode;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::name::check_topic;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What Kafka answers without an authorizer: all that can be done with a topic.
@@ -28,7 +29,13 @@ impl Broker {
             let wanted = wanted.iter().filter_map(Value::as_struct);
             // Names and ids together are no request of Kafka's clients: there only the ids count.
             let by_id = wanted.clone().any(|each| !id(each, "topicId").is_zero());
+            let mut seen = HashSet::new();
             wanted
+                // As in Kafka: what is asked for twice is answered once.
+                .filter(|each| {
+                    let name = text(each, "name").filter(|_| !by_id);
+                    seen.insert((name, id(each, "topicId").to_bytes()))
+                })
                 .map(|each| {
                     let (name, id) = (text(each, "name"), id(each, "topicId"));
                     if version < 12 && (by_id || name.is_none()) {

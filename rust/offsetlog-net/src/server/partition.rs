@@ -4,12 +4,15 @@ use crate::error_code::ErrorCode;
 use offsetlog::format::Uuid;
 use offsetlog::format::leader_epoch::{EpochEntry, LeaderEpochs};
 use offsetlog::{Error, ErrorKind, Log, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// For this long a fetch at damage is answered without another look at it.
 const DAMAGE_KNOWN_MS: i64 = 1000;
+/// This many places of damage are remembered for a partition.
+const DAMAGE_MAX: usize = 256;
 
 /// A partition of which a replica is here.
 #[derive(Debug)]
@@ -36,15 +39,17 @@ struct Seen {
     leader_epoch: i32,
     /// Leader epochs, and the end of the log that they belong to.
     epochs: Option<(i64, LeaderEpochs)>,
-    damage: Option<Damage>,
+    /// Damage that fetches have found, by the offset that was asked for.
+    damage: BTreeMap<i64, Damage>,
 }
 
 /// Damage that a fetch has found.
-#[derive(Debug, Clone)]
-pub(crate) struct Damage {
-    /// The offset that was asked for.
-    pub(crate) offset: i64,
+#[derive(Debug, Clone, Copy)]
+struct Damage {
+    /// Until then it is believed without another look.
     until_ms: i64,
+    /// Whether it hides everything behind it.
+    hides_the_end: bool,
 }
 
 /// The bounds of a partition for clients, of one moment.
@@ -53,6 +58,11 @@ pub(crate) struct Bounds {
     pub(crate) start: i64,
     /// Exclusive: the high watermark that clients are told.
     pub(crate) end: i64,
+    /// The log end offset, also where the log is not served up to it; the greatest number if damage hides it: nobody may conclude that
+    /// his records were truncated.
+    pub(crate) log_end: i64,
+    /// Where the log ends for readers.
+    readable_end: i64,
     /// What is at or after this offset is not served; `None` without such a bound.
     pub(crate) stop: Option<i64>,
     pub(crate) is_damaged: bool,
@@ -88,6 +98,20 @@ impl Partition {
         self.epoch_floor.fetch_max(floor, Ordering::Relaxed);
     }
 
+    /// The leader epoch that clients were told; -1 for none.
+    pub(crate) fn told_epoch(&self) -> i32 {
+        let floor = self.epoch_floor.load(Ordering::Relaxed);
+        self.lock().leader_epoch.max(floor)
+    }
+
+    /// Whether clients are told at least this leader epoch, if they ask now.
+    pub(crate) fn tells(&self, epoch: i32) -> bool {
+        epoch <= self.told_epoch()
+            || self
+                .bounds()
+                .is_ok_and(|bounds| epoch <= bounds.leader_epoch)
+    }
+
     pub(crate) fn bounds(&self) -> Result<Bounds> {
         let extent = self.log.extent()?;
         let epochs = self.stored_epochs(extent.log_end_offset)?;
@@ -110,6 +134,12 @@ impl Partition {
                     stop.min(extent.log_end_offset)
                 })
                 .max(extent.log_start_offset),
+            log_end: if extent.is_damaged {
+                i64::MAX
+            } else {
+                extent.log_end_offset
+            },
+            readable_end: extent.log_end_offset,
             stop,
             is_damaged: extent.is_damaged,
             leader_epoch: seen.leader_epoch,
@@ -118,17 +148,33 @@ impl Partition {
 
     /// The leader epochs with their first offsets. The one that clients are told is among them.
     pub(crate) fn leader_epochs(&self, bounds: &Bounds) -> Result<LeaderEpochs> {
-        let mut epochs = self.stored_epochs(bounds.end)?;
+        let mut epochs = self.stored_epochs(bounds.readable_end)?;
         if epochs
             .latest()
             .is_none_or(|latest| latest.epoch < bounds.leader_epoch)
         {
             epochs.assign(EpochEntry {
                 epoch: bounds.leader_epoch,
-                start_offset: bounds.end,
+                start_offset: bounds.log_end,
             });
         }
         Ok(epochs)
+    }
+
+    /// Where a leader epoch ends, by [`end_of_epoch`]. Of an epoch above all that are known damage may hide the records.
+    pub(crate) fn end_of_epoch(
+        &self,
+        bounds: &Bounds,
+        asked: i32,
+    ) -> std::result::Result<(i32, i64), ErrorCode> {
+        let epochs = self
+            .leader_epochs(bounds)
+            .map_err(|error| code_of(&error))?;
+        let found = end_of_epoch(&epochs, asked, bounds.log_end);
+        if found.1 < 0 && asked >= 0 && bounds.is_damaged {
+            return Err(ErrorCode::CorruptMessage);
+        }
+        Ok(found)
     }
 
     fn stored_epochs(&self, end: i64) -> Result<LeaderEpochs> {
@@ -150,18 +196,27 @@ impl Partition {
     /// Whether a fetch at this offset found damage a moment ago.
     pub(crate) fn is_damaged_at(&self, offset: i64, now_ms: i64) -> bool {
         let seen = self.lock();
-        let damage = seen.damage.as_ref();
-        damage.is_some_and(|damage| damage.offset == offset && now_ms < damage.until_ms)
+        let mut before = seen.damage.range(..=offset).rev();
+        before
+            .any(|(&at, damage)| now_ms < damage.until_ms && (at == offset || damage.hides_the_end))
     }
 
     /// Remembers damage that a fetch has found. Returns whether it was not known.
     pub(crate) fn found_damage(&self, offset: i64, now_ms: i64) -> bool {
+        // What hides the end is one place, for whoever stands at or behind it.
+        let hidden_from = self.log.extent().ok().filter(|extent| extent.is_damaged);
+        let hidden_from = hidden_from.map(|extent| extent.log_end_offset);
+        let hides_the_end = hidden_from.is_some_and(|from| offset >= from);
+        let place = hidden_from.filter(|_| hides_the_end).unwrap_or(offset);
         let damage = Damage {
-            offset,
             until_ms: now_ms.saturating_add(DAMAGE_KNOWN_MS),
+            hides_the_end,
         };
-        let before = self.lock().damage.replace(damage);
-        before.is_none_or(|before| before.offset != offset)
+        let mut seen = self.lock();
+        if seen.damage.len() >= DAMAGE_MAX && !seen.damage.contains_key(&place) {
+            seen.damage.pop_last();
+        }
+        seen.damage.insert(place, damage).is_none()
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -186,7 +241,7 @@ impl Bounds {
 /// record; -1 and -1 for what is not known.
 ///
 /// Source: Kafka's `LeaderEpochFileCache.endOffsetFor`.
-pub(crate) fn end_of_epoch(epochs: &LeaderEpochs, asked: i32, end: i64) -> (i32, i64) {
+fn end_of_epoch(epochs: &LeaderEpochs, asked: i32, end: i64) -> (i32, i64) {
     if asked < 0 {
         return (-1, -1);
     }

@@ -168,6 +168,25 @@ impl<'b> Client<'b> {
         )
     }
 
+    /// `OffsetForLeaderEpoch`: error, leader epoch, end offset.
+    pub fn end_of_epoch(&mut self, (topic, partition): (&str, i32), epoch: i32) -> (i64, i64, i64) {
+        let wanted = Struct::new()
+            .with("partition", partition)
+            .with("currentLeaderEpoch", -1)
+            .with("leaderEpoch", epoch);
+        let topic = Struct::new()
+            .with("topic", topic)
+            .with("partitions", vec![wanted]);
+        let request = Struct::new().with("topics", vec![topic]);
+        let response = self.call(&apis::OFFSET_FOR_LEADER_EPOCH, 4, &request);
+        let found = structs(&structs(&response, "topics")[0], "partitions")[0].clone();
+        (
+            int(&found, "errorCode"),
+            int(&found, "leaderEpoch"),
+            int(&found, "endOffset"),
+        )
+    }
+
     /// A fetch of one partition without a session, answered at once.
     pub fn fetch(&mut self, fetch: &Fetch<'_>) -> Fetched {
         let response = self.call(&apis::FETCH, fetch.version, &fetch.request());

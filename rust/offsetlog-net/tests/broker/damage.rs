@@ -1,8 +1,9 @@
 //! Damage: everything before it is served, at it each fetch fails loudly, and a log is told once.
 
-use crate::client::{Client, Fetch, copy, data, read_all};
+use crate::client::{Client, Fetch, consume, copy, data, read_all};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::{BatchInfo, Log, OpenOptions};
+use offsetlog_net::Service;
 use offsetlog_net::server::{Broker, Event, ServeOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -68,18 +69,66 @@ fn each_batch_damaged_in_turn_stops_a_client_there() {
                 assert_eq!(again.records.as_deref(), Some(&b""[..]));
             }
         }
-        // What stands behind it can be read by who asks for it.
         let after = &whole[damaged + 1];
-        let fetched = client.fetch(&Fetch::new("g-roll-ms", 0, after.base_offset));
-        let hidden = fetched.error != 0;
-        assert!(!hidden || after.segment == whole[last].segment, "{damaged}");
+        let is_hidden = whole[damaged].segment == whole[last].segment;
+        let end = whole[last].last_offset + 1;
+        if is_hidden {
+            // OFFSET_OUT_OF_RANGE would let a group that stands behind damage start over, and nobody would hear of it.
+            for isolation in [ReadUncommitted, ReadCommitted] {
+                for offset in [after.base_offset, end - 1, end, end + 1000] {
+                    client.now += 10_000;
+                    let fetched = client.fetch(&Fetch {
+                        isolation,
+                        ..Fetch::new("g-roll-ms", 0, offset)
+                    });
+                    assert_eq!((fetched.error, fetched.high_watermark), (2, -1), "{offset}");
+                    assert_eq!(fetched.records.as_deref(), Some(&b""[..]));
+                }
+            }
+            // Nor is it told that the log was truncated: nobody knows where it ends.
+            let epoch = client.metadata("g-roll-ms").1[0].2 as i32;
+            assert_eq!(client.end_of_epoch(("g-roll-ms", 0), epoch).0, 0);
+            assert!(client.end_of_epoch(("g-roll-ms", 0), epoch).2 > end);
+            assert_eq!(client.end_of_epoch(("g-roll-ms", 0), epoch + 1).0, 2);
+            let fetched = client.fetch(&Fetch {
+                last_fetched_epoch: epoch + 1,
+                ..Fetch::new("g-roll-ms", 0, after.base_offset)
+            });
+            assert_eq!(fetched.error, 2);
+        } else {
+            // What stands in the segments behind it can be read by who asks for it.
+            let fetched = client.fetch(&Fetch::new("g-roll-ms", 0, after.base_offset));
+            assert_eq!((fetched.error, fetched.high_watermark), (0, end));
+            assert_eq!(
+                consume(&fetched, after.base_offset).0[0].0,
+                after.base_offset
+            );
+        }
         let events = events.lock().unwrap();
-        let damage = events
-            .iter()
-            .filter(|event| matches!(event, Event::Damage { .. }))
-            .count();
-        assert!(damage == 1 || hidden && damage == 2, "{events:?}");
+        assert!(
+            matches!(&events[..], [Event::Damage { offset, .. }] if *offset == whole[damaged].base_offset),
+            "{events:?}"
+        );
     }
+}
+
+/// The first that hears of damage may stand behind it: the log of the server is told all the same.
+#[test]
+fn a_client_behind_damage_is_an_event_too() {
+    let source = "kafka-4.3.0/clean/log-dir-2/g-roll-ms-0";
+    let whole = batches(&data(source));
+    let last = whole.last().unwrap();
+    let damaged = whole.iter().find(|batch| batch.segment == last.segment);
+    let folder = copy(&[source]);
+    flip(&folder.path().join("g-roll-ms-0"), damaged.unwrap());
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    for offset in [last.last_offset + 1, last.base_offset] {
+        let fetched = client.fetch(&Fetch::new("g-roll-ms", 0, offset));
+        assert_eq!(fetched.error, 2);
+    }
+    let events = events.lock().unwrap();
+    assert!(matches!(&events[..], [Event::Damage { .. }]), "{events:?}");
 }
 
 /// The last batch of the active segment may be one that is being written: it is the end for now.
@@ -125,4 +174,66 @@ fn a_partition_that_cannot_be_opened_is_offline_and_the_others_are_served() {
         &events.lock().unwrap()[..],
         [Event::Offline { .. }]
     ));
+}
+
+#[test]
+fn a_partition_that_can_be_opened_again_is_served_and_each_reason_is_told_once() {
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-1/g-plain-0",
+        "kafka-4.3.0/clean/log-dir-1/g-plain-2",
+    ]);
+    let place = folder.path().join("g-plain-0");
+    std::fs::write(place.join("0000x.log"), b"x").unwrap();
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let mut look = || {
+        for _ in 0..3 {
+            client.now += 1001;
+            broker.tick(client.now);
+        }
+        let fetched = client.fetch(&Fetch::new("g-plain", 0, 0));
+        (fetched.error, std::mem::take(&mut *events.lock().unwrap()))
+    };
+    let (error, told) = look();
+    assert_eq!(error, 6);
+    assert!(matches!(&told[..], [Event::Offline { .. }]), "{told:?}");
+    // Another reason.
+    std::fs::rename(place.join("0000x.log"), place.join("0000y.log")).unwrap();
+    let (error, told) = look();
+    assert_eq!(error, 6);
+    assert!(
+        matches!(&told[..], [Event::Offline { reason, .. }] if reason.contains("0000y")),
+        "{told:?}"
+    );
+    std::fs::remove_file(place.join("0000y.log")).unwrap();
+    let (error, told) = look();
+    assert_eq!(error, 0);
+    assert!(
+        matches!(&told[..], [Event::Changed { lines }] if lines == &["g-plain has 2 partitions, 1 before"]),
+        "{told:?}"
+    );
+    assert_eq!(look(), (0, Vec::new()));
+}
+
+#[test]
+fn a_log_dir_that_cannot_be_listed_is_told_once() {
+    let source = "kafka-4.3.0/clean/log-dir-1/g-plain-0";
+    let (folder, other) = (copy(&[source]), copy(&[source]));
+    let (broker, events) = open(folder.path());
+    let mut client = Client::new(&broker);
+    let mut look = || {
+        for _ in 0..3 {
+            client.now += 1001;
+            broker.tick(client.now);
+        }
+        std::mem::take(&mut *events.lock().unwrap())
+    };
+    for _ in 0..2 {
+        let hidden = other.path().join("hidden");
+        std::fs::rename(folder.path(), &hidden).unwrap();
+        let told = look();
+        assert!(matches!(&told[..], [Event::NotListed { .. }]), "{told:?}");
+        std::fs::rename(&hidden, folder.path()).unwrap();
+        assert_eq!(look(), Vec::new());
+    }
 }

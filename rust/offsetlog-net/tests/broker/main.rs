@@ -11,6 +11,7 @@
 mod client;
 mod damage;
 mod golden;
+mod groups;
 mod growth;
 mod random;
 mod sessions;

@@ -603,12 +603,35 @@ fn a_partition_ends_at_the_checkpointed_high_watermark_if_asked_for() {
     assert_eq!(error, 0);
     assert!(end <= 7 && seen.iter().all(|record| record.0 < 7));
     let whole = open(&paths);
-    assert!(
-        Client::new(&whole)
-            .offset(("g-plain", 0), -1, ReadUncommitted)
-            .2
-            > 7
-    );
+    let log_end = Client::new(&whole)
+        .offset(("g-plain", 0), -1, ReadUncommitted)
+        .2;
+    assert!(log_end > 8);
+    // A client that has read further, as one in the cluster may have, waits. A broker answers a fetch above its high watermark so.
+    for isolation in [ReadUncommitted, ReadCommitted] {
+        for offset in [7, 8, log_end] {
+            let fetched = client.fetch(&Fetch {
+                isolation,
+                ..Fetch::new("g-plain", 0, offset)
+            });
+            assert_eq!((fetched.error, fetched.high_watermark), (0, 7), "{offset}");
+            assert_eq!(fetched.bytes(), b"");
+        }
+        let fetched = client.fetch(&Fetch {
+            isolation,
+            ..Fetch::new("g-plain", 0, log_end + 1)
+        });
+        assert_eq!(fetched.error, 1);
+    }
+    // It is not told that its records were truncated, either.
+    let epoch = client.metadata("g-plain").1[0].2 as i32;
+    let told = client.end_of_epoch(("g-plain", 0), epoch);
+    assert_eq!(told, (0, i64::from(epoch), log_end));
+    let fetched = client.fetch(&Fetch {
+        last_fetched_epoch: epoch,
+        ..Fetch::new("g-plain", 0, log_end)
+    });
+    assert_eq!((fetched.error, fetched.diverging), (0, None));
 }
 
 #[test]

@@ -179,14 +179,14 @@ impl Log {
     /// it returns whole batches with verified checksums only, at most those of one segment.
     ///
     /// Ends before `max_bytes`, before damage, before a batch with offsets at or after the end and, with `read_committed`, before one with
-    /// offsets at or after the last stable offset. At the log end offset there are none.
+    /// offsets at or after the last stable offset. At the log end offset there are none, nor between the caller's stop and it.
     ///
     /// Cost: reads the bytes that no fetch of this log has returned before; otherwise two look-ups. The first one with `read_committed`
     /// walks over the batch headers of the log.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of the first batch, also at an end that damage hides
-    /// and where it hides the last stable offset; `Io`.
+    /// `OffsetOutOfRange` below the log start offset and above the log end offset; corruption of the first batch, also at and above an end
+    /// that damage hides, and where it hides the last stable offset; `Io`.
     pub fn fetch_range(&self, offset: i64, options: &RangeOptions<'_>) -> Result<FetchedRange> {
         self.ask(|view| self.fetch_range_in(view, offset, options))
     }
@@ -222,11 +222,13 @@ impl Log {
             .segments
             .first()
             .map_or(0, |segment| segment.base_offset);
-        if offset < view.log_start_offset.max(first) || offset > log_end_offset {
+        // Behind damage nobody knows where the log ends: an offset there may be one of it.
+        let is_beyond = offset > end.max(view.log_start_offset) && !is_damaged;
+        if offset < view.log_start_offset.max(first) || is_beyond {
             return Err(Error::new(ErrorKind::OffsetOutOfRange {
                 requested: offset,
                 log_start_offset: view.log_start_offset,
-                log_end_offset,
+                log_end_offset: end.max(view.log_start_offset),
             })
             .at_path(self.path()));
         }

@@ -167,9 +167,4 @@ impl Group {
         }
         self.count(shared);
     }
-
-    /// Ids that were given out and have not joined are forgotten with the group.
-    pub(in super::super) fn forget_pending(&mut self) {
-        self.pending.clear();
-    }
 }

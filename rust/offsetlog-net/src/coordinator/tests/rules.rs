@@ -319,3 +319,137 @@ fn an_offset_of_an_earlier_topic_of_the_name_is_none() {
         .collect();
     assert_eq!(found, [-1, 5, 5]);
 }
+
+/// One request deletes as many groups as fit into it, while everybody waits for the lock.
+#[test]
+fn many_groups_are_deleted_in_linear_time() {
+    const GROUPS: usize = 100_000;
+    let coordinator = coordinator(CoordinatorOptions::default(), &[]);
+    let names: Vec<String> = (0..GROUPS)
+        .map(|number| format!("group-{number}"))
+        .collect();
+    let twice = names.iter().chain(&names).cloned();
+    let request = Struct::new().with("groupsNames", twice.collect::<Vec<_>>());
+    let begin = std::time::Instant::now();
+    let response = reply(&coordinator, 42, 2, &request);
+    assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
+    let results: Vec<_> = structs(&response, "results")
+        .map(|it| (text(it, "groupId"), code(it)))
+        .collect();
+    // Each one once, in the order of the request.
+    assert!(
+        results
+            .iter()
+            .zip(&names)
+            .all(|((id, code), name)| id == name && *code == 69)
+    );
+    assert_eq!(results.len(), GROUPS);
+}
+
+/// Each protocol is compared with each one of each member.
+#[test]
+fn a_member_has_a_hundred_protocols_at_most() {
+    let coordinator = coordinator(CoordinatorOptions::default(), &[]);
+    let with = |count: usize| {
+        let protocols = (0..count).map(|number| {
+            Struct::new()
+                .with("name", format!("protocol-{number}"))
+                .with("metadata", Vec::<u8>::new())
+        });
+        join("group", 0).with("protocols", protocols.collect::<Vec<_>>())
+    };
+    let response = reply(&coordinator, 11, 3, &with(101));
+    assert_eq!((code(&response), coordinator.lock().groups.len()), (23, 0));
+    ticket(ask(&coordinator, 11, 3, &with(100), 1));
+}
+
+/// A broker keeps the group of a refused join until it looks for empty ones. Here it takes no room from others.
+#[test]
+fn a_group_that_only_a_refused_join_has_made_gives_way() {
+    let options = CoordinatorOptions {
+        max_groups: 3,
+        ..CoordinatorOptions::default()
+    };
+    let coordinator = coordinator(options, &[("one", 1)]);
+    let refused = |group: &str| {
+        let request = join(group, 10).with("protocolType", "");
+        code(&reply(&coordinator, 11, 3, &request))
+    };
+    assert_eq!(["a", "b", "c"].map(refused), [23; 3]);
+    // Its client has understood, and comes again.
+    ticket(ask(&coordinator, 11, 3, &join("a", 10), 1));
+    assert_eq!(refused("d"), 23);
+    for group in ["e", "f"] {
+        ticket(ask(&coordinator, 11, 3, &join(group, 10), 1));
+    }
+    assert_eq!(code(&reply(&coordinator, 11, 3, &join("g", 10))), 81);
+    let state = coordinator.lock();
+    let names: Vec<&String> = state.groups.keys().collect();
+    assert_eq!(names, ["a", "e", "f"]);
+}
+
+/// A group costs memory without members, too.
+#[test]
+fn groups_without_members_are_within_the_limit_of_memory() {
+    let options = CoordinatorOptions {
+        initial_rebalance_delay_ms: 0,
+        max_member_bytes: 100_000,
+        ..CoordinatorOptions::default()
+    };
+    let coordinator = coordinator(options, &[("one", 1)]);
+    let long = |number: usize| format!("{number:030000}");
+    let mut refused = 0;
+    for number in 0..10 {
+        let joined = reply(&coordinator, 11, 3, &join(&long(number), 10));
+        if code(&joined) == 81 {
+            refused += 1;
+            continue;
+        }
+        let member = Struct::new()
+            .with("memberId", text(&joined, "memberId"))
+            .with("groupInstanceId", Value::Null);
+        let leave = Struct::new()
+            .with("groupId", long(number))
+            .with("members", vec![member]);
+        assert_eq!(code(&reply(&coordinator, 13, 3, &leave)), 0);
+    }
+    let groups = coordinator.lock().groups.len();
+    assert!(refused >= 6 && groups == 10 - refused, "{groups}");
+    // Forgotten, they give it back.
+    coordinator.tick(1_000_000);
+    let state = coordinator.lock();
+    assert_eq!((state.groups.len(), state.shared.member_bytes), (0, 0));
+}
+
+/// A server looks for what is due fifty times a second: what has nothing to do by time must cost nothing.
+#[test]
+fn groups_that_only_have_offsets_cost_a_tick_nothing() {
+    let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
+    let commit = Commit {
+        topic: "one".to_owned(),
+        partition: 0,
+        offset: 5,
+        leader_epoch: None,
+        metadata: String::new(),
+        commit_timestamp: 0,
+        topic_id: Uuid::ZERO,
+    };
+    for number in 0..50_000 {
+        let group = format!("group-{number}");
+        offsets
+            .store(&group, std::slice::from_ref(&commit))
+            .unwrap();
+    }
+    let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
+    let begin = std::time::Instant::now();
+    for now in 0..1000 {
+        assert_eq!(coordinator.tick(now), i64::MAX);
+    }
+    assert!(begin.elapsed().as_secs() < 3, "{:?}", begin.elapsed());
+    // One of them gets a member, whose session is the only thing that is due.
+    ticket(ask(&coordinator, 11, 3, &join("group-7", 10), 1000));
+    assert_eq!(coordinator.tick(1000), 4000);
+    assert_eq!(coordinator.tick(4000), 14_000);
+    assert_eq!(coordinator.tick(14_000), i64::MAX);
+    assert_eq!(coordinator.lock().groups.len(), 50_000);
+}
