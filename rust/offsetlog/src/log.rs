@@ -29,6 +29,7 @@ mod state;
 mod time;
 mod transactions;
 mod values;
+mod verified;
 mod verify;
 mod view;
 mod writer;
@@ -174,7 +175,7 @@ struct Inner {
     view: RwLock<Arc<View>>,
     scratch: Mutex<Vec<Scratch>>,
     /// Which bytes were checked before they were given out as ranges.
-    verified: Mutex<ranges::VerifiedSegments>,
+    verified: Mutex<verified::VerifiedSegments>,
 }
 
 impl Log {

@@ -124,6 +124,56 @@ fn truncated_and_deleted_records_are_out_of_range() {
     assert_eq!((fetched.error, fetched.log_start), (0, 7));
 }
 
+/// Batches of one record each: the bytes of the log, and where each batch ends.
+fn log_of(values: &[&str]) -> (Vec<u8>, Vec<usize>) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("t-0");
+    let log = writer(&place);
+    let file = place.join("00000000000000000000.log");
+    let mut ends = Vec::new();
+    for value in values {
+        append(&log, value.as_bytes());
+        ends.push(log.log().size_bytes().unwrap() as usize);
+    }
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes.truncate(*ends.last().unwrap());
+    (bytes, ends)
+}
+
+/// Another process, which tells nobody, truncates the log and writes other batches into the same file. They are checked.
+#[test]
+fn what_another_process_writes_in_place_of_checked_bytes_is_checked() {
+    let first = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    let (bytes, _) = log_of(&first);
+    for more in [&[][..], &["other"][..]] {
+        let values = ["0", "1", "2", "a", "b", "c", "d", "e"].map(|value| value);
+        let (mut regrown, ends) = log_of(&[&values[..], more].concat());
+        assert!(regrown.len() >= bytes.len());
+        regrown[ends[4] - 1] ^= 0x55;
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("t-0");
+        std::fs::create_dir(&place).unwrap();
+        let file = place.join("00000000000000000000.log");
+        std::fs::write(&file, &bytes).unwrap();
+        let broker = open(&[folder.path().to_path_buf()]);
+        let mut client = Client::new(&broker);
+        let (seen, end, error) = read_all(&mut client, &Fetch::new("t", 0, 0));
+        assert_eq!((seen.len(), end, error), (8, 8, 0));
+        let open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        open.set_len(ends[2] as u64).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&open, &regrown, 0).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(2);
+        open.set_modified(later).unwrap();
+        // A reader that checks no checksums must not get it.
+        for offset in 0..5 {
+            let fetch = Fetch::new("t", 0, offset);
+            let (seen, end, error) = read_all(&mut client, &fetch);
+            assert_eq!((end, error), (4, 2), "{offset}");
+            assert_eq!(seen.len() as i64, 4 - offset);
+        }
+    }
+}
+
 #[test]
 fn topics_come_go_and_are_replaced() {
     let folder = tempfile::tempdir().unwrap();

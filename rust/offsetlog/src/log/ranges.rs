@@ -5,13 +5,13 @@
 
 use super::transactions::TxnOutcomes;
 use super::values::{AbortedTransaction, Isolation};
+use super::verified::{Tail, Verified};
 use super::{Log, ProducerState, View};
-use crate::disk::{Access, DiskFile, FileStat, IoCall};
+use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Source};
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
@@ -97,66 +97,6 @@ pub struct Extent {
     pub high_watermark: Option<i64>,
     /// Leader epoch of the last batch, -1 if it has none or is hidden.
     pub leader_epoch: i32,
-}
-
-/// Which bytes of a segment were checked.
-#[derive(Debug)]
-pub(super) struct Verified {
-    stat: FileStat,
-    is_active: bool,
-    cuts: Option<u64>,
-    /// Positions of batches, ascending and apart: start, inclusive, and end, exclusive.
-    spans: Vec<(u64, u64)>,
-    /// Whether an index entry pointed to anything but the start of a batch.
-    index_is_wrong: bool,
-}
-
-/// By base offset.
-pub(super) type VerifiedSegments = HashMap<i64, Verified>;
-
-impl Verified {
-    fn new(open: &OpenSegment, cuts: Option<u64>) -> Self {
-        Self {
-            stat: open.stat,
-            is_active: open.is_active(),
-            cuts,
-            spans: Vec::new(),
-            index_is_wrong: false,
-        }
-    }
-
-    /// Whether the file still has the bytes that were checked.
-    fn holds_for(&self, open: &OpenSegment, cuts: Option<u64>) -> bool {
-        let (before, now) = (&self.stat, &open.stat);
-        let is_same = before.size == now.size && before.modified_ns == now.modified_ns;
-        before.id == now.id
-            && self.cuts == cuts
-            && (is_same || before.size < now.size || self.is_active && before.size == now.size)
-    }
-
-    /// End of the checked bytes from `position` on.
-    fn end_from(&self, position: u64) -> Option<u64> {
-        let after = self.spans.partition_point(|&(start, _)| start <= position);
-        let (_, end) = *self.spans.get(after.checked_sub(1)?)?;
-        (position < end).then_some(end)
-    }
-
-    fn add(&mut self, start: u64, end: u64) {
-        if start >= end {
-            return;
-        }
-        let (mut start, mut end) = (start, end);
-        self.spans.retain(|&(other_start, other_end)| {
-            let touches = other_start <= end && start <= other_end;
-            if touches {
-                start = start.min(other_start);
-                end = end.max(other_end);
-            }
-            !touches
-        });
-        let at = self.spans.partition_point(|&(other, _)| other < start);
-        self.spans.insert(at, (start, end));
-    }
 }
 
 /// A border between batches: its position, and the offset after the batch before it.
@@ -391,10 +331,10 @@ impl Log {
             .verified
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = verified.get(&open.base_offset) else {
+        let Some(known) = verified.get_mut(&open.base_offset) else {
             return (None, false);
         };
-        if !known.holds_for(open, cuts) {
+        if !known.still_holds(open, cuts) {
             verified.remove(&open.base_offset);
             return (None, false);
         }
@@ -423,6 +363,7 @@ impl Log {
         let mut slot = slot_at(open, from);
         let mut index_is_wrong = false;
         let (mut to, mut next) = (from, None);
+        let mut tail = None;
         let mut unchecked = 0_u64;
         loop {
             let header = match walk.step(false) {
@@ -454,6 +395,7 @@ impl Log {
                 unchecked = 0;
                 self.check()?;
             }
+            tail = Some(Tail::of(to, walk.loaded_batch()));
             to = after;
             next = Some(header.last_offset.saturating_add(1));
         }
@@ -465,13 +407,13 @@ impl Log {
         let known = verified
             .entry(open.base_offset)
             .or_insert_with(|| Verified::new(open, cuts));
-        if !known.holds_for(open, cuts) {
+        if !known.still_holds(open, cuts) {
             *known = Verified::new(open, cuts);
         }
-        known.stat = open.stat;
-        known.is_active = open.is_active();
         known.index_is_wrong |= index_is_wrong;
-        known.add(from, to);
+        if let Some(tail) = tail {
+            known.add(from, to, tail);
+        }
         drop(verified);
         match next {
             Some(next) => Ok((to, next)),
