@@ -54,20 +54,7 @@ pub fn choose_replica<P: AsRef<Path>>(
     all.sort_by_key(|replica| replica.end_is_hidden);
     // Of equals the first.
     all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
-    let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
-    let first = all.first().map(rank);
-    let equal = all.iter().take_while(|each| Some(rank(each)) == first);
-    let equal = equal.count();
-    if let Some(equal) = all.get_mut(..equal).filter(|equal| equal.len() > 1) {
-        let mut gaps = Vec::new();
-        for replica in &*equal {
-            gaps.push(gaps_before_segments(&replica.log)?);
-        }
-        let least = gaps.iter().enumerate().min_by_key(|(_, gaps)| **gaps);
-        if let Some(front) = least.and_then(|(least, _)| equal.get_mut(..=least)) {
-            front.rotate_right(1);
-        }
-    }
+    whole_first(&mut all)?;
     let mut all = all.into_iter();
     let Some(best) = all.next() else {
         return Ok((None, failures));
@@ -156,6 +143,26 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
         }
     }
     Ok((leader_epoch, begin))
+}
+
+/// Of the best ones puts that one first which lacks offsets before the fewest segments; of equals the first.
+fn whole_first(all: &mut [Replica]) -> Result<()> {
+    let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
+    let first = all.first().map(rank);
+    let equal = all.iter().take_while(|each| Some(rank(each)) == first);
+    let equal = equal.count();
+    if equal < 2 {
+        return Ok(());
+    }
+    let mut gaps = Vec::new();
+    for replica in all.iter().take(equal) {
+        gaps.push(gaps_before_segments(&replica.log)?);
+    }
+    let least = gaps.iter().enumerate().min_by_key(|(_, gaps)| **gaps);
+    if let Some(front) = least.and_then(|(least, _)| all.get_mut(..=least)) {
+        front.rotate_right(1);
+    }
+    Ok(())
 }
 
 /// Number of segments before which offsets are missing: one that was lost leaves such a gap, and compaction does. A look-up for each.

@@ -107,10 +107,9 @@ impl Targets {
                 if how.metadata.is_empty() {
                     return Ok(Self::folder(all));
                 }
-                return Err(Error::argument(
-                    "metadata",
-                    "goes with a broker's log dirs, and what is restored into is an empty folder, which needs none",
-                ));
+                let reason =
+                    "goes with a broker's log dirs, and what is restored into is an empty folder";
+                return Err(Error::argument("metadata", reason));
             }
             Err(error) => return Err(error),
         };
