@@ -24,6 +24,7 @@ from protocol import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
     PRODUCE,
     ClosedError,
     Connection,
@@ -41,7 +42,7 @@ SEED = int(os.environ.get("OFFSETLOG_SEED", "20261126"))
 REQUESTS = int(4000 * float(os.environ.get("OFFSETLOG_SCALE", "1")))
 TRANSACTIONAL, CONTROL = 16, 32
 CLOSED = "the connection ended"
-POLICY_VIOLATION = 44
+ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, POLICY_VIOLATION = 22, 25, 44
 NOTHING_ASKED = -(2**31)
 
 
@@ -121,6 +122,12 @@ DIFFERENCES = (
         r"\.Topics\[.*\]\.Partitions\[.*\]\.LeaderEpoch",
         "of the end: the epoch that the broker's start began",
         an_epoch_later,
+    ),
+    Difference(
+        OFFSET_COMMIT,
+        r".*ErrorCode",
+        "a broker makes a group, which it does not list yet, for a commit that it refuses for its metadata: then its members are unknown",
+        lambda _, broker, ours: (broker, ours) == (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION),
     ),
     Difference(
         PRODUCE,

@@ -139,15 +139,15 @@ impl State {
     }
 
     fn store(&mut self, id: &str, commits: &[Commit], now: i64) -> Result<(), Code> {
+        if commits.is_empty() {
+            return Ok(());
+        }
         let is_known = self.groups.contains_key(id);
         if !is_known && !self.make_room(id, 0) {
             return Err(Code::UnknownServerError);
         }
-        if !commits.is_empty() {
-            let stored = self.shared.offsets.store(id, commits);
-            stored.map_err(|error| Code::of_append(&error))?;
-        }
-        // A broker makes it before it looks at the metadata of each partition, so of a commit that it refuses, too.
+        let stored = self.shared.offsets.store(id, commits);
+        stored.map_err(|error| Code::of_append(&error))?;
         if !is_known {
             let mut group = Group::new(id, now);
             group.count(&mut self.shared);
