@@ -24,7 +24,7 @@ pub struct Node {
 /// Settings of a coordinator. Defaults are Kafka's where it has the setting.
 #[derive(Clone)]
 pub struct CoordinatorOptions {
-    /// The node that [`FindCoordinator`](apis::FIND_COORDINATOR) names, until [`Coordinator::set_node`].
+    /// The node that `FindCoordinator` names, until the coordinator is told another one.
     pub node: Node,
     /// `group.initial.rebalance.delay.ms`: how long a group that was empty waits for more members.
     pub initial_rebalance_delay_ms: i64,

@@ -98,9 +98,9 @@ fn gap_before(log: &Log, (start, stop): (i64, i64), gaps: Gaps) -> Result<Hole> 
         .find(|segment| segment.base_offset <= stop);
     let base = behind.map_or(stop, |segment| segment.base_offset);
     let reason = match gaps {
-        Gaps::Lost => "no segment has these offsets, and the log was never compacted",
+        Gaps::Lost => "no segment has these offsets, and nothing says that the log was compacted",
         _ => {
-            "no segment has these offsets: lost, unless the topic is compacted, which nothing here says; give the whole log dir"
+            "no segment has these offsets: lost, unless the topic is compacted, which its directory alone does not say; give the whole log dir"
         }
     };
     Ok(Hole {
