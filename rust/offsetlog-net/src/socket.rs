@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Socket {
     stream: Arc<TcpStream>,
     deadline: Instant,
+    /// With it the deadline is that long after the last bytes that moved.
+    patience: Option<Duration>,
 }
 
 impl Socket {
@@ -21,12 +23,29 @@ impl Socket {
         stream.set_nonblocking(true)?;
         // A response goes out at once: clients wait for it, and nothing follows that it could wait for.
         stream.set_nodelay(true)?;
-        Ok(Self { stream, deadline })
+        Ok(Self {
+            stream,
+            deadline,
+            patience: None,
+        })
     }
 
     /// Says until when reads and writes may take from now on.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = deadline;
+        self.patience = None;
+    }
+
+    /// Says how long reads and writes may wait from now on, and after whatever bytes moved: a slow line is no silent one.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+        self.deadline = Instant::now() + patience;
+    }
+
+    fn moved(&mut self, bytes: usize) {
+        if let Some(patience) = self.patience.filter(|_| bytes > 0) {
+            self.deadline = Instant::now() + patience;
+        }
     }
 
     /// The connection itself.
@@ -96,17 +115,23 @@ impl Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.retried(PollFlags::IN, |mut stream| stream.read(buffer))
+        let read = self.retried(PollFlags::IN, |mut stream| stream.read(buffer))?;
+        self.moved(read);
+        Ok(read)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.retried(PollFlags::OUT, |mut stream| stream.write(bytes))
+        let written = self.retried(PollFlags::OUT, |mut stream| stream.write(bytes))?;
+        self.moved(written);
+        Ok(written)
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.retried(PollFlags::OUT, |mut stream| stream.write_vectored(parts))
+        let written = self.retried(PollFlags::OUT, |mut stream| stream.write_vectored(parts))?;
+        self.moved(written);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -132,7 +132,6 @@ impl Connection {
         };
         let mut left = size as usize;
         while left > 0 {
-            self.start_waiting();
             let step = left.min(buffer.len().max(FIRST_STEP));
             let read = (&mut self.stream)
                 .take(step as u64)
@@ -222,8 +221,7 @@ impl Connection {
     }
 
     fn start_waiting(&mut self) {
-        let deadline = Instant::now() + self.options.request_timeout;
-        self.stream.set_deadline(deadline);
+        self.stream.set_patience(self.options.request_timeout);
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ClientError> {
@@ -257,11 +255,11 @@ enum Stream {
 }
 
 impl Stream {
-    fn set_deadline(&mut self, deadline: Instant) {
+    fn set_patience(&mut self, patience: Duration) {
         match self {
-            Self::Plain(socket) => socket.set_deadline(deadline),
+            Self::Plain(socket) => socket.set_patience(patience),
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.sock.set_deadline(deadline),
+            Self::Tls(stream) => stream.sock.set_patience(patience),
         }
     }
 }
@@ -421,6 +419,34 @@ mod tests {
         );
         check(b"HTTP/1.1", "is it a Kafka broker");
         check(&[255; 8], "of -1 bytes");
+    }
+
+    #[test]
+    fn a_line_that_is_slow_and_never_silent_is_waited_for() {
+        let pause = Duration::from_millis(20);
+        let piece = vec![7; 10 << 10];
+        let length = 60 * piece.len();
+        let (mut client, server) = serve(move |mut stream| {
+            stream.write_all(&(length as u32).to_be_bytes()).unwrap();
+            for _ in 0..60 {
+                stream.write_all(&piece).unwrap();
+                thread::sleep(pause);
+            }
+            // As slowly the other way: more than the system keeps for a socket.
+            let mut taken = vec![0; 256 << 10];
+            let mut left = (16 << 20) + 4;
+            while left > 0 {
+                let step = left.min(taken.len());
+                stream.read_exact(&mut taken[..step]).unwrap();
+                left -= step;
+                thread::sleep(pause);
+            }
+        });
+        let mut buffer = Vec::new();
+        client.receive(&mut buffer).unwrap();
+        assert_eq!(buffer.len(), length);
+        client.send(&vec![0; 16 << 20]).unwrap();
+        server.join().unwrap();
     }
 
     #[test]
