@@ -266,11 +266,25 @@ impl Core {
         if !self.is_identified {
             return Next::Wait(now.saturating_add(1000));
         }
-        let asked = self
-            .next_of_groups(id, versions, now)
+        // Groups may be many, and records do not wait: in turns.
+        let groups_first = self.groups_come_first(id, now);
+        let mut asked = if groups_first {
+            self.next_of_groups(id, versions, now)
+        } else {
+            None
+        };
+        asked = asked
             .or_else(|| self.next_of_offsets(id, versions, now))
             .or_else(|| self.next_of_epochs(id, versions, now))
             .or_else(|| self.next_fetch(id, versions, now));
+        if let Some(request) = &asked
+            && !matches!(request.asked, Asked::Groups | Asked::Offsets(_))
+        {
+            self.groups.end_turn(id);
+        }
+        if asked.is_none() && !groups_first {
+            asked = self.next_of_groups(id, versions, now);
+        }
         match asked {
             Some(request) => Next::Request(Box::new(request)),
             None => Next::Wait(self.wake_of(id, now)),
@@ -406,6 +420,7 @@ impl Core {
                 .values()
                 .any(|topic| matches!(topic.state, TopicState::Refused | TopicState::Another))
             || !self.unknown.is_empty()
+            || self.groups.has_missing()
             || self.is_partial;
         let is_making =
             |topic: &Topic| matches!(topic.state, TopicState::Settings | TopicState::Making);

@@ -9,6 +9,7 @@
 )]
 
 mod cases;
+mod cases_of_old;
 mod model;
 
 use super::core::{Core, Next, Node, Request};

@@ -22,9 +22,14 @@ const GROUPS_AT_ONCE: usize = 50;
 /// Groups that are known at most: more are left out, and told.
 const GROUPS_MAX: usize = 100_000;
 
+/// Milliseconds that a broker is asked about groups before it is asked for records again.
+const TURN_MS: i64 = 200;
+
 /// What is known of a broker's groups.
 #[derive(Debug, Default)]
 struct OfBroker {
+    /// When it was first asked about groups since it was asked for records.
+    turn_began: Option<i64>,
     due: i64,
     waiting: VecDeque<String>,
     is_asked: bool,
@@ -60,6 +65,10 @@ pub(in crate::mirror) struct GroupOffsets {
     count: u64,
     groups: BTreeSet<String>,
     told: BTreeSet<String>,
+    /// Groups whose offsets a broker listed and did not tell, with that broker.
+    untold: BTreeMap<String, i32>,
+    /// Brokers that cannot be asked about groups.
+    deaf: BTreeSet<i32>,
 }
 
 impl GroupOffsets {
@@ -73,6 +82,8 @@ impl GroupOffsets {
             count: 0,
             groups: BTreeSet::new(),
             told: BTreeSet::new(),
+            untold: BTreeMap::new(),
+            deaf: BTreeSet::new(),
         }
     }
 
@@ -89,6 +100,8 @@ impl GroupOffsets {
             self.ask_all_again(now);
         }
         self.brokers.retain(|id, _| brokers.contains_key(id));
+        self.untold.retain(|_, id| brokers.contains_key(id));
+        self.deaf.retain(|id| brokers.contains_key(id));
     }
 
     /// Groups moved from a broker to another, which may have been asked before.
@@ -125,9 +138,33 @@ impl GroupOffsets {
     pub(super) const fn stored(&self) -> u64 {
         self.count
     }
+
+    /// Whether offsets of groups are missing that the source has.
+    pub(super) fn has_missing(&self) -> bool {
+        !self.untold.is_empty() || !self.deaf.is_empty()
+    }
+
+    /// The broker is asked for something else.
+    pub(super) fn end_turn(&mut self, id: i32) {
+        if let Some(broker) = self.brokers.get_mut(&id) {
+            broker.turn_began = None;
+        }
+    }
 }
 
 impl Core {
+    /// Whether a broker is asked about groups before records. With `once` they say how far the partitions are to be copied.
+    pub(super) fn groups_come_first(&self, id: i32, now: i64) -> bool {
+        let once = self.options.once;
+        self.groups.brokers.get(&id).is_none_or(|broker| {
+            let is_new = once && !broker.is_known;
+            let spent = broker
+                .turn_began
+                .map_or(0, |began| now.saturating_sub(began));
+            is_new || spent < TURN_MS
+        })
+    }
+
     pub(super) fn next_of_groups(
         &mut self,
         id: i32,
@@ -143,6 +180,7 @@ impl Core {
             return None;
         }
         if !broker.waiting.is_empty() {
+            broker.turn_began.get_or_insert(now);
             return self.offsets_request(id, versions);
         }
         if broker.due > now || (once && broker.is_known) {
@@ -154,9 +192,16 @@ impl Core {
         else {
             broker.is_known = true;
             broker.due = i64::MAX;
+            if self.groups.deaf.insert(id) {
+                let message = format!(
+                    "broker {id} is too old to tell the committed offsets of its groups: they are not copied"
+                );
+                self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
+            }
             return None;
         };
         broker.is_asked = true;
+        broker.turn_began.get_or_insert(now);
         broker.due = now.saturating_add(self.options.groups_interval_ms);
         Some(Request {
             api: &LIST_GROUPS,
@@ -220,8 +265,14 @@ impl Core {
         }
         broker.failures = 0;
         broker.is_known |= names.is_empty();
+        // What is listed no more is deleted, or another broker's.
+        let listed: BTreeSet<&String> = names.iter().collect();
+        self.groups
+            .untold
+            .retain(|name, broker| *broker != id || listed.contains(name));
         broker.waiting = names.into();
         if left_out > 0 {
+            self.is_partial = true;
             self.tell_group(
                 "",
                 format!("broker {id} has more than {GROUPS_MAX} groups; {left_out} are not copied"),
@@ -260,21 +311,29 @@ impl Core {
         let mut several: Vec<(String, i64, &Struct<'_>)> = structs(answer, "groups")
             .filter_map(|group| Some((text(group, "groupId")?, int(group, "errorCode"), group)))
             .collect();
-        if several.is_empty()
+        // Up to version 7 the answer is of one group. A newer one without groups leaves them out.
+        if answer.get("groups").is_none()
             && let [one] = asked
         {
             several.push((one.clone(), int(answer, "errorCode"), answer));
         }
+        let mut waiting: BTreeSet<&String> = asked.iter().collect();
         for (group, error, found) in several {
-            if !asked.contains(&group) {
+            if !waiting.remove(&group) {
                 continue;
             }
             match error {
-                0 => self.take_group(&group, found, now),
+                0 => {
+                    self.groups.untold.remove(&group);
+                    self.take_group(id, &group, found, now);
+                }
                 // Deleted since it was listed.
-                69 => {}
+                69 => {
+                    self.groups.untold.remove(&group);
+                }
                 14..=16 => moved = true,
                 error => {
+                    self.groups.untold.insert(group.clone(), id);
                     let name = error_name(error);
                     self.tell_group(
                         &group,
@@ -282,6 +341,15 @@ impl Core {
                     );
                 }
             }
+        }
+        for group in waiting {
+            self.groups.untold.insert(group.clone(), id);
+            self.tell_group(
+                group,
+                format!(
+                    "the offsets of group {group} are not copied: broker {id} does not tell them"
+                ),
+            );
         }
         if let Some(broker) = self.groups.brokers.get_mut(&id) {
             broker.is_asked = false;
@@ -291,13 +359,15 @@ impl Core {
                 self.groups.ask_all_again(due);
             } else if broker.waiting.is_empty() {
                 broker.is_known = true;
+                // However long it took: the next round begins after a pause.
+                broker.due = now.saturating_add(self.options.groups_interval_ms);
                 broker.failures = 0;
             }
         }
         self.store_offsets(works);
     }
 
-    fn take_group(&mut self, group: &str, found: &Struct<'_>, now: i64) {
+    fn take_group(&mut self, id: i32, group: &str, found: &Struct<'_>, now: i64) {
         for topic in structs(found, "topics") {
             let Some(name) = text(topic, "name") else {
                 continue;
@@ -310,6 +380,7 @@ impl Core {
                 let offset = int_or(partition, "committedOffset", -1);
                 let error = int(partition, "errorCode");
                 if error != 0 {
+                    self.groups.untold.insert(group.to_owned(), id);
                     let reason = error_name(error);
                     self.tell_group(
                         group,

@@ -8,12 +8,13 @@ use crate::mirror::report::{EventKind, MirrorReport};
 use crate::mirror::store::{Store, TopicOutcome};
 use crate::mirror::work::GroupCommit;
 use offsetlog::format::Uuid;
+use offsetlog::format::protocol::apis::LIST_GROUPS;
 use offsetlog::{OpenOptions, TopicPartition};
 use std::path::Path;
 
 const HOUR_MS: i64 = 3_600_000;
 
-fn once(folder: &Path) -> Run {
+pub(super) fn once(folder: &Path) -> Run {
     let mut run = Run::new(folder, 5, false);
     run.model.topics.retain(|name, _| name == "orders");
     again(&mut run);
@@ -21,12 +22,12 @@ fn once(folder: &Path) -> Run {
 }
 
 /// A new mirror of the same directory, with `once`.
-fn again(run: &mut Run) {
+pub(super) fn again(run: &mut Run) {
     run.options.once = true;
     run.kill();
 }
 
-fn append(run: &mut Run, number: usize) {
+pub(super) fn append(run: &mut Run, number: usize) {
     for _ in 0..5 {
         run.model.append("orders", number);
     }
@@ -34,7 +35,7 @@ fn append(run: &mut Run, number: usize) {
 }
 
 /// Everything answers, but for what is left out, for so many milliseconds.
-fn go_on(run: &mut Run, span_ms: i64, asks: impl Fn(&Run, Node) -> bool) -> bool {
+pub(super) fn go_on(run: &mut Run, span_ms: i64, asks: impl Fn(&Run, Node) -> bool) -> bool {
     let until = run.now + span_ms;
     while !lock(&run.core).is_finished(run.now) {
         if run.now > until {
@@ -54,26 +55,26 @@ fn go_on(run: &mut Run, span_ms: i64, asks: impl Fn(&Run, Node) -> bool) -> bool
     true
 }
 
-fn finished(run: &mut Run, span_ms: i64) -> MirrorReport {
+pub(super) fn finished(run: &mut Run, span_ms: i64) -> MirrorReport {
     let is_over = go_on(run, span_ms, |_, _| true);
     let report = lock(&run.core).report();
     assert!(is_over, "{report:#?}");
     report
 }
 
-fn told(report: &MirrorReport, kind: EventKind) -> Vec<String> {
+pub(super) fn told(report: &MirrorReport, kind: EventKind) -> Vec<String> {
     let found = report.events.iter().filter(|event| event.kind == kind);
     found.map(|event| event.message.clone()).collect()
 }
 
-fn assert_same(run: &Run, number: usize) {
+pub(super) fn assert_same(run: &Run, number: usize) {
     let found = batches(&log_bytes(&run.folder.join(format!("orders-{number}"))));
     let log = &run.model.topics["orders"].partitions[number].log;
     let wanted: Vec<_> = log.iter().map(|batch| batch.bytes.clone()).collect();
     assert_eq!(found, wanted);
 }
 
-fn stored(run: Run, group: &str, number: i32) -> Option<i64> {
+pub(super) fn stored(run: Run, group: &str, number: i32) -> Option<i64> {
     let mut run = run;
     run.store.take().unwrap().close().unwrap();
     let log_dir = offsetlog::LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
@@ -85,7 +86,7 @@ fn stored(run: Run, group: &str, number: i32) -> Option<i64> {
         .map(|offset| offset.offset)
 }
 
-fn commit(run: &mut Run, number: i32, offset: i64) {
+pub(super) fn commit(run: &mut Run, number: i32, offset: i64) {
     let key = ("readers".to_owned(), "orders".to_owned(), number);
     run.model.commits.insert(key, offset);
 }
@@ -302,6 +303,43 @@ fn groups_that_are_not_told_make_it_incomplete() {
     run.model.groups_error = 0;
     assert!(finished(&mut run, HOUR_MS).is_complete);
     assert_eq!(stored(run, "readers", 0), Some(1));
+}
+
+#[test]
+fn a_group_that_an_answer_leaves_out_makes_it_incomplete_until_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    append(&mut run, 0);
+    commit(&mut run, 0, 1);
+    for error in [Some(30), None] {
+        run.model.offsets_error = Some(error);
+        go_on(&mut run, 20_000, |_, _| true);
+        let report = lock(&run.core).report();
+        assert!(!report.is_complete, "{error:?}: {report:#?}");
+        let warned = told(&report, EventKind::Warning);
+        assert!(
+            warned.iter().any(|each| each.contains("readers")),
+            "{warned:?}"
+        );
+        run.model.offsets_error = None;
+        go_on(&mut run, 20_000, |_, _| true);
+        let report = lock(&run.core).report();
+        assert!(report.is_complete, "{error:?}: {report:#?}");
+    }
+    assert_eq!(stored(run, "readers", 0), Some(1));
+}
+
+#[test]
+fn brokers_that_cannot_tell_groups_make_it_incomplete() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    run.model.versions.remove(&LIST_GROUPS.key);
+    let report = finished(&mut run, 20_000);
+    assert!(!report.is_complete, "{report:#?}");
+    let problems = told(&report, EventKind::Problem);
+    assert!(problems[0].contains("committed offsets"), "{problems:?}");
 }
 
 fn opened(folder: &Path, topics: &[&str]) -> Store {

@@ -117,6 +117,9 @@ pub(super) struct Model {
     pub(super) damaged: BTreeSet<String>,
     /// What `ListGroups` answers.
     pub(super) groups_error: i16,
+    /// What `OffsetFetch` answers for each group; without an error code it leaves the group out.
+    #[allow(clippy::option_option)]
+    pub(super) offsets_error: Option<Option<i16>>,
     made: u64,
 }
 
@@ -143,6 +146,7 @@ impl Model {
             silent: BTreeSet::new(),
             damaged: BTreeSet::new(),
             groups_error: 0,
+            offsets_error: None,
             made: 0,
         };
         for name in ["orders", "audit.log", "recreated"] {
@@ -245,66 +249,79 @@ impl Model {
 
     pub(super) fn append(&mut self, name: &str, number: usize) {
         for _ in 0..=self.random.below(4) {
-            self.made += 1;
-            let made = self.made.to_string();
-            let value = vec![b'v'; self.random.below(300)];
+            let value = self.random.below(300);
             let records = 1 + self.random.below(3) as i64;
             let is_transactional = self.random.one_in(4);
             let is_marker = self.random.one_in(8);
-            let partition = self.partition_of(name, number);
-            let base = partition.end();
-            let epoch = partition.epoch;
-            let mut attributes = Attributes::new(Codec::None, false);
-            if is_transactional || is_marker {
-                attributes = attributes.transactional();
-            }
-            let marker: ([u8; 4], [u8; 6]) = ([0, 0, 0, 0], [0, 0, 0, 0, 0, 7]);
-            let records: Vec<NewRecord<'_>> = (0..if is_marker { 1 } else { records })
-                .map(|at| NewRecord {
-                    offset: base + at,
-                    timestamp: 1_700_000_000_000 + base,
-                    key: Some(if is_marker {
-                        &marker.0
-                    } else {
-                        made.as_bytes()
-                    }),
-                    value: Some(if is_marker { &marker.1 } else { &value }),
-                    headers: &[],
-                })
-                .collect();
-            if is_marker {
-                attributes = attributes.control();
-            }
-            let fields = BatchFields {
-                base_offset: base,
-                leader_epoch: epoch,
-                attributes,
-                producer_id: if is_transactional || is_marker { 7 } else { -1 },
-                producer_epoch: if is_transactional || is_marker { 0 } else { -1 },
-                base_sequence: if is_transactional && !is_marker {
-                    (base & 0xffff) as i32
-                } else {
-                    -1
-                },
-                ..BatchFields::default()
-            };
-            let mut bytes = Vec::new();
-            let mut scratch = Vec::new();
-            let done = write_batch(
-                &mut bytes,
-                &fields,
-                &records,
-                &mut Uncompressed,
-                &mut scratch,
-            );
-            done.unwrap();
-            partition.log.push(ModelBatch {
-                base,
-                last: base + records.len() as i64 - 1,
-                bytes,
-                is_there: true,
-            });
+            self.append_one(name, number, (value, records), is_transactional, is_marker);
         }
+    }
+
+    /// One batch with `records` of `value` bytes. A marker aborts.
+    pub(super) fn append_one(
+        &mut self,
+        name: &str,
+        number: usize,
+        (value, records): (usize, i64),
+        is_transactional: bool,
+        is_marker: bool,
+    ) {
+        self.made += 1;
+        let made = self.made.to_string();
+        let value = vec![b'v'; value];
+        let partition = self.partition_of(name, number);
+        let base = partition.end();
+        let epoch = partition.epoch;
+        let mut attributes = Attributes::new(Codec::None, false);
+        if is_transactional || is_marker {
+            attributes = attributes.transactional();
+        }
+        let marker: ([u8; 4], [u8; 6]) = ([0, 0, 0, 0], [0, 0, 0, 0, 0, 7]);
+        let records: Vec<NewRecord<'_>> = (0..if is_marker { 1 } else { records })
+            .map(|at| NewRecord {
+                offset: base + at,
+                timestamp: 1_700_000_000_000 + base,
+                key: Some(if is_marker {
+                    &marker.0
+                } else {
+                    made.as_bytes()
+                }),
+                value: Some(if is_marker { &marker.1 } else { &value }),
+                headers: &[],
+            })
+            .collect();
+        if is_marker {
+            attributes = attributes.control();
+        }
+        let fields = BatchFields {
+            base_offset: base,
+            leader_epoch: epoch,
+            attributes,
+            producer_id: if is_transactional || is_marker { 7 } else { -1 },
+            producer_epoch: if is_transactional || is_marker { 0 } else { -1 },
+            base_sequence: if is_transactional && !is_marker {
+                (base & 0xffff) as i32
+            } else {
+                -1
+            },
+            ..BatchFields::default()
+        };
+        let mut bytes = Vec::new();
+        let mut scratch = Vec::new();
+        let done = write_batch(
+            &mut bytes,
+            &fields,
+            &records,
+            &mut Uncompressed,
+            &mut scratch,
+        );
+        done.unwrap();
+        partition.log.push(ModelBatch {
+            base,
+            last: base + records.len() as i64 - 1,
+            bytes,
+            is_there: true,
+        });
     }
 
     pub(super) fn elect(&mut self, name: &str, number: usize, is_unclean: bool) {
@@ -780,11 +797,14 @@ impl Model {
         let groups: Vec<Struct<'static>> = groups
             .iter()
             .filter_map(Value::as_struct)
+            .filter(|_| self.offsets_error != Some(None))
             .map(|group| {
                 let id = group.get("groupId").unwrap().as_str().unwrap();
-                Struct::new()
-                    .with("groupId", id.to_owned())
-                    .with("topics", of(id, "partitionIndex"))
+                let answer = Struct::new().with("groupId", id.to_owned());
+                match self.offsets_error.flatten() {
+                    Some(error) => answer.with("errorCode", error),
+                    None => answer.with("topics", of(id, "partitionIndex")),
+                }
             })
             .collect();
         Struct::new().with("groups", groups)
