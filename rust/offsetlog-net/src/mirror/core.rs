@@ -88,6 +88,8 @@ pub(crate) struct FetchedPartition {
     pub(crate) at: TopicPartition,
     /// The topic's id; zero for none.
     pub(crate) topic_id: Uuid,
+    /// Whether the id is what was asked for, and not the name.
+    pub(crate) is_by_id: bool,
     pub(crate) generation: u64,
     /// From where on.
     pub(crate) position: i64,

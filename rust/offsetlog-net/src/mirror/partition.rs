@@ -43,6 +43,10 @@ pub(crate) struct Partition {
     pub(crate) gap: Option<i64>,
     /// The leader epoch of what lies before `position`.
     pub(crate) position_epoch: Option<i32>,
+    /// Up to where a look that was sent later has shown the topic's id. What is fetched by name is beyond it until the next look.
+    pub(crate) proven: i64,
+    /// What the look that is under way proves.
+    pub(crate) proving: i64,
     /// Whether this run made it, and nothing was fetched yet.
     pub(crate) is_fresh: bool,
     /// What it waits for.
@@ -111,6 +115,8 @@ impl Partition {
             position: at.end,
             gap: None,
             position_epoch: at.epoch,
+            proven: at.end,
+            proving: at.end,
             is_fresh: false,
             need: Need::Fetch,
             is_asked: false,
@@ -143,6 +149,8 @@ impl Partition {
         self.gap = None;
         self.position_epoch = self.epoch;
         self.need = need;
+        self.proven = self.proven.min(self.end);
+        self.proving = self.proving.min(self.end);
     }
 
     /// The disk was changed other than by an append.

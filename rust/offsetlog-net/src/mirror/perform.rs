@@ -98,7 +98,11 @@ fn do_of_partition(
         Work::Append(append) => {
             let records = bytes.get(append.records.clone()).unwrap_or_default();
             match store.append(&append, records) {
-                Ok(position) => lock(core).appended(&append, position, now, more),
+                Ok((position, open)) => {
+                    let mut core = lock(core);
+                    core.appended(&append, position, now, more);
+                    core.tell_open(&append, &open);
+                }
                 Err(error) if is_of_topic(error.kind()) => match store.position(&append.at) {
                     Ok(position) => {
                         let reason = error.to_string();
@@ -116,6 +120,16 @@ fn do_of_partition(
             };
             let mut core = lock(core);
             core.cut(&at, cut.position, cut.before, cut.kept, cut.is_done, now);
+        }
+        Work::CutUnproven { at } => {
+            let proven = lock(core).proven(&at);
+            let Some(proven) = proven else {
+                return Ok(());
+            };
+            match store.cut(&at, (None, proven)) {
+                Ok(cut) => lock(core).cut_unproven(&at, cut.position, cut.before, cut.kept),
+                Err(error) => return broken(core, &at, error),
+            }
         }
         Work::StartAt { at, offset, .. } => match store.start_at(&at, offset) {
             Ok(position) => lock(core).started(&at, position, now),

@@ -284,14 +284,26 @@ impl Store {
         position_of(&self.log(at)?)
     }
 
-    /// Appends whole batches as a follower does.
+    /// Appends whole batches as a follower does. Returns where the copy stands, and the transactions that are open where a gap begins, each
+    /// with its producer id and first offset: their ends may be lost in it.
     ///
     /// # Errors
     /// Those of [`LogWriter::append_as_follower`]. What was appended before the error stays.
-    pub(crate) fn append(&mut self, append: &Append, records: &[u8]) -> Result<Position> {
+    pub(crate) fn append(
+        &mut self,
+        append: &Append,
+        records: &[u8],
+    ) -> Result<(Position, Vec<(i64, i64)>)> {
         let log = self.log(&append.at)?;
         self.has_unsynced = true;
         let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+        let mut open = Vec::new();
+        if append.position > end {
+            let states = log.open_transactions()?.into_iter();
+            open.extend(
+                states.filter_map(|each| Some((each.producer_id, each.transaction_first_offset?))),
+            );
+        }
         let inside = append
             .walked
             .first_offset
@@ -313,14 +325,15 @@ impl Store {
         if inside.is_some() {
             log.delete_records_before(append.position)?;
         }
-        Ok(Position {
+        let position = Position {
             start: log.log_start_offset()?,
             end: log.log_end_offset()?,
             epoch: match append.walked.leader_epoch {
                 Some(epoch) => Some(epoch),
                 None => log.leader_epoch()?,
             },
-        })
+        };
+        Ok((position, open))
     }
 
     /// Cuts a copy that diverged, as a follower does, and keeps what it cuts.

@@ -21,6 +21,7 @@ use super::work::Work;
 use model::{BROKERS, Model, Random};
 use offsetlog::OpenOptions;
 use offsetlog::format::Frame;
+use offsetlog::format::protocol::apis::FETCH;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -288,9 +289,13 @@ fn batches(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-fn history(seed: u64, is_old: bool) -> (usize, usize) {
+fn history(seed: u64, source: Source) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
+    let is_old = matches!(source, Source::Old);
     let mut run = Run::new(folder.path(), seed, is_old);
+    if matches!(source, Source::ByName) {
+        run.model.versions.insert(FETCH.key, (4, 12));
+    }
     for _ in 0..1500 {
         if run.random.one_in(150) {
             run.kill();
@@ -309,11 +314,21 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + 8 * scale
 }
 
-/// Histories with a source of today or an old one; each must have exercised something.
-fn histories(is_old: bool) {
+/// Which Kafka a model is.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Newest,
+    /// Topics have ids, and records are asked for by name.
+    ByName,
+    /// A fetch does not tell divergence, and topics have no ids.
+    Old,
+}
+
+/// Histories with a source; each must have exercised something.
+fn histories(source: Source) {
     let (mut copied, mut cuts) = (0, 0);
     for seed in seeds() {
-        let (batches, cut) = history(seed, is_old);
+        let (batches, cut) = history(seed, source);
         copied += batches;
         cuts += cut;
     }
@@ -326,12 +341,17 @@ fn histories(is_old: bool) {
 
 #[test]
 fn whatever_happens_the_copy_is_the_leaders_history() {
-    histories(false);
+    histories(Source::Newest);
 }
 
 #[test]
 fn brokers_that_do_not_tell_divergence_in_a_fetch_are_asked_for_epochs() {
-    histories(true);
+    histories(Source::Old);
+}
+
+#[test]
+fn brokers_that_have_ids_and_are_asked_by_name_are_copied() {
+    histories(Source::ByName);
 }
 
 #[test]

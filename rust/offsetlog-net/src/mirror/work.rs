@@ -54,6 +54,11 @@ pub(crate) enum Work {
         /// The leader's answer: an epoch, and where it ends; without an epoch, the leader's end.
         leader: (Option<i32>, i64),
     },
+    /// Cut what came by name and may be of the topic that was made anew, and keep it.
+    CutUnproven {
+        /// Which.
+        at: TopicPartition,
+    },
     /// An empty copy begins at this offset.
     StartAt {
         /// Which.
@@ -91,6 +96,8 @@ pub(crate) struct Append {
     pub(crate) records: Range<usize>,
     pub(crate) walked: Walked,
     pub(crate) leader_epoch: Option<i32>,
+    /// Whether they were asked for by the topic's id.
+    pub(crate) is_by_id: bool,
     /// Who sent them.
     pub(crate) broker: i32,
 }

@@ -91,10 +91,25 @@ impl Core {
         } else {
             is_late
         };
+        if is_over && !is_late && self.has_unproven() {
+            // What was fetched by name is of the topic that is copied if a look says so afterwards.
+            self.metadata_due = self.metadata_due.min(now);
+            return false;
+        }
         if is_over && !std::mem::replace(&mut self.is_ended, true) {
             self.tell_left();
         }
         is_over
+    }
+
+    fn has_unproven(&self) -> bool {
+        self.partitions.iter().any(|(at, each)| {
+            each.proven < each.end
+                && self
+                    .topics
+                    .get(&at.topic)
+                    .is_some_and(|topic| topic.state == TopicState::Ready && !topic.id.is_zero())
+        })
     }
 
     /// What is not here in the end.
@@ -107,6 +122,11 @@ impl Core {
         for name in std::mem::take(&mut self.held).into_keys() {
             let message = format!("the source did not tell whether it has topic {name} still");
             self.tell(MirrorEvent::topic(EventKind::Problem, &name, message));
+            self.is_partial = true;
+        }
+        if self.has_unproven() {
+            let message = "no look has shown that the topics are the same still, after the last records were asked for by name";
+            self.tell(MirrorEvent::new(EventKind::Problem, message));
             self.is_partial = true;
         }
         self.tell_unstored();

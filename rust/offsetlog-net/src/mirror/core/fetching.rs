@@ -63,26 +63,27 @@ impl Core {
         let turn = &mut self.nodes.entry(Node::Broker(id)).or_default().turn;
         *turn = turn.wrapping_add(1) % wanted.len();
         wanted.rotate_left(*turn);
-        let mut asked = Vec::with_capacity(wanted.len());
-        for at in wanted {
-            let topic_id = self.topics.get(&at.topic).map(|topic| topic.id);
-            let Some(each) = self.partitions.get_mut(&at) else {
-                continue;
-            };
-            each.is_asked = true;
-            asked.push(FetchedPartition {
-                topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
-                generation: each.generation,
-                position: each.position,
-                at,
-            });
-        }
-        let has_ids = asked.iter().all(|each| !each.topic_id.is_zero());
+        let has_ids = wanted.iter().all(|at| !self.topic_id(&at.topic).is_zero());
         let version = if has_ids {
             newest
         } else {
             newest.min(WITH_NAMES)
         };
+        let mut asked = Vec::with_capacity(wanted.len());
+        for at in wanted {
+            let topic_id = self.topic_id(&at.topic);
+            let Some(each) = self.partitions.get_mut(&at) else {
+                continue;
+            };
+            each.is_asked = true;
+            asked.push(FetchedPartition {
+                topic_id,
+                is_by_id: version > WITH_NAMES,
+                generation: each.generation,
+                position: each.position,
+                at,
+            });
+        }
         let body = self.fetch_of(&asked, version);
         Some(Request {
             api: &FETCH,
@@ -90,6 +91,12 @@ impl Core {
             body,
             asked: Asked::Fetch(asked),
         })
+    }
+
+    /// The id of a topic; zero for none.
+    pub(super) fn topic_id(&self, name: &str) -> Uuid {
+        let none = Uuid::from_bytes([0; 16]);
+        self.topics.get(name).map_or(none, |topic| topic.id)
     }
 
     fn fetch_of(&self, asked: &[FetchedPartition], version: i16) -> Struct<'static> {
@@ -306,6 +313,7 @@ impl Core {
                 records: range,
                 walked,
                 leader_epoch: partition.leader_epoch,
+                is_by_id: fetched.is_by_id,
                 broker,
             }));
         }

@@ -56,6 +56,9 @@ impl Core {
             self.hurried.saturating_add(1)
         };
         self.look_at = now;
+        for each in self.partitions.values_mut() {
+            each.proving = each.position;
+        }
         let takes_all = !self.options.patterns.is_empty()
             || self.options.topics.is_empty()
             || version < WITHOUT_CREATION;
@@ -334,6 +337,11 @@ impl Core {
                 TopicState::Settings
             }
         };
+        if look == self.look && !id.is_zero() {
+            for (_, each) in self.of_topic(name) {
+                each.proven = each.proven.max(each.proving);
+            }
+        }
         if is_back {
             for (_, each) in self.of_topic(name) {
                 each.restart(Need::Fetch);
@@ -408,7 +416,12 @@ impl Core {
 
     fn take_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid, works: &mut Vec<Work>) {
         let follows = self.options.follow_deletes;
-        for (_, each) in self.of_topic(name) {
+        let mut unproven = Vec::new();
+        for (at, each) in self.of_topic(name) {
+            // An append that is under way may still end.
+            if each.pending > 0 || each.proven < each.end {
+                unproven.push(at.clone());
+            }
             each.restart(Need::Fetch);
             each.is_done = true;
         }
@@ -428,6 +441,7 @@ impl Core {
             return;
         } else {
             topic.state = TopicState::Another;
+            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
         }
         self.tell_recreated(name, ours, theirs);
     }

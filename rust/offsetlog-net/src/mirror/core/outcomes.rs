@@ -131,6 +131,9 @@ impl Core {
         };
         partition.pending = partition.pending.saturating_sub(1);
         partition.stands(at);
+        if append.is_by_id && append.position <= partition.proven {
+            partition.proven = partition.proven.max(partition.end);
+        }
         partition.failures = 0;
         partition.empties = None;
         partition.problem = None;
@@ -157,6 +160,25 @@ impl Core {
             self.raise_targets();
         }
         self.store_offsets(works);
+    }
+
+    /// Transactions that were open where a gap begins. What the source made of them is not known here.
+    pub(crate) fn tell_open(&mut self, append: &Append, open: &[(i64, i64)]) {
+        let Some(&(producer, first)) = open.first() else {
+            return;
+        };
+        let more = match open.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "the transaction of producer {producer} that began at offset {first}{more} may have ended in what the source deleted before \
+             offset {}: here it is open until the producer's next marker, which then commits or aborts it, or until serve \
+             --open-transactions decides; readers of committed records stop before it",
+            append.position
+        );
+        let event = MirrorEvent::of(EventKind::Lost, &append.at, message);
+        self.tell(event.range(first, append.position).by(append.broker));
     }
 
     /// Work of an older generation, that was left out.
@@ -226,6 +248,37 @@ impl Core {
         }
     }
 
+    /// Up to where a partition is of the topic that is copied, as far as it was looked.
+    pub(crate) fn proven(&self, at: &TopicPartition) -> Option<i64> {
+        self.partitions.get(at).map(|each| each.proven)
+    }
+
+    /// What may be of a topic that was made anew was cut.
+    pub(crate) fn cut_unproven(
+        &mut self,
+        at: &TopicPartition,
+        position: Position,
+        before: i64,
+        kept: Vec<PathBuf>,
+    ) {
+        let Some(partition) = self.partitions.get_mut(at) else {
+            return;
+        };
+        partition.stands(position);
+        partition.restart(Need::Fetch);
+        partition.is_done = true;
+        if before <= position.end {
+            return;
+        }
+        let message = format!(
+            "what came from offset {} on was asked for by name, and may be of the topic that was made anew: it was cut, and what the copy              had up to {before} is kept in offsetlog-cut",
+            position.end
+        );
+        let mut event = MirrorEvent::of(EventKind::Cut, at, message).range(position.end, before);
+        event.kept = kept;
+        self.tell(event);
+    }
+
     /// An empty copy begins anew elsewhere.
     pub(crate) fn started(&mut self, at: &TopicPartition, position: Position, now: i64) {
         self.progressed(now);
@@ -233,6 +286,9 @@ impl Core {
             partition.stands(position);
             partition.first_end = partition.first_end.max(position.end);
             partition.restart(Need::Fetch);
+            // Nothing is below.
+            partition.proven = partition.end;
+            partition.proving = partition.end;
         }
     }
 

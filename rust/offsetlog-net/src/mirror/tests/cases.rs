@@ -62,6 +62,15 @@ pub(super) fn finished(run: &mut Run, span_ms: i64) -> MirrorReport {
     report
 }
 
+/// Whole batches in `offsetlog-cut` of a partition.
+pub(super) fn kept(run: &Run, number: usize) -> usize {
+    let folder = run.folder.join(format!("orders-{number}/offsetlog-cut"));
+    let files = super::files(&folder).into_iter();
+    files
+        .map(|(file, _)| batches(&std::fs::read(file).unwrap()).len())
+        .sum()
+}
+
 pub(super) fn told(report: &MirrorReport, kind: EventKind) -> Vec<String> {
     let found = report.events.iter().filter(|event| event.kind == kind);
     found.map(|event| event.message.clone()).collect()
@@ -262,6 +271,37 @@ fn once_ends_behind_a_gap_and_what_was_lost_is_told() {
     // One had records, the other was empty.
     assert_eq!(told(&report, EventKind::Lost).len(), 2, "{report:#?}");
     assert_eq!(stored(run, "readers", 0), Some(end));
+}
+
+#[test]
+fn a_transaction_whose_end_was_lost_in_a_gap_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    let transactional = |run: &mut Run, is_marker| {
+        run.model.append_one("orders", 0, (10, 1), true, is_marker);
+        run.model.settle();
+    };
+    transactional(&mut run, false);
+    finished(&mut run, 20_000);
+    // Its marker comes and is deleted before it is fetched; the next marker of the producer is of another transaction.
+    transactional(&mut run, true);
+    let partition = run.model.partition_of("orders", 0);
+    partition.start = partition.end();
+    partition.epochs = vec![(partition.epoch, partition.start)];
+    transactional(&mut run, false);
+    transactional(&mut run, true);
+    again(&mut run);
+    let report = finished(&mut run, 20_000);
+    let lost = told(&report, EventKind::Lost);
+    assert_eq!(lost.len(), 2, "{report:#?}");
+    assert!(
+        lost[1].contains("producer 7") && lost[1].contains("offset 0"),
+        "{lost:?}"
+    );
+    // Told once.
+    again(&mut run);
+    let report = finished(&mut run, 20_000);
+    assert!(told(&report, EventKind::Lost).is_empty(), "{report:#?}");
 }
 
 #[test]

@@ -1,10 +1,75 @@
 //! Cases of brokers before Kafka 3.1, which are asked for records by name or for one group at a time.
 
-use super::Run;
-use super::cases::{append, go_on};
+use super::cases::{append, assert_same, finished, go_on, kept, once, told};
+use super::{Run, batches, log_bytes};
 use crate::mirror::core::{Next, Node};
 use crate::mirror::perform::lock;
+use crate::mirror::report::EventKind;
 use offsetlog::format::protocol::apis::{FETCH, LIST_GROUPS, OFFSET_FETCH};
+
+/// Ids in the metadata and none in a fetch.
+fn by_name(run: &mut Run) {
+    run.model.topics.retain(|name, _| name == "orders");
+    run.model.versions.insert(FETCH.key, (4, 12));
+}
+
+/// The topic is made anew, with the same leaders and longer logs.
+fn make_anew(run: &mut Run) {
+    let leaders = run.model.topics["orders"].partitions.clone();
+    run.model.make("orders", leaders.len());
+    for (number, old) in leaders.iter().enumerate() {
+        run.model.partition_of("orders", number).leader = old.leader;
+        while run.model.topics["orders"].partitions[number].end() <= old.end() + 3 {
+            append(run, number);
+        }
+    }
+}
+
+#[test]
+fn what_came_by_name_from_a_topic_made_anew_is_cut_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    by_name(&mut run);
+    append(&mut run, 0);
+    append(&mut run, 1);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    let before = log_bytes(&run.folder.join("orders-0"));
+    make_anew(&mut run);
+    // No look in between.
+    go_on(&mut run, 3000, |_, node| node != Node::Any);
+    let mixed = log_bytes(&run.folder.join("orders-0"));
+    let foreign = batches(&mixed).len() - batches(&before).len();
+    assert!(foreign > 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!(told(&report, EventKind::Recreated).len(), 1, "{report:#?}");
+    assert!(!report.is_complete && report.has_losses);
+    assert!(log_bytes(&run.folder.join("orders-0")) == before);
+    assert_eq!(kept(&run, 0), foreign);
+    assert!(!told(&report, EventKind::Cut).is_empty(), "{report:#?}");
+}
+
+#[test]
+fn once_ends_with_a_look_at_what_came_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    by_name(&mut run);
+    append(&mut run, 0);
+    append(&mut run, 1);
+    assert!(finished(&mut run, 20_000).is_complete);
+    let before = log_bytes(&run.folder.join("orders-0"));
+    append(&mut run, 0);
+    super::cases::again(&mut run);
+    // Made anew after the first look and before the records are fetched.
+    assert!(!go_on(&mut run, 400, |_, node| node == Node::Any));
+    make_anew(&mut run);
+    assert!(!go_on(&mut run, 3000, |_, node| node != Node::Any));
+    assert!(log_bytes(&run.folder.join("orders-0")).len() > before.len());
+    let report = finished(&mut run, 20_000);
+    assert_eq!(told(&report, EventKind::Recreated).len(), 1, "{report:#?}");
+    assert!(log_bytes(&run.folder.join("orders-0")) == before);
+}
 
 #[test]
 fn many_groups_of_a_broker_do_not_hold_up_its_records() {
