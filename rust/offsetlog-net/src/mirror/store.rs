@@ -354,6 +354,13 @@ impl Store {
             None => truncation((-1, leader_end), None, before),
         };
         let kept = log.truncate_to_keeping(to.offset.max(0))?;
+        if to.offset < before {
+            // What the old leader had compacted away before the cut, the new one may have.
+            let end = end_of_batches(&log)?;
+            if end < log.log_end_offset()? {
+                log.truncate_to(end)?;
+            }
+        }
         Ok(CutOutcome {
             position: position_of(&log)?,
             before,
@@ -499,6 +506,25 @@ fn append_wide(log: &LogWriter, run: &[u8], leader_epoch: i32, size: u64) -> Res
     let appended = log.append_as_follower(run, leader_epoch, false);
     let restored = log.set_config(&stored);
     appended.and(restored)
+}
+
+/// The offset behind the last batch, which may lie before the log end offset; that one if there is no batch.
+fn end_of_batches(log: &LogWriter) -> Result<i64> {
+    let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+    let mut step = 1;
+    loop {
+        let from = end.saturating_sub(step).max(start);
+        let mut found = None;
+        for batch in log.batches(Some(from), None)? {
+            found = Some(batch?.last_offset.saturating_add(1));
+        }
+        match found {
+            // Without batches a copy stands where it was begun.
+            None if from == start => return Ok(end),
+            None => step = step.saturating_mul(8),
+            Some(found) => return Ok(found),
+        }
+    }
 }
 
 fn position_of(log: &LogWriter) -> Result<Position> {

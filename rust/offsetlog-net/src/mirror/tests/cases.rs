@@ -305,6 +305,33 @@ fn a_transaction_whose_end_was_lost_in_a_gap_is_told() {
 }
 
 #[test]
+fn what_was_compacted_at_the_end_and_comes_back_is_copied() {
+    for is_old in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Run::new(folder.path(), 5, is_old);
+        run.model.topics.retain(|name, _| name == "orders");
+        append(&mut run, 0);
+        let partition = run.model.partition_of("orders", 0);
+        let count = partition.log.len();
+        partition.log[count - 2].is_there = false;
+        partition.log[count - 3].is_there = false;
+        go_on(&mut run, 10_000, |_, _| true);
+        // An unclean election of a replica that ends before the last batch, and has compacted nothing.
+        let partition = run.model.partition_of("orders", 0);
+        partition.log.pop();
+        partition.log[count - 2].is_there = true;
+        partition.log[count - 3].is_there = true;
+        let leader = partition.leader;
+        partition.lead(leader);
+        run.model.settle();
+        go_on(&mut run, 20_000, |_, _| true);
+        assert_same(&run, 0);
+        let report = lock(&run.core).report();
+        assert_eq!(told(&report, EventKind::Cut).len(), 1, "{report:#?}");
+    }
+}
+
+#[test]
 fn what_was_there_before_and_is_gone_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = once(folder.path());

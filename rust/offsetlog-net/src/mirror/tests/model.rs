@@ -84,7 +84,7 @@ impl ModelPartition {
         Some((self.epochs[next - 1].0, self.epochs[next].1))
     }
 
-    fn lead(&mut self, leader: i32) {
+    pub(super) fn lead(&mut self, leader: i32) {
         self.leader = leader;
         self.epoch += 1;
         let end = self.end();
