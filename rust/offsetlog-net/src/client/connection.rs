@@ -133,7 +133,7 @@ impl Connection {
         let mut left = size as usize;
         while left > 0 {
             self.start_waiting();
-            let step = left.min(buffer.len().max(FIRST_STEP));
+            let step = left.min(buffer.len().clamp(FIRST_STEP, STEP_MAX));
             let read = (&mut self.stream)
                 .take(step as u64)
                 .read_to_end(buffer)
@@ -323,6 +323,8 @@ fn encrypted(_: &str, socket: Socket, _: &ClientOptions) -> io::Result<Stream> {
 
 /// How much of a response is asked for before any of it has come; then as much again as there is.
 const FIRST_STEP: usize = 64 << 10;
+/// How much may be asked for at once: a slow line has [`ClientOptions::request_timeout`] for each such part, and not for a whole response.
+const STEP_MAX: usize = 256 << 10;
 
 fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a frame of more than 4 GiB")
@@ -435,6 +437,25 @@ mod tests {
             "{error}"
         );
         drop(client);
+        server.join().unwrap();
+    }
+
+    /// A response takes as long as it takes, while some of it comes.
+    #[test]
+    fn a_slow_line_gets_a_whole_answer() {
+        const PARTS: usize = 16;
+        let (mut client, server) = serve(|mut stream| {
+            let part = vec![7; 128 << 10];
+            let length = (PARTS * part.len()) as u32;
+            stream.write_all(&length.to_be_bytes()).unwrap();
+            for _ in 0..PARTS {
+                stream.write_all(&part).unwrap();
+                thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let mut buffer = Vec::new();
+        client.receive(&mut buffer).unwrap();
+        assert_eq!(buffer.len(), PARTS * (128 << 10));
         server.join().unwrap();
     }
 
