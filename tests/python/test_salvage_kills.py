@@ -75,9 +75,11 @@ def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
     assert whole.wait(60) == 3
     wanted = kafkas(other / NAME)
     killed = finished = unfinished = 0
-    while killed < KILLS:
+    # Until one was killed when the work was done: on a machine that got slower meanwhile that is later.
+    while killed < KILLS or not finished:
+        assert killed < 8 * KILLS
         with started(source, target) as process:
-            time.sleep(chosen.uniform(0, 1.2 * seconds))
+            time.sleep(chosen.uniform(0, 1.2 * seconds * (1 + killed // KILLS)))
             process.kill()
         killed += process.returncode != 3
         unfinished += NAME not in {path.name for path in target.iterdir()}
@@ -101,7 +103,6 @@ def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
     assert subprocess.run(command(source, target), capture_output=True, env=environment(), check=False).returncode == 3
     assert kafkas(target / NAME) == wanted
     assert unfinished >= KILLS // 2
-    assert finished >= 1
     clock = Clock()
     with LogDir.open(target, "a", clock=clock) as logs:
         clock.now += DAY

@@ -464,6 +464,25 @@ mod tests {
         server.join().unwrap();
     }
 
+    /// A response takes as long as it takes, while some of it comes.
+    #[test]
+    fn a_slow_line_gets_a_whole_answer() {
+        const PARTS: usize = 16;
+        let (mut client, server) = serve(|mut stream| {
+            let part = vec![7; 128 << 10];
+            let length = (PARTS * part.len()) as u32;
+            stream.write_all(&length.to_be_bytes()).unwrap();
+            for _ in 0..PARTS {
+                stream.write_all(&part).unwrap();
+                thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let mut buffer = Vec::new();
+        client.receive(&mut buffer).unwrap();
+        assert_eq!(buffer.len(), PARTS * (128 << 10));
+        server.join().unwrap();
+    }
+
     #[test]
     fn a_port_without_a_listener_is_refused() {
         let port = TcpListener::bind(("127.0.0.1", 0))

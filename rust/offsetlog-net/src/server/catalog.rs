@@ -6,8 +6,10 @@ use offsetlog::disk::{Disk, FileStat};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::PARTITION_METADATA;
-use offsetlog::{Error, Group, Log, LogDir, MetadataImage, Result, TopicImage, is_internal_topic};
-use offsetlog_ops::choose_replica;
+use offsetlog::{
+    Error, Group, Log, LogDir, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic,
+};
+use offsetlog_ops::{ChosenReplica, choose_replica};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -397,7 +399,7 @@ impl Reader<'_> {
                 Error::log_dir(Path::new(name), "no directory of it is among the log dirs")
             }));
         };
-        let mut others = chosen.others;
+        let (log, mut others) = readable_furthest(chosen, options)?;
         others.extend(foreign.into_iter().map(|path| {
             let why = "is of an earlier topic of this name".to_owned();
             (path.clone(), why)
@@ -406,6 +408,49 @@ impl Reader<'_> {
             let path = error.path().map(Path::to_path_buf).unwrap_or_default();
             (path, error.to_string())
         }));
-        Ok((chosen.best.log, others))
+        Ok((log, others))
     }
+}
+
+/// Of the replica that has most and the others of its leader epoch the one that can be read furthest: salvage reads behind damage, a
+/// server does not. One of an earlier epoch may have what a later leader never had.
+fn readable_furthest(
+    chosen: ChosenReplica,
+    options: &OpenOptions,
+) -> Result<(Log, Vec<(PathBuf, String)>)> {
+    let ChosenReplica {
+        best,
+        mut others,
+        other_logs,
+    } = chosen;
+    // What fails here is told where the partition is served.
+    let damage = best.log.extent().ok().filter(|extent| extent.is_damaged);
+    let Some(damage) = damage else {
+        return Ok((best.log, others));
+    };
+    let mut furthest = None;
+    let mut end = damage.log_end_offset;
+    for (slot, log) in other_logs.iter().enumerate() {
+        let Ok(extent) = log.extent() else { continue };
+        if extent.log_end_offset <= end {
+            continue;
+        }
+        let (alone, _) = choose_replica(&[log.path()], options)?;
+        if alone.is_some_and(|alone| alone.best.leader_epoch == best.leader_epoch) {
+            (furthest, end) = (Some(slot), extent.log_end_offset);
+        }
+    }
+    let Some((slot, log)) =
+        furthest.zip(furthest.and_then(|slot| other_logs.into_iter().nth(slot)))
+    else {
+        return Ok((best.log, others));
+    };
+    let why = format!(
+        "ends at offset {}, but damage at offset {} hides what follows",
+        best.end, damage.log_end_offset
+    );
+    if let Some(other) = others.get_mut(slot) {
+        *other = (best.path, why);
+    }
+    Ok((log, others))
 }

@@ -116,11 +116,9 @@ impl Partition {
         let extent = self.log.extent()?;
         let epochs = self.stored_epochs(extent.log_end_offset)?;
         let mut seen = self.lock();
-        // A checkpoint that goes back must not take away what clients have read.
-        let stop = extent
-            .high_watermark
-            .filter(|_| self.until_high_watermark)
-            .map(|now| now.max(seen.high_watermark.unwrap_or(now)));
+        // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
+        let stop = extent.high_watermark.max(seen.high_watermark);
+        let stop = stop.filter(|_| self.until_high_watermark);
         seen.high_watermark = stop;
         let latest = epochs.latest().map_or(-1, |entry| entry.epoch);
         seen.leader_epoch = latest

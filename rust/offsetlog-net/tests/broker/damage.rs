@@ -237,3 +237,51 @@ fn a_log_dir_that_cannot_be_listed_is_told_once() {
         assert_eq!(look(), Vec::new());
     }
 }
+
+/// Two replicas: one has more, and is damaged; the other can be read further.
+#[test]
+fn of_several_replicas_the_one_that_can_be_read_furthest_is_served() {
+    let source = "kafka-4.3.0/clean/log-dir-2/g-roll-ms-0";
+    let whole = batches(&data(source));
+    let last = whole.last().unwrap();
+    let damaged = whole.iter().find(|batch| batch.segment == last.segment);
+    let damaged = damaged.unwrap();
+    assert!(damaged.base_offset < last.base_offset);
+    let (longer, shorter) = (copy(&[source]), copy(&[source]));
+    flip(&longer.path().join("g-roll-ms-0"), damaged);
+    let cut = |folder: &tempfile::TempDir, batch: &BatchInfo| {
+        let name = format!("g-roll-ms-0/{:020}.log", last.segment);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.path().join(name))
+            .unwrap();
+        file.set_len(batch.position).unwrap();
+    };
+    cut(&shorter, last);
+    for paths in [
+        [longer.path(), shorter.path()],
+        [shorter.path(), longer.path()],
+    ] {
+        let broker = Broker::open(&paths, ServeOptions::default()).unwrap();
+        let mut client = Client::new(&broker);
+        let fetch = Fetch::new("g-roll-ms", 0, whole[0].base_offset);
+        let (_, end, error) = read_all(&mut client, &fetch);
+        assert_eq!((end, error), (last.base_offset, 0));
+        let report = broker.report();
+        let topic = report.topics.iter().find(|topic| topic.name == "g-roll-ms");
+        let partition = &topic.unwrap().partitions[0];
+        assert!(partition.path.as_ref().unwrap().starts_with(shorter.path()));
+        let [other] = &partition.others[..] else {
+            panic!("{partition:?}");
+        };
+        assert!(other.path.starts_with(longer.path()));
+        assert!(other.reason.contains("damage"), "{}", other.reason);
+    }
+    // One that ends where the damage begins does not reach further: more of the log is behind the damage.
+    cut(&shorter, damaged);
+    let paths = [shorter.path(), longer.path()];
+    let broker = Broker::open(&paths, ServeOptions::default()).unwrap();
+    let mut client = Client::new(&broker);
+    let fetch = Fetch::new("g-roll-ms", 0, damaged.base_offset);
+    assert_eq!(client.fetch(&fetch).error, 2);
+}

@@ -602,11 +602,21 @@ fn a_partition_ends_at_the_checkpointed_high_watermark_if_asked_for() {
     let (seen, end, error) = read_all(&mut client, &Fetch::new("g-plain", 0, 0));
     assert_eq!(error, 0);
     assert!(end <= 7 && seen.iter().all(|record| record.0 < 7));
+    // A partition that the checkpoint lacks ends with its log, for who has not seen it there before.
+    let checkpoint = folder.path().join("replication-offset-checkpoint");
+    std::fs::write(checkpoint, "0\n1\nother 0 7\n").unwrap();
+    let until = ServeOptions {
+        until: Until::HighWatermark,
+        ..ServeOptions::default()
+    };
+    let lacking = Broker::open(&paths, until).unwrap();
+    let end = Client::new(&lacking).offset(("g-plain", 0), -1, ReadUncommitted);
     let whole = open(&paths);
     let log_end = Client::new(&whole)
         .offset(("g-plain", 0), -1, ReadUncommitted)
         .2;
     assert!(log_end > 8);
+    assert_eq!(end.2, log_end);
     // A client that has read further, as one in the cluster may have, waits. A broker answers a fetch above its high watermark so.
     for isolation in [ReadUncommitted, ReadCommitted] {
         for offset in [7, 8, log_end] {

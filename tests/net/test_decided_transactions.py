@@ -1,0 +1,47 @@
+"""`serve --open-transactions decide`: what the coordinator has decided is shown as it decided, and what it has not as aborted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from protocol import FETCH, LIST_OFFSETS, Connection, fetch, only
+from test_held_records import CASES, PRODUCER, decide, place
+
+from offsetlog import Server
+
+__all__ = ["place"]
+
+RECORDS = 3
+
+
+def shown(kafka: Server) -> str:
+    """What a consumer of committed records sees of the transaction."""
+    with Connection(kafka.bootstrap_servers) as wire:
+        part = only(wire.ask(FETCH, 12, fetch("top", 0, 0, committed=True)))
+        place = {"Name": "top", "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}
+        end = only(wire.ask(LIST_OFFSETS, 7, {"IsolationLevel": 1, "Topics": [place]}))
+    assert part["ErrorCode"] == 0
+    assert part["HighWatermark"] == RECORDS
+    assert part["LastStableOffset"] == end["Offset"]
+    if part["LastStableOffset"] == 0:
+        assert not part["Records"]
+        return "waits"
+    assert part["LastStableOffset"] == RECORDS
+    assert part["Records"]
+    aborted = [(each["ProducerId"], each["FirstOffset"]) for each in part["AbortedTransactions"] or []]
+    assert aborted in ([], [(PRODUCER, 0)])
+    return "aborted" if aborted else "committed"
+
+
+@pytest.mark.parametrize(("state", "fields", "expected"), CASES, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_state_decides(place: Path, state: str, fields: dict[str, Any], expected: tuple[str, ...]) -> None:
+    """As `end-transaction` would end it; what it would abort if asked to is shown as aborted, and what nobody knows waits."""
+    decide(place, state, **fields)
+    unasked, if_aborted, _ = expected
+    ends = unasked if unasked != "refused" else if_aborted
+    with Server(place, open_transactions="decide") as kafka:
+        assert shown(kafka) == (ends if ends != "refused" else "waits")
+    with Server(place) as kafka:
+        assert shown(kafka) == "waits"
