@@ -113,7 +113,17 @@ def decided(broker: Broker, *, raises: bool) -> list[Sent]:
         while (found := states(broker)) != wanted:
             assert time.monotonic() < until, found
             time.sleep(0.05)
+        # A decision comes before its markers: all are in the partition that takes them, but for the one that goes on.
+        while (count := open_in(broker, FREE)) != 1:
+            assert time.monotonic() < until, count
+            time.sleep(0.05)
     return sent
+
+
+def open_in(broker: Broker, place: Place) -> int:
+    """Number of transactions without a marker in a partition of the running broker."""
+    with LogDir.open(broker.log_dir) as logs:
+        return sum((each.topic, each.partition) == place for each in logs.producers(open_only=True))
 
 
 Key: TypeAlias = tuple[str, int, int]
