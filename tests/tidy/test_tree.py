@@ -40,6 +40,10 @@ def test_files_are_short() -> None:
     assert not found(rules.too_long, texts(".rs", ".py", ".pyi", ".java"))
 
 
+def test_the_first_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
+
+
 def test_layers_of_the_engine_point_down() -> None:
     assert not found(rules.upward_use, texts(".rs", below="rust/offsetlog/src"))
 
