@@ -27,6 +27,7 @@ class MirrorOptions(TypedDict):
     once: bool
     config: Sequence[tuple[str, str]] | None
     config_file: str | None
+    follow_deletes: bool
     groups: bool
     fetch_max_bytes: int
     refresh_ms: int
@@ -106,8 +107,8 @@ class MirrorReport(NamedTuple):
     is_complete: bool
     """Whether everything that was to be copied was."""
     has_losses: bool
-    """Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated: what a user should
-    look at."""
+    """Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated and deletes are not
+    followed: what a user should look at."""
     bytes: int
     """Bytes of batches that this call appended."""
     batches: int
@@ -131,6 +132,7 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
     topics: str | Sequence[str] = (),
     once: bool = False,
     config: PathLike | Mapping[str, object] | None = None,
+    follow_deletes: bool = False,
     groups: bool = True,
     fetch_max_bytes: int = 8 << 20,
     refresh_ms: int = 30_000,
@@ -162,6 +164,10 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
     config
         Settings of Kafka's clients by name, such as ``security.protocol``, or the path of a ``client.properties``. A key that a
         mirror does not know is refused.
+    follow_deletes
+        Delete here what the source deletes: records below its log start offset, with the segments that hold no others, and topics,
+        with the groups' offsets in them, that all looks of a minute do not show, or show with another id. A source that shows no topic
+        at all is not followed. What is deleted cannot be had again; events tell.
     groups
         Whether the groups' committed offsets are copied.
     fetch_max_bytes
@@ -217,6 +223,7 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
         once=bool(once),
         config=None if config is None or is_file else _pairs(config),
         config_file=path_text(config) if is_file else None,
+        follow_deletes=bool(follow_deletes),
         groups=bool(groups),
         fetch_max_bytes=bounded("fetch_max_bytes", fetch_max_bytes, minimum=1, bits=32),
         refresh_ms=integer("refresh_ms", refresh_ms, minimum=1),

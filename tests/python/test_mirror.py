@@ -118,6 +118,30 @@ def test_a_damaged_source_is_copied_up_to_the_damage(number: int, tmp_path: Path
         assert complete > len(report.partitions) // 2
 
 
+@pytest.mark.parametrize("follows", [False, True])
+def test_records_that_the_source_deleted_are_deleted_here_if_asked(tmp_path: Path, *, follows: bool) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    with LogDir.open(source, "a") as logs:
+        logs.create_topic("orders", partitions=1, config={"segment.bytes": 1 << 20})
+        for _ in range(5):
+            logs.log("orders", 0).append_records([(None, bytes(400_000))] * 2)
+    with Server(source) as kafka:
+        once(kafka, copy, follow_deletes=follows)
+    with LogDir.open(source, "a") as logs:
+        logs.log("orders", 0).delete_records_before(5)
+    with Server(source) as kafka:
+        report = once(kafka, copy, follow_deletes=follows)
+    assert (report.is_complete, report.has_losses) == (True, False)
+    assert [event.kind for event in report.events] == ["deleted-records"]
+    with LogDir.open(copy) as logs:
+        log = logs.log("orders", 0)
+        assert log.log_start_offset == (5 if follows else 0)
+        # A segment holds one batch of two records.
+        segments = sorted(path.name for path in Path(log.path).glob("*.log"))
+        assert len(segments) == (3 if follows else 5), segments
+        assert log.scan().count() == (5 if follows else 10)
+
+
 def test_what_it_did_is_told_and_groups_go_along(tmp_path: Path) -> None:
     told: list[MirrorProgress] = []
     events: list[MirrorEvent] = []

@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
         topics: args.topics.clone(),
         patterns: args.patterns.clone(),
         once: args.once,
+        follow_deletes: args.follow_deletes,
         groups: !args.no_groups,
         fetch_max_bytes: args.fetch_max_bytes,
         metadata_interval_ms: i64::from(args.refresh) * 1000,

@@ -31,6 +31,7 @@ pub(crate) fn mirror(
         topics: values.topics,
         patterns: values.patterns,
         once: values.once,
+        follow_deletes: values.follow_deletes,
         groups: values.groups,
         fetch_max_bytes: values.fetch_max_bytes,
         metadata_interval_ms: values.refresh_ms,

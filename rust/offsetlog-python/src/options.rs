@@ -96,6 +96,7 @@ options! {
         once: bool,
         config: Option<Pairs>,
         config_file: Option<PathBuf>,
+        follow_deletes: bool,
         groups: bool,
         fetch_max_bytes: i32,
         refresh_ms: i64,

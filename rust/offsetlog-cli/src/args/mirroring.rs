@@ -14,11 +14,11 @@ topics' own settings, and the groups' committed offsets. DIR is a log dir of its
 it again after whatever ended it: it goes on where DIR ends.
 
 With --once it ends when every partition has reached the high watermark that it had when it was first asked; otherwise it runs until it is \
-interrupted. What the source deletes stays, and is reported. A copy that diverged from its leader is cut, and what is cut is kept in \
+interrupted. What the source deletes stays, and is reported; with --follow-deletes it is deleted here too. A copy that diverged from its leader is cut, and what is cut is kept in \
 offsetlog-cut.
 
 Exit codes: 0 done; 2 usage or input error, or something could not be copied, such as a topic that was made again; 3 done, and the source \
-had deleted records before they were copied, or a topic, or a copy was cut; 130 interrupted.")]
+had deleted records before they were copied, or a topic that stays, or a copy was cut; 130 interrupted.")]
 pub(crate) struct Mirror {
     /// Brokers to begin with, HOST:PORT, separated by commas; may be given several times
     #[arg(long, value_name = "HOST:PORT")]
@@ -39,6 +39,10 @@ pub(crate) struct Mirror {
     /// End when everything is copied that was there at the beginning
     #[arg(long)]
     pub(crate) once: bool,
+
+    /// Delete here what the source deletes: records below its log start offset, and topics that were away, or were others, for a minute
+    #[arg(long)]
+    pub(crate) follow_deletes: bool,
 
     /// Leave the groups' committed offsets out
     #[arg(long)]

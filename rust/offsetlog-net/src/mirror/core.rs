@@ -25,7 +25,7 @@ use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::Api;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds before groups are asked for again.
 const GROUPS_AGAIN_MS: i64 = 2000;
@@ -115,11 +115,32 @@ pub(super) struct Topic {
     pub(super) state: TopicState,
     /// The settings that were last stored.
     pub(super) config: Option<Vec<(String, String)>>,
-    /// Looks in a row that said it is gone.
-    pub(super) missed: u32,
+    /// Looks in a row that did not show the topic that is copied.
+    pub(super) away: Away,
     /// The newest look that showed it, with its id.
     pub(super) seen: u64,
     pub(super) leaders: BTreeMap<i32, (Option<i32>, Option<i32>)>,
+}
+
+/// How often in a row looks did not show a topic, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Away {
+    pub(super) looks: u32,
+    since: Option<i64>,
+}
+
+impl Away {
+    /// Another look without it.
+    pub(super) fn missed(&mut self, now: i64) {
+        self.looks = self.looks.saturating_add(1);
+        self.since.get_or_insert(now);
+    }
+
+    /// When it has been away for so many milliseconds.
+    pub(super) fn due(self, after_ms: i64) -> i64 {
+        self.since
+            .map_or(i64::MAX, |since| since.saturating_add(after_ms))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,8 +188,16 @@ pub(crate) struct Core {
     pub(super) configs_due: i64,
     pub(super) missing: Vec<String>,
     pub(super) unknown: BTreeMap<String, String>,
-    /// Topics of the directory that the source has not shown yet, with the looks that missed them.
-    pub(super) held: BTreeMap<String, u32>,
+    /// Topics of the directory that the source has not shown yet.
+    pub(super) held: BTreeMap<String, Away>,
+    /// Topics that were deleted here because the source has them no longer.
+    pub(super) deleted: BTreeSet<String>,
+    /// Topics that were deleted here because others were made anew: those are to be found.
+    pub(super) renewed: BTreeSet<String>,
+    /// Whether the last look at all topics showed none at all.
+    pub(super) is_bare: bool,
+    /// The generation of partitions that are made from now on: above those of deleted ones, whose answers may still come.
+    pub(super) first_generation: u64,
     /// Looks in a row that came before their time.
     pub(super) hurried: u32,
     /// What was not copied beside partitions: of groups.
@@ -202,6 +231,10 @@ impl Core {
             missing: Vec::new(),
             unknown: BTreeMap::new(),
             held: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            renewed: BTreeSet::new(),
+            is_bare: false,
+            first_generation: 0,
             hurried: 0,
             is_partial: false,
             is_ended: false,
@@ -352,6 +385,15 @@ impl Core {
         self.events.tell(event);
     }
 
+    /// Tells something that is a loss, but for those who asked that deletes are followed.
+    pub(super) fn tell_deleted(&mut self, event: MirrorEvent, is_followed: bool) {
+        if is_followed {
+            self.events.tell_wanted(event);
+        } else {
+            self.events.tell(event);
+        }
+    }
+
     /// A problem of a partition: told once until it is over.
     pub(super) fn trouble(&mut self, at: &TopicPartition, broker: i32, message: String) {
         if let Some(partition) = self.partitions.get_mut(at)
@@ -444,6 +486,11 @@ impl Core {
 
     /// Whether work for a partition is still to be done.
     pub(crate) fn is_current(&self, work: &Work) -> bool {
+        if let Work::DeleteTopic { name } = work {
+            // It may be back.
+            let topic = self.topics.get(name);
+            return topic.is_none_or(|topic| topic.state == TopicState::Gone);
+        }
         match work.generation() {
             Some((at, generation)) => self
                 .partitions

@@ -10,9 +10,11 @@ pub struct MirrorOptions {
     pub patterns: Vec<String>,
     /// Ends when every partition has reached the high watermark that it had when it was first fetched.
     pub once: bool,
-    /// Deletes here what the source deletes: records before its log start offset, and topics; not committed offsets. Tried under no real
-    /// broker yet, so the command does not offer it.
+    /// Deletes here what the source deletes: records below its log start offset, and topics with the groups' offsets in them. A source
+    /// that shows no topic at all is not followed.
     pub follow_deletes: bool,
+    /// With `follow_deletes`: milliseconds for which all looks must say that a topic is gone, or is another one by now, before it is deleted.
+    pub follow_after_ms: i64,
     /// Whether the groups' committed offsets are copied.
     pub groups: bool,
     /// Bytes of one fetch response at most, but for one batch that is larger. A broker's connection holds at most three responses at a
@@ -45,6 +47,7 @@ impl Default for MirrorOptions {
             patterns: Vec::new(),
             once: false,
             follow_deletes: false,
+            follow_after_ms: 60_000,
             groups: true,
             fetch_max_bytes: 8 << 20,
             partition_max_bytes: 1 << 20,

@@ -59,7 +59,7 @@ fn do_one(
         } => match store.topic(&name, id, partitions, config.as_deref()) {
             Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, ready, now),
             Ok(TopicOutcome::Another(ours)) => {
-                lock(core).topic_is_another(&name, ours, id, more);
+                lock(core).topic_is_another(&name, ours, id, now);
             }
             Err(error) if is_of_topic(error.kind()) => {
                 lock(core).topic_refused(&name, &error.to_string());
@@ -70,10 +70,13 @@ fn do_one(
             let warnings = store.set_settings(&name, &config)?;
             lock(core).settings_stored(&name, warnings);
         }
-        Work::DeleteTopic { name } => {
-            store.delete_topic(&name)?;
-            lock(core).topic_deleted(&name, now);
-        }
+        Work::DeleteTopic { name } => match store.delete_topic(&name) {
+            Ok(()) => lock(core).topic_deleted(&name, now),
+            Err(error) if is_of_topic(error.kind()) => {
+                lock(core).topic_stays(&name, &error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+        },
         Work::Commits(commits) => {
             let refused = store.commit(&commits)?;
             let mut core = lock(core);

@@ -18,7 +18,7 @@ pub enum EventKind {
     DeletedRecords,
     /// The source deleted a topic. The copy stays, unless deletes are followed.
     DeletedTopic,
-    /// The source has another topic of this name than the one that was copied. It is not copied.
+    /// The source has another topic of this name than the one that was copied. It is not copied, unless deletes are followed.
     Recreated,
     /// Something is wrong with a partition or topic. It is tried again.
     Problem,
@@ -176,6 +176,7 @@ pub struct MirrorReport {
     pub progress: MirrorProgress,
     /// Whether everything that was to be copied was: no problem is left, and with `once` every partition reached its end.
     pub is_complete: bool,
-    /// Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated: what a user should look at.
+    /// Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated and deletes are not followed:
+    /// what a user should look at.
     pub has_losses: bool,
 }

@@ -13,8 +13,8 @@ use crate::coordinator::committed_offsets::CommittedOffsets;
 use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
-    Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, NewTopic, OpenOptions, Result,
-    TopicPartition, is_internal_topic,
+    Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, MaintainOptions, NewTopic,
+    OpenOptions, Result, TopicPartition, is_internal_topic,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,9 +84,10 @@ impl Store {
     pub(crate) fn open(path: &Path, options: &MirrorOptions, open: &OpenOptions) -> Result<Self> {
         let disk = open.disk.as_ref();
         // Somebody else's directory is left as it is.
-        read_note(disk, path)?;
+        let note = read_note(disk, path)?;
         let named = options.topics.iter().map(String::as_str);
-        let own = options.groups.then_some(OFFSETS_TOPIC);
+        let owns_offsets = options.groups || note.is_some_and(|note| note.owns_offsets);
+        let own = owns_offsets.then_some(OFFSETS_TOPIC);
         let internal = named.chain(own).filter(|name| is_internal_topic(name));
         let how = LogDirOptions {
             max_open_partitions: options.max_open_partitions.max(1),
@@ -388,14 +389,23 @@ impl Store {
         let log = self.log(at)?;
         self.has_unsynced = true;
         log.delete_records_before(offset.min(log.high_watermark()?))?;
+        // Segments below the new start go, and none for their age or size: that is the source's to say.
+        let by_start = LogConfig::default().with("cleanup.policy", "compact")?;
+        log.maintain(&MaintainOptions {
+            compaction: false,
+            config: Some(by_start),
+            ..MaintainOptions::default()
+        })?;
         log.log_start_offset()
     }
 
-    /// Deletes a topic as a broker does.
+    /// Deletes a topic as a broker does, and first the groups' offsets in it, as the coordinator does. A kill in between leaves the topic,
+    /// which the next run finds.
     ///
     /// # Errors
-    /// Those of [`LogDir::delete_topic`].
+    /// Those of [`LogDir::delete_topic`] and [`CommittedOffsets::remove`].
     pub(crate) fn delete_topic(&mut self, name: &str) -> Result<()> {
+        self.forget_offsets(name)?;
         if self.log_dir.topics().contains_key(name) {
             self.log_dir.delete_topic(name)?;
         }

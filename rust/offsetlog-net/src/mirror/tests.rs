@@ -9,13 +9,14 @@
 )]
 
 mod cases;
+mod cases_of_deletes;
 mod cases_of_old;
 mod model;
 
 use super::core::{Core, Next, Node, Request};
 use super::options::MirrorOptions;
 use super::perform::{lock, perform};
-use super::report::EventKind;
+use super::report::{EventKind, MirrorReport};
 use super::store::Store;
 use super::work::Work;
 use model::{BROKERS, Model, Random};
@@ -222,6 +223,16 @@ impl Run {
                 );
             }
         }
+        if self.options.follow_deletes {
+            self.check_deletes(seed, &report);
+            let gone = self.model.gone.iter().cloned();
+            let partitions = self.model.topics.values().flat_map(|all| &all.partitions);
+            let below = partitions.flat_map(|each| {
+                let deleted = each.log.iter().filter(|batch| batch.last < each.start);
+                deleted.map(|batch| batch.bytes.clone())
+            });
+            everything.extend(gone.chain(below));
+        }
         let lost: Vec<_> = self.copied.difference(&everything).collect();
         assert!(
             lost.is_empty(),
@@ -230,6 +241,30 @@ impl Run {
         );
         self.check_groups(seed);
         (self.copied.len(), self.cuts)
+    }
+
+    /// What the source deleted is deleted.
+    fn check_deletes(&self, seed: u64, report: &MirrorReport) {
+        let log_dir = offsetlog::LogDir::open(&[&self.folder], &OpenOptions::default()).unwrap();
+        let mut found = log_dir.topics();
+        found.remove("__consumer_offsets");
+        let wanted: BTreeSet<&String> = self.model.topics.keys().collect();
+        assert_eq!(found.keys().collect::<BTreeSet<_>>(), wanted, "seed {seed}");
+        for (name, topic) in &self.model.topics {
+            for (number, partition) in topic.partitions.iter().enumerate() {
+                let log = log_dir.log(name, number as i32);
+                let log = log.unwrap_or_else(|error| panic!("seed {seed}: {error}: {report:#?}"));
+                let (start, end) = (
+                    log.log_start_offset().unwrap(),
+                    log.log_end_offset().unwrap(),
+                );
+                assert!(
+                    start == partition.start || start == end,
+                    "seed {seed}: {name}-{number} begins at {start}, at the source at {}",
+                    partition.start
+                );
+            }
+        }
     }
 
     fn check_groups(&self, seed: u64) {
@@ -246,6 +281,14 @@ impl Run {
                 );
                 found.insert(key, offset.offset);
             }
+        }
+        if self.options.follow_deletes {
+            found.retain(|key, _| !self.model.commits.contains_key(key));
+            assert!(
+                found.is_empty(),
+                "seed {seed}: of deleted topics: {found:?}"
+            );
+            return;
         }
         for (key, offset) in &self.model.commits {
             if !self.model.recreated.contains(&key.1) {
@@ -296,6 +339,13 @@ fn history(seed: u64, source: Source) -> (usize, usize) {
     if matches!(source, Source::ByName) {
         run.model.versions.insert(FETCH.key, (4, 12));
     }
+    if matches!(source, Source::Deleting) {
+        run.model.deletes = true;
+        run.options.follow_deletes = true;
+        run.options.follow_after_ms = 500;
+        run.options.metadata_interval_ms = 500;
+        run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+    }
     for _ in 0..1500 {
         if run.random.one_in(150) {
             run.kill();
@@ -322,6 +372,8 @@ enum Source {
     ByName,
     /// A fetch does not tell divergence, and topics have no ids.
     Old,
+    /// Topics are deleted and made anew, and the mirror follows.
+    Deleting,
 }
 
 /// Histories with a source; each must have exercised something.
@@ -352,6 +404,11 @@ fn brokers_that_do_not_tell_divergence_in_a_fetch_are_asked_for_epochs() {
 #[test]
 fn brokers_that_have_ids_and_are_asked_by_name_are_copied() {
     histories(Source::ByName);
+}
+
+#[test]
+fn deletes_are_followed_and_nothing_else_is_deleted() {
+    histories(Source::Deleting);
 }
 
 #[test]

@@ -85,7 +85,18 @@ impl Core {
             .topics
             .values()
             .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
-        let has_all = self.is_identified && self.has_metadata && !is_making && self.held.is_empty();
+        // A topic that may be deleted is waited for.
+        let is_leaving = self.options.follow_deletes
+            && self
+                .topics
+                .values()
+                .any(|topic| topic.away.looks > 0 && topic.state != TopicState::Gone);
+        let has_all = self.is_identified
+            && self.has_metadata
+            && !is_making
+            && !is_leaving
+            && self.renewed.is_empty()
+            && self.held.is_empty();
         let is_over = if has_all {
             !is_waiting && (self.offsets_are_settled() || is_late)
         } else {
@@ -127,6 +138,24 @@ impl Core {
         if self.has_unproven() {
             let message = "no look has shown that the topics are the same still, after the last records were asked for by name";
             self.tell(MirrorEvent::new(EventKind::Problem, message));
+            self.is_partial = true;
+        }
+        let leaving = self.topics.iter().filter(|(_, topic)| {
+            self.options.follow_deletes && topic.away.looks > 0 && topic.state == TopicState::Ready
+        });
+        let leaving: Vec<String> = leaving.map(|(name, _)| name.clone()).collect();
+        for name in std::mem::take(&mut self.renewed) {
+            let message = format!(
+                "topic {name} was made anew, and the mirror ended before it was found again"
+            );
+            self.tell(MirrorEvent::topic(EventKind::Problem, &name, message));
+            self.is_partial = true;
+        }
+        for name in leaving {
+            let message = format!(
+                "the last looks did not show topic {name}, and the mirror ended before it could be sure: it stays here"
+            );
+            self.tell(MirrorEvent::topic(EventKind::Problem, &name, message));
             self.is_partial = true;
         }
         self.tell_unstored();

@@ -19,6 +19,11 @@ impl Events {
     /// Takes an event. If there are too many, the oldest that is no loss is no longer kept; a loss only for another one.
     pub(super) fn tell(&mut self, event: MirrorEvent) {
         self.has_losses |= is_loss(event.kind);
+        self.tell_wanted(event);
+    }
+
+    /// As `tell`, of what the user asked for: it is no loss.
+    pub(super) fn tell_wanted(&mut self, event: MirrorEvent) {
         self.untold.push(event.clone());
         if self.kept.len() >= KEPT_MAX {
             self.left_out = self.left_out.saturating_add(1);

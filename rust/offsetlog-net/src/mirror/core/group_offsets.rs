@@ -87,6 +87,12 @@ impl GroupOffsets {
         }
     }
 
+    /// A topic was deleted here, and the offsets in it.
+    pub(super) fn forget(&mut self, topic: &str) {
+        self.pending.retain(|(_, at), _| at.topic != topic);
+        self.stored.retain(|(_, at), _| at.topic != topic);
+    }
+
     pub(super) fn know_broker(&mut self, id: i32) {
         let began_at = self.began_at;
         self.brokers.entry(id).or_insert_with(|| OfBroker {

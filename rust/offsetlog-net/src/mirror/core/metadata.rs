@@ -1,7 +1,7 @@
 //! Topics, partitions, leaders and settings of the source: what is new, moved, deleted, another topic by now.
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
-use super::{Asked, Core, Next, Node, Request, Topic, TopicState, Versions, version_of};
+use super::{Asked, Away, Core, Next, Node, Request, Topic, TopicState, Versions, version_of};
 use crate::mirror::partition::Need;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::Work;
@@ -125,6 +125,9 @@ impl Core {
             works.push(Work::Identify(cluster_id));
         }
         let is_partial = names.is_some();
+        if !is_partial {
+            self.is_bare = structs(answer, "topics").next().is_none();
+        }
         let mut seen = BTreeSet::new();
         for topic in structs(answer, "topics") {
             let Some(name) = text(topic, "name").filter(|name| !name.is_empty()) else {
@@ -137,10 +140,14 @@ impl Core {
             if !self.options.takes(&name, is_internal) {
                 continue;
             }
+            if !self.topics.contains_key(&name) {
+                self.renewed.remove(&name);
+            }
             match int(topic, "errorCode") {
                 0 | 5 => {
                     seen.insert(name.clone());
                     self.unknown.remove(&name);
+                    self.deleted.remove(&name);
                     self.take_topic(&name, topic, look, now, works);
                 }
                 3 => {
@@ -208,17 +215,20 @@ impl Core {
     }
 
     fn take_missing(&mut self, name: &str, now: i64, works: &mut Vec<Work>) {
-        let follows = self.options.follow_deletes;
-        let missed = match (self.topics.get_mut(name), self.held.get_mut(name)) {
-            (Some(topic), _) => &mut topic.missed,
-            (None, Some(missed)) => missed,
+        let follows = self.options.follow_deletes && !self.is_bare;
+        let away = match (self.topics.get_mut(name), self.held.get_mut(name)) {
+            (Some(topic), _) if topic.state == TopicState::Gone => return,
+            (Some(topic), _) => &mut topic.away,
+            (None, Some(away)) => away,
+            (None, None) if self.deleted.contains(name) => return,
             (None, None) => {
                 self.refuse_topic(name, "the source has no such topic");
                 return;
             }
         };
-        *missed = missed.saturating_add(1);
-        if *missed < MISSED_MAX {
+        away.missed(now);
+        let is_due = !follows || away.due(self.options.follow_after_ms) <= now;
+        if away.looks < MISSED_MAX || !is_due {
             self.missing.push(name.to_owned());
             self.metadata_due = self
                 .metadata_due
@@ -227,9 +237,6 @@ impl Core {
         }
         self.held.remove(name);
         if let Some(topic) = self.topics.get_mut(name) {
-            if topic.state == TopicState::Gone {
-                return;
-            }
             topic.state = TopicState::Gone;
         }
         for (_, each) in self.of_topic(name) {
@@ -241,10 +248,13 @@ impl Core {
                 name: name.to_owned(),
             });
             format!("the source deleted topic {name}; it is deleted here too")
+        } else if self.options.follow_deletes {
+            format!("the source shows no topic at all, not {name} either; it stays here")
         } else {
             format!("the source deleted topic {name}; it stays here")
         };
-        self.tell(MirrorEvent::topic(EventKind::DeletedTopic, name, message));
+        let event = MirrorEvent::topic(EventKind::DeletedTopic, name, message);
+        self.tell_deleted(event, follows);
     }
 
     pub(super) fn of_topic(
@@ -288,30 +298,32 @@ impl Core {
         let state = match self.topics.get_mut(name) {
             Some(known) if !known.id.is_zero() && !id.is_zero() && known.id != id => {
                 let ours = known.id;
-                self.take_recreated(name, ours, id, works);
+                self.take_recreated(name, ours, id, now, works);
                 return;
             }
             Some(known) => {
-                known.missed = 0;
+                known.away = Away::default();
                 known.seen = known.seen.max(look);
                 if known.id.is_zero() && !id.is_zero() && known.state == TopicState::Ready {
                     // A cluster that was upgraded. The directory says whether it is the topic that was copied.
                     known.state = TopicState::Making;
+                    known.partitions = known.partitions.max(count);
                     works.push(Work::Topic {
                         name: name.to_owned(),
                         id,
-                        partitions: count,
+                        partitions: known.partitions,
                         config: None,
                     });
                 }
                 known.id = id;
-                if known.state == TopicState::Gone {
+                if matches!(known.state, TopicState::Gone | TopicState::Another) {
                     is_back = true;
                     known.state = TopicState::Settings;
                     known.config = None;
                 }
                 if known.state == TopicState::Ready && count > known.partitions {
                     known.state = TopicState::Making;
+                    known.partitions = count;
                     works.push(Work::Topic {
                         name: name.to_owned(),
                         id,
@@ -319,7 +331,10 @@ impl Core {
                         config: None,
                     });
                 }
-                known.partitions = known.partitions.max(count);
+                if known.state == TopicState::Settings {
+                    // While it is being made, partitions that are new wait for the next look.
+                    known.partitions = known.partitions.max(count);
+                }
                 known.leaders = leaders;
                 known.state
             }
@@ -329,7 +344,7 @@ impl Core {
                     partitions: count,
                     state: TopicState::Settings,
                     config: None,
-                    missed: 0,
+                    away: Away::default(),
                     seen: look,
                     leaders,
                 };
@@ -414,8 +429,15 @@ impl Core {
         }
     }
 
-    fn take_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid, works: &mut Vec<Work>) {
-        let follows = self.options.follow_deletes;
+    fn take_recreated(
+        &mut self,
+        name: &str,
+        ours: Uuid,
+        theirs: Uuid,
+        now: i64,
+        works: &mut Vec<Work>,
+    ) {
+        let (follows, after_ms) = (self.options.follow_deletes, self.options.follow_after_ms);
         let mut unproven = Vec::new();
         for (at, each) in self.of_topic(name) {
             // An append that is under way may still end.
@@ -428,34 +450,42 @@ impl Core {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
         };
-        if follows {
+        if topic.state != TopicState::Another && topic.state != TopicState::Gone {
+            topic.state = TopicState::Another;
+            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
+            topic.away.missed(now);
+            self.tell_recreated(name, ours, theirs);
+            self.metadata_due = self.metadata_due.min(now.saturating_add(after_ms));
+            return;
+        }
+        topic.away.missed(now);
+        let due = topic.away.due(after_ms);
+        if !follows {
+            return;
+        }
+        if due > now {
+            self.metadata_due = self.metadata_due.min(due);
+        } else if topic.state == TopicState::Another {
             // Deleted here, and found anew by the next look.
-            if topic.state == TopicState::Gone {
-                return;
-            }
             topic.state = TopicState::Gone;
+            self.renewed.insert(name.to_owned());
             works.push(Work::DeleteTopic {
                 name: name.to_owned(),
             });
-        } else if topic.state == TopicState::Another {
-            return;
-        } else {
-            topic.state = TopicState::Another;
-            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
         }
-        self.tell_recreated(name, ours, theirs);
     }
 
     pub(super) fn tell_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid) {
         let then = if self.options.follow_deletes {
-            "the copy is deleted, and begins anew"
+            "the copy is deleted and begins anew when later looks say the same"
         } else {
             "the copy stays as it is, and the new topic is not copied: move the copy's directories away, or mirror into another directory"
         };
         let message = format!(
             "topic {name} was deleted at the source and another one made: the copy is of {ours}, the source has {theirs}; {then}"
         );
-        self.tell(MirrorEvent::topic(EventKind::Recreated, name, message));
+        let event = MirrorEvent::topic(EventKind::Recreated, name, message);
+        self.tell_deleted(event, self.options.follow_deletes);
     }
 
     /// Divergences whose topic and leader this look confirmed.

@@ -1,6 +1,6 @@
 //! What the disk says of the work that it was given.
 
-use super::{Core, TopicState};
+use super::{Away, Core, TopicState};
 use crate::mirror::partition::{Need, Partition, Position};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::store::ReadyTopic;
@@ -21,7 +21,10 @@ impl Core {
             // Whether the source has them still.
             self.metadata_due = self.metadata_due.min(now);
         }
-        self.held = new.into_iter().map(|name| (name, 0)).collect();
+        self.held = new
+            .into_iter()
+            .map(|name| (name, Away::default()))
+            .collect();
     }
 
     /// A topic is ready.
@@ -44,6 +47,7 @@ impl Core {
             };
             self.partitions.entry(at).or_insert_with(|| Partition {
                 is_fresh: new.contains(&partition),
+                generation: self.first_generation,
                 ..Partition::new(position, now)
             });
         }
@@ -72,21 +76,12 @@ impl Core {
     }
 
     /// The directory has a topic of this name with another id.
-    pub(crate) fn topic_is_another(
-        &mut self,
-        name: &str,
-        ours: Uuid,
-        theirs: Uuid,
-        works: &mut Vec<Work>,
-    ) {
+    pub(crate) fn topic_is_another(&mut self, name: &str, ours: Uuid, theirs: Uuid, now: i64) {
         if let Some(topic) = self.topics.get_mut(name) {
             topic.state = TopicState::Another;
-            if self.options.follow_deletes {
-                topic.state = TopicState::Gone;
-                works.push(Work::DeleteTopic {
-                    name: name.to_owned(),
-                });
-            }
+            // Later looks are compared with what is here.
+            topic.id = ours;
+            topic.away.missed(now);
             self.tell_recreated(name, ours, theirs);
         }
     }
@@ -102,9 +97,22 @@ impl Core {
 
     /// A topic was deleted here too. If the source has one of its name, the next look finds it.
     pub(crate) fn topic_deleted(&mut self, name: &str, now: i64) {
+        let first = self.first_generation;
+        let generations = self.of_topic(name).map(|(_, each)| each.generation + 1);
+        self.first_generation = generations.max().unwrap_or(first).max(first);
         self.partitions.retain(|at, _| at.topic != name);
         self.topics.remove(name);
+        self.groups.forget(name);
+        self.deleted.insert(name.to_owned());
         self.metadata_due = self.metadata_due.min(now);
+        self.progressed(now);
+    }
+
+    /// A topic that the source deleted cannot be deleted here.
+    pub(crate) fn topic_stays(&mut self, name: &str, reason: &str) {
+        self.is_partial = true;
+        let message = format!("the source deleted topic {name}; it is not deleted here: {reason}");
+        self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
     }
 
     /// The settings of a topic were stored.

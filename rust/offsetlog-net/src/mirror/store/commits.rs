@@ -96,6 +96,33 @@ impl Store {
         CommittedOffsets::open_in(&self.log_dir, &options)
     }
 
+    /// Deletes the groups' offsets in a topic, durably, if the directory has a log of committed offsets of its own.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::remove`].
+    pub(super) fn forget_offsets(&mut self, topic: &str) -> Result<()> {
+        if !self.note.as_ref().is_some_and(|note| note.owns_offsets) {
+            return Ok(());
+        }
+        let mut log = match self.commits.take() {
+            Some(log) => log,
+            None => self.open_commits()?,
+        };
+        let mut partitions: BTreeMap<String, Vec<(String, i32)>> = BTreeMap::new();
+        for (group, commit) in log.all().filter(|(_, commit)| commit.topic == topic) {
+            let of_group = partitions.entry(group.to_owned()).or_default();
+            of_group.push((commit.topic.clone(), commit.partition));
+        }
+        self.has_unsynced |= !partitions.is_empty();
+        for (group, partitions) in partitions {
+            for part in partitions.chunks(COMMITS_AT_ONCE) {
+                log.remove(&group, part)?;
+            }
+        }
+        self.commits = Some(log);
+        self.flush()
+    }
+
     /// Compacts the mirror's own log of committed offsets if that is due.
     ///
     /// # Errors

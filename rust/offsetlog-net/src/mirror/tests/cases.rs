@@ -122,6 +122,29 @@ fn a_topic_that_was_away_and_is_back_is_copied_again() {
 }
 
 #[test]
+fn a_partition_that_is_added_while_its_topic_is_made_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    // Topics, then their settings: the disk has the work, and takes its time.
+    run.ask(Node::Any);
+    run.answer(Node::Any, false);
+    run.work();
+    run.ask(Node::Any);
+    run.answer(Node::Any, false);
+    assert!(!run.arrived.is_empty());
+    let topic = run.model.topics.get_mut("orders").unwrap();
+    let new = topic.partitions[0].clone();
+    topic.partitions.push(new);
+    append(&mut run, 2);
+    run.now += run.options.metadata_interval_ms;
+    run.ask(Node::Any);
+    run.answer(Node::Any, false);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 2);
+}
+
+#[test]
 fn once_does_not_take_an_empty_answer_for_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = once(folder.path());

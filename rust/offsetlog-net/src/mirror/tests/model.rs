@@ -121,6 +121,8 @@ pub(super) struct Model {
     #[allow(clippy::option_option)]
     pub(super) offsets_error: Option<Option<i16>>,
     made: u64,
+    /// Whether topics are deleted, and made anew again and again.
+    pub(super) deletes: bool,
 }
 
 impl Model {
@@ -148,6 +150,7 @@ impl Model {
             groups_error: 0,
             offsets_error: None,
             made: 0,
+            deletes: false,
         };
         for name in ["orders", "audit.log", "recreated"] {
             model.make(name, 2);
@@ -171,7 +174,19 @@ impl Model {
             partitions,
             config: BTreeMap::new(),
         };
+        self.delete(name);
         self.topics.insert(name.to_owned(), topic);
+    }
+
+    /// A topic is deleted, and by its coordinators what groups committed in it.
+    pub(super) fn delete(&mut self, name: &str) {
+        if let Some(topic) = self.topics.remove(name) {
+            let batches = topic.partitions.into_iter().flat_map(|each| each.log);
+            self.gone.extend(batches.map(|batch| batch.bytes));
+        }
+        if self.deletes {
+            self.commits.retain(|(_, topic, _), _| topic != name);
+        }
     }
 
     fn partition(&mut self) -> ModelPartition {
@@ -235,7 +250,15 @@ impl Model {
                     self.make(&name, 1);
                 }
             }
-            22 if name == "recreated" && self.recreated.is_empty() && !self.is_old() => {
+            22 if self.deletes && self.random.one_in(4) => self.make(&name, count),
+            23 if self.deletes && self.topics.len() > 2 && self.random.one_in(4) => {
+                self.delete(&name);
+            }
+            22 if !self.deletes
+                && name == "recreated"
+                && self.recreated.is_empty()
+                && !self.is_old() =>
+            {
                 self.recreated.push(name.clone());
                 self.make(&name, 2);
             }

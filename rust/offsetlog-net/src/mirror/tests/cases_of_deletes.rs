@@ -1,0 +1,259 @@
+//! Deletes that are followed: what goes, when, and what stays.
+
+use super::cases::{append, assert_same, commit, finished, go_on, told};
+use super::{Run, lock};
+use crate::mirror::core::{Asked, Core, Node};
+use crate::mirror::report::EventKind;
+use offsetlog::{LogDir, OpenOptions};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+
+const MINUTE_MS: i64 = 60_000;
+
+fn following(folder: &Path) -> Run {
+    let mut run = Run::new(folder, 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    run.model.make("other", 1);
+    run.model.deletes = true;
+    run.options.follow_deletes = true;
+    run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+    run
+}
+
+fn topics(run: &Run) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = run.store.as_ref().unwrap().topics().into_iter().collect();
+    names.remove("__consumer_offsets");
+    names
+}
+
+fn names(all: &[&str]) -> BTreeSet<String> {
+    all.iter().map(|&name| name.to_owned()).collect()
+}
+
+fn committed(run: &mut Run) -> Vec<(String, i32, i64)> {
+    run.store.take().unwrap().close().unwrap();
+    let log_dir = LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
+    let (groups, ..) = log_dir.groups().unwrap();
+    let offsets = groups.into_iter().flat_map(|group| group.offsets);
+    offsets
+        .map(|offset| (offset.topic, offset.partition, offset.offset))
+        .collect()
+}
+
+#[test]
+fn a_deleted_topic_is_deleted_when_it_has_been_away_for_a_minute() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    commit(&mut run, 0, 1);
+    let key = ("readers".to_owned(), "other".to_owned(), 0);
+    run.model.commits.insert(key, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    run.model.delete("orders");
+    go_on(&mut run, MINUTE_MS - 5000, |_, _| true);
+    assert_eq!(topics(&run), names(&["orders", "other"]));
+    go_on(&mut run, 15_000, |_, _| true);
+    assert_eq!(topics(&run), names(&["other"]));
+    let report = lock(&run.core).report();
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    let said = told(&report, EventKind::DeletedTopic);
+    assert_eq!(
+        said,
+        ["the source deleted topic orders; it is deleted here too"]
+    );
+    // The groups' offsets in it went with it, as a coordinator deletes them.
+    assert_eq!(committed(&mut run), [("other".to_owned(), 0, 0)]);
+}
+
+#[test]
+fn a_topic_that_is_away_for_less_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    for _ in 0..3 {
+        run.model.hidden.insert("orders".to_owned());
+        go_on(&mut run, MINUTE_MS - 10_000, |_, _| true);
+        run.model.hidden.clear();
+        go_on(&mut run, 20_000, |_, _| true);
+    }
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(told(&report, EventKind::DeletedTopic).is_empty());
+    assert!(report.is_complete, "{report:#?}");
+}
+
+#[test]
+fn a_topic_that_was_deleted_between_two_calls_is_deleted_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.delete("orders");
+    run.options.once = true;
+    run.kill();
+    let began = run.now;
+    let report = finished(&mut run, 2 * MINUTE_MS);
+    assert!(run.now - began >= MINUTE_MS);
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    assert_eq!(topics(&run), names(&["other"]));
+}
+
+#[test]
+fn once_copies_what_was_made_anew_between_two_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.make("orders", 1);
+    append(&mut run, 0);
+    run.model.delete("other");
+    run.options.once = true;
+    run.kill();
+    let report = finished(&mut run, 2 * MINUTE_MS);
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    assert_eq!(topics(&run), names(&["orders"]));
+    assert_same(&run, 0);
+}
+
+#[test]
+fn a_source_that_shows_no_topic_at_all_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.delete("orders");
+    run.model.delete("other");
+    go_on(&mut run, 3 * MINUTE_MS, |_, _| true);
+    assert_eq!(topics(&run), names(&["orders", "other"]));
+    let report = lock(&run.core).report();
+    let said = told(&report, EventKind::DeletedTopic);
+    assert_eq!(said.len(), 2);
+    assert!(said[0].ends_with("it stays here"), "{said:?}");
+    assert!(report.has_losses);
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_deleted_and_copied_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    commit(&mut run, 0, 2);
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.make("orders", 1);
+    go_on(&mut run, 3000, |_, _| true);
+    append(&mut run, 0);
+    commit(&mut run, 0, 1);
+    go_on(&mut run, MINUTE_MS - 10_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert!(!report.is_complete, "{report:#?}");
+    go_on(&mut run, 40_000, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    assert_eq!(told(&report, EventKind::Recreated).len(), 1);
+    assert_eq!(committed(&mut run), [("orders".to_owned(), 0, 1)]);
+}
+
+#[test]
+fn a_broker_that_lags_does_not_have_the_newer_topic_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    let newer = run.model.topics["orders"].clone();
+    let gone = run.model.gone.len();
+    run.model.make("orders", 2);
+    go_on(&mut run, 30_000, |_, _| true);
+    run.model.topics.insert("orders".to_owned(), newer);
+    run.model.gone.truncate(gone);
+    go_on(&mut run, 20_000, |_, _| true);
+    append(&mut run, 0);
+    go_on(&mut run, MINUTE_MS, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete, "{report:#?}");
+}
+
+#[test]
+fn an_answer_for_the_deleted_topic_is_not_taken_for_the_one_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    go_on(&mut run, 20_000, |_, _| true);
+    append(&mut run, 0);
+    // All brokers are asked for records, and one takes its time.
+    let asked = loop {
+        let leader = run.model.topics["orders"].partitions[0].leader;
+        run.ask(Node::Broker(leader));
+        if let Some(asked) = run.asked.remove(&Node::Broker(leader))
+            && matches!(asked.asked, Asked::Fetch(_))
+        {
+            break (leader, asked);
+        }
+        go_on(&mut run, 100, |_, _| true);
+    };
+    let late = run.model.answer(Node::Broker(asked.0), &asked.1);
+    run.model.make("orders", 2);
+    go_on(&mut run, 2 * MINUTE_MS, |_, node| {
+        node != Node::Broker(asked.0)
+    });
+    let known = (asked.1.api, asked.1.version);
+    let works = lock(&run.core).answered(
+        Node::Broker(asked.0),
+        known,
+        &asked.1.asked,
+        &late,
+        0,
+        run.now,
+    );
+    if let Ok(works) = works {
+        run.arrived.push_back((works, late));
+        run.work();
+    }
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+}
+
+#[test]
+fn records_that_the_source_deleted_are_deleted_and_their_segments_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    let config = &mut run.model.topics.get_mut("orders").unwrap().config;
+    config.insert("segment.bytes".to_owned(), (1 << 20).to_string());
+    config.insert("retention.ms".to_owned(), "1".to_owned());
+    for _ in 0..12 {
+        run.model
+            .append_one("orders", 0, (300_000, 2), false, false);
+    }
+    run.model.settle();
+    go_on(&mut run, 20_000, |_, _| true);
+    let logs = |run: &Run| {
+        let files = super::files(&run.folder.join("orders-0")).into_iter();
+        files.filter(|(_, name)| name.ends_with(".log")).count()
+    };
+    let before = logs(&run);
+    assert!(before > 5);
+    let partition = run.model.partition_of("orders", 0);
+    partition.start = partition.log[partition.log.len() / 2].base;
+    let start = partition.start;
+    go_on(&mut run, 10_000, |_, _| true);
+    let report = lock(&run.core).report();
+    let of_orders = report.partitions.iter().find(|each| each.topic == "orders");
+    assert_eq!(of_orders.unwrap().log_start_offset, start);
+    // Those below the start are gone, and none for their age.
+    assert!(logs(&run) < before && logs(&run) > 2);
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    let said = told(&report, EventKind::DeletedRecords);
+    assert!(said[0].ends_with("they are deleted here too"), "{said:?}");
+    run.store.take().unwrap().close().unwrap();
+    let log_dir = LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
+    let log = log_dir.log("orders", 0).unwrap();
+    assert_eq!(log.log_start_offset().unwrap(), start);
+    let first = log.batches(None, None).unwrap().next().unwrap().unwrap();
+    assert!(first.base_offset <= start && first.last_offset >= start);
+}
