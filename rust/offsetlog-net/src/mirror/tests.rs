@@ -282,18 +282,17 @@ impl Run {
                 found.insert(key, offset.offset);
             }
         }
+        for (key, offset) in &self.model.commits {
+            if !self.model.recreated.contains(&key.1) {
+                assert_eq!(found.get(key), Some(offset), "seed {seed}: {key:?}");
+            }
+        }
         if self.options.follow_deletes {
             found.retain(|key, _| !self.model.commits.contains_key(key));
             assert!(
                 found.is_empty(),
                 "seed {seed}: of deleted topics: {found:?}"
             );
-            return;
-        }
-        for (key, offset) in &self.model.commits {
-            if !self.model.recreated.contains(&key.1) {
-                assert_eq!(found.get(key), Some(offset), "seed {seed}: {key:?}");
-            }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A group that is restored must find what it committed: an offset is stored only when the copy of its partition goes that far. With
 //! `once` the offsets are asked for first, and the partitions are copied up to them at least.
 
+mod ending;
+
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
 use super::{Asked, Core, Request, TopicState, Versions, version_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
@@ -35,6 +37,8 @@ struct OfBroker {
     is_asked: bool,
     /// Whether all its groups were asked for once.
     is_known: bool,
+    /// Whether what it answers next was asked before a topic was deleted here: then it is asked again.
+    is_stale: bool,
     failures: u32,
 }
 
@@ -87,10 +91,26 @@ impl GroupOffsets {
         }
     }
 
-    /// A topic was deleted here, and the offsets in it.
-    pub(super) fn forget(&mut self, topic: &str) {
+    /// A topic was deleted here, and the offsets in it. If it was made anew, it may have others, and those that are known may be of the old
+    /// one: all are asked for again.
+    pub(super) fn forget(&mut self, topic: &str, now: i64) {
         self.pending.retain(|(_, at), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
+        for broker in self.brokers.values_mut() {
+            broker.waiting.clear();
+            broker.is_stale = broker.is_asked;
+        }
+        self.ask_all_again(now);
+    }
+
+    /// Whether an answer of a broker counts no longer.
+    fn takes_for_stale(&mut self, id: i32) -> bool {
+        let Some(broker) = self.brokers.get_mut(&id) else {
+            return false;
+        };
+        let is_stale = std::mem::take(&mut broker.is_stale);
+        broker.is_asked &= !is_stale;
+        is_stale
     }
 
     pub(super) fn know_broker(&mut self, id: i32) {
@@ -121,6 +141,7 @@ impl GroupOffsets {
     pub(super) fn failed(&mut self, id: i32, due: i64) {
         if let Some(broker) = self.brokers.get_mut(&id) {
             broker.is_asked = false;
+            broker.is_stale = false;
             broker.due = due;
             broker.failures = broker.failures.saturating_add(1);
             broker.waiting.clear();
@@ -249,6 +270,9 @@ impl Core {
     }
 
     pub(super) fn take_groups(&mut self, id: i32, answer: &Struct<'_>, now: i64) {
+        if self.groups.takes_for_stale(id) {
+            return;
+        }
         let error = int(answer, "errorCode");
         let mut names = Vec::new();
         let mut left_out = 0_usize;
@@ -313,6 +337,9 @@ impl Core {
         now: i64,
         works: &mut Vec<Work>,
     ) {
+        if self.groups.takes_for_stale(id) {
+            return;
+        }
         let mut moved = false;
         let mut several: Vec<(String, i64, &Struct<'_>)> = structs(answer, "groups")
             .filter_map(|group| Some((text(group, "groupId")?, int(group, "errorCode"), group)))
@@ -476,91 +503,6 @@ impl Core {
         }
         if !ready.is_empty() {
             works.push(Work::Commits(ready));
-        }
-    }
-
-    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far. What was done
-    /// before such an offset was told is asked once more whether the source has it that far by now.
-    pub(super) fn raise_targets(&mut self) {
-        for pending in self.groups.pending.values() {
-            let (commit, asked) = pending
-                .later
-                .as_ref()
-                .map_or((&pending.commit, pending.asked), |(commit, asked)| {
-                    (commit, *asked)
-                });
-            let Some(each) = self.partitions.get_mut(&commit.at) else {
-                continue;
-            };
-            let (Some(target), Some((high_watermark, at))) = (each.target, each.high_watermark)
-            else {
-                continue;
-            };
-            if commit.offset <= target || each.problem.is_some() {
-                continue;
-            }
-            if commit.offset <= high_watermark {
-                each.target = Some(commit.offset);
-                each.is_done = false;
-            } else if at <= asked.at {
-                each.is_done = false;
-            }
-        }
-    }
-
-    /// With `once`: whether each offset was stored, but for those of partitions that are not copied, or not that far.
-    pub(super) fn offsets_are_settled(&self) -> bool {
-        self.groups.are_known()
-            && self.groups.pending.values().all(|pending| {
-                let at = &pending.commit.at;
-                let is_copied = self
-                    .topics
-                    .get(&at.topic)
-                    .is_some_and(|topic| topic.state == TopicState::Ready);
-                let each = self.partitions.get(at).filter(|_| is_copied);
-                each.is_none_or(|each| {
-                    let is_short = each.target.is_some_and(|target| each.reached() < target);
-                    each.is_done && (each.problem.is_some() || is_short)
-                })
-            })
-    }
-
-    /// Tells of the offsets that were not stored, and of brokers that did not tell theirs.
-    pub(super) fn tell_unstored(&mut self) {
-        let mut unstored = Vec::new();
-        for pending in self.groups.pending.values() {
-            let commit = &pending.commit;
-            // Of topics that are not copied it was told.
-            let is_copied = self
-                .topics
-                .get(&commit.at.topic)
-                .is_some_and(|topic| topic.state == TopicState::Ready);
-            let Some(each) = self.partitions.get(&commit.at).filter(|_| is_copied) else {
-                continue;
-            };
-            let message = format!(
-                "offset {} of group {} is not stored: the copy ends at {}",
-                commit.offset, commit.group, each.end
-            );
-            unstored.push(MirrorEvent::of(EventKind::Problem, &commit.at, message));
-        }
-        let silent = self
-            .groups
-            .brokers
-            .iter()
-            .filter(|(_, each)| !each.is_known);
-        let silent: Vec<i32> = silent.map(|(id, _)| *id).collect();
-        self.is_partial |= !unstored.is_empty();
-        for event in unstored {
-            self.tell(event);
-        }
-        if self.groups.is_wanted {
-            for id in silent {
-                let message =
-                    format!("broker {id} did not tell the committed offsets of its groups");
-                self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
-                self.is_partial = true;
-            }
         }
     }
 

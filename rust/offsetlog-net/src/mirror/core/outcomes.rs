@@ -102,7 +102,7 @@ impl Core {
         self.first_generation = generations.max().unwrap_or(first).max(first);
         self.partitions.retain(|at, _| at.topic != name);
         self.topics.remove(name);
-        self.groups.forget(name);
+        self.groups.forget(name, now);
         self.deleted.insert(name.to_owned());
         self.metadata_due = self.metadata_due.min(now);
         self.progressed(now);

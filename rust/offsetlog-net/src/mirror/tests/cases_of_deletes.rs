@@ -111,6 +111,7 @@ fn once_copies_what_was_made_anew_between_two_calls() {
     go_on(&mut run, 20_000, |_, _| true);
     run.model.make("orders", 1);
     append(&mut run, 0);
+    commit(&mut run, 0, 2);
     run.model.delete("other");
     run.options.once = true;
     run.kill();
@@ -118,6 +119,7 @@ fn once_copies_what_was_made_anew_between_two_calls() {
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
     assert_eq!(topics(&run), names(&["orders"]));
     assert_same(&run, 0);
+    assert_eq!(committed(&mut run), [("orders".to_owned(), 0, 2)]);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! With `once`: how far groups' offsets want a copy, whether all are stored, and what is told of those that are not.
+
+use super::{Core, TopicState};
+use crate::mirror::report::{EventKind, MirrorEvent};
+
+impl Core {
+    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far. What was done
+    /// before such an offset was told is asked once more whether the source has it that far by now.
+    pub(in crate::mirror::core) fn raise_targets(&mut self) {
+        for pending in self.groups.pending.values() {
+            let (commit, asked) = pending
+                .later
+                .as_ref()
+                .map_or((&pending.commit, pending.asked), |(commit, asked)| {
+                    (commit, *asked)
+                });
+            let Some(each) = self.partitions.get_mut(&commit.at) else {
+                continue;
+            };
+            let (Some(target), Some((high_watermark, at))) = (each.target, each.high_watermark)
+            else {
+                continue;
+            };
+            if commit.offset <= target || each.problem.is_some() {
+                continue;
+            }
+            if commit.offset <= high_watermark {
+                each.target = Some(commit.offset);
+                each.is_done = false;
+            } else if at <= asked.at {
+                each.is_done = false;
+            }
+        }
+    }
+
+    /// With `once`: whether each offset was stored, but for those of partitions that are not copied, or not that far.
+    pub(in crate::mirror::core) fn offsets_are_settled(&self) -> bool {
+        self.groups.are_known()
+            && self.groups.pending.values().all(|pending| {
+                let at = &pending.commit.at;
+                let is_copied = self
+                    .topics
+                    .get(&at.topic)
+                    .is_some_and(|topic| topic.state == TopicState::Ready);
+                let each = self.partitions.get(at).filter(|_| is_copied);
+                each.is_none_or(|each| {
+                    let is_short = each.target.is_some_and(|target| each.reached() < target);
+                    each.is_done && (each.problem.is_some() || is_short)
+                })
+            })
+    }
+
+    /// Tells of the offsets that were not stored, and of brokers that did not tell theirs.
+    pub(in crate::mirror::core) fn tell_unstored(&mut self) {
+        let mut unstored = Vec::new();
+        for pending in self.groups.pending.values() {
+            let commit = &pending.commit;
+            // Of topics that are not copied it was told.
+            let is_copied = self
+                .topics
+                .get(&commit.at.topic)
+                .is_some_and(|topic| topic.state == TopicState::Ready);
+            let Some(each) = self.partitions.get(&commit.at).filter(|_| is_copied) else {
+                continue;
+            };
+            let message = format!(
+                "offset {} of group {} is not stored: the copy ends at {}",
+                commit.offset, commit.group, each.end
+            );
+            unstored.push(MirrorEvent::of(EventKind::Problem, &commit.at, message));
+        }
+        let silent = self
+            .groups
+            .brokers
+            .iter()
+            .filter(|(_, each)| !each.is_known);
+        let silent: Vec<i32> = silent.map(|(id, _)| *id).collect();
+        self.is_partial |= !unstored.is_empty();
+        for event in unstored {
+            self.tell(event);
+        }
+        if self.groups.is_wanted {
+            for id in silent {
+                let message =
+                    format!("broker {id} did not tell the committed offsets of its groups");
+                self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
+                self.is_partial = true;
+            }
+        }
+    }
+}
