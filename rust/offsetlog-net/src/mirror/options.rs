@@ -28,7 +28,7 @@ pub struct MirrorOptions {
     pub metadata_interval_ms: i64,
     /// Milliseconds between two looks at the groups' offsets.
     pub groups_interval_ms: i64,
-    /// Milliseconds between two syncs.
+    /// Milliseconds after which what was appended begins to be synced, beside further appends; much of it earlier.
     pub flush_interval_ms: i64,
     /// Milliseconds before a failed request is tried again; twice as long each time, up to `backoff_max_ms`.
     pub backoff_ms: i64,

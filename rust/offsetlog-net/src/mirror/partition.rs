@@ -165,6 +165,11 @@ impl Partition {
         self.gap.map_or(self.end, |start| start.max(self.end))
     }
 
+    /// With `once`: whether appends that are under way reach where it is to come.
+    pub(crate) fn has_its_end_pending(&self) -> bool {
+        self.pending > 0 && self.target.is_some_and(|target| self.position >= target)
+    }
+
     /// Whether the copy holds no record.
     pub(crate) const fn is_empty(&self) -> bool {
         self.start == self.end

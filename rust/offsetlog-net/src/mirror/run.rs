@@ -252,7 +252,7 @@ impl Pace {
     ) -> Result<(), MirrorError> {
         if now.saturating_sub(self.flushed_at) >= options.flush_interval_ms {
             self.flushed_at = now;
-            store.flush()?;
+            store.begin_flush()?;
             store.remove_deleted()?;
         }
         if now.saturating_sub(self.compacted_at) >= COMPACT_MS {

@@ -1,6 +1,7 @@
 //! The directory that a mirror fills: a log dir of its own, with a note that says which cluster it mirrors.
 
 mod commits;
+mod syncs;
 
 use super::batches::runs;
 use super::error::MirrorError;
@@ -18,6 +19,7 @@ use offsetlog::{
 };
 use std::io;
 use std::path::{Path, PathBuf};
+use syncs::Syncs;
 
 /// Kafka's topic of committed offsets.
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -37,7 +39,7 @@ pub(crate) struct Store {
     open: OpenOptions,
     note: Option<Note>,
     commits: Option<CommittedOffsets>,
-    has_unsynced: bool,
+    syncs: Syncs,
     _lock: Lock,
 }
 
@@ -104,7 +106,7 @@ impl Store {
             open: open.clone(),
             note,
             commits: None,
-            has_unsynced: false,
+            syncs: Syncs::default(),
             _lock: lock,
         })
     }
@@ -296,7 +298,7 @@ impl Store {
         records: &[u8],
     ) -> Result<(Position, Vec<(i64, i64)>)> {
         let log = self.log(&append.at)?;
-        self.has_unsynced = true;
+        self.syncs.dirty();
         let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
         let mut open = Vec::new();
         if append.position > end {
@@ -326,6 +328,7 @@ impl Store {
         if inside.is_some() {
             log.delete_records_before(append.position)?;
         }
+        self.syncs.appended(records.len(), &self.log_dir)?;
         let position = Position {
             start: log.log_start_offset()?,
             end: log.log_end_offset()?,
@@ -347,7 +350,7 @@ impl Store {
         leader: (Option<i32>, i64),
     ) -> Result<CutOutcome> {
         let log = self.log(at)?;
-        self.has_unsynced = true;
+        self.syncs.dirty();
         let before = log.log_end_offset()?;
         let (leader_epoch, leader_end) = leader;
         let to = match leader_epoch {
@@ -376,7 +379,7 @@ impl Store {
     /// Those of [`LogWriter::truncate_fully_and_start_at`].
     pub(crate) fn start_at(&mut self, at: &TopicPartition, offset: i64) -> Result<Position> {
         let log = self.log(at)?;
-        self.has_unsynced = true;
+        self.syncs.dirty();
         log.truncate_fully_and_start_at(offset, None)?;
         position_of(&log)
     }
@@ -387,7 +390,7 @@ impl Store {
     /// Those of [`LogWriter::delete_records_before`].
     pub(crate) fn delete_before(&mut self, at: &TopicPartition, offset: i64) -> Result<i64> {
         let log = self.log(at)?;
-        self.has_unsynced = true;
+        self.syncs.dirty();
         log.delete_records_before(offset.min(log.high_watermark()?))?;
         // Segments below the new start go, and none for their age or size: that is the source's to say.
         let by_start = LogConfig::default().with("cleanup.policy", "compact")?;
@@ -422,11 +425,15 @@ impl Store {
     /// # Errors
     /// Those of [`LogDir::flush`].
     pub(crate) fn flush(&mut self) -> Result<()> {
-        if self.has_unsynced {
-            self.log_dir.flush()?;
-            self.has_unsynced = false;
-        }
-        Ok(())
+        self.syncs.flush(&self.log_dir)
+    }
+
+    /// Begins to make durable what was written, beside further appends.
+    ///
+    /// # Errors
+    /// Those of [`LogDir::flush`], of the one that was begun before.
+    pub(crate) fn begin_flush(&mut self) -> Result<()> {
+        self.syncs.begin(&self.log_dir)
     }
 
     /// Removes the directories of deleted topics whose time has come.
@@ -448,7 +455,8 @@ impl Store {
 
     /// Leaves the directory as a killed process does.
     #[cfg(test)]
-    pub(crate) fn abandon(self) {
+    pub(crate) fn abandon(mut self) {
+        self.syncs.end().unwrap();
         for at in self.log_dir.partitions() {
             if let Ok(log) = self.log(&at) {
                 log.abandon();

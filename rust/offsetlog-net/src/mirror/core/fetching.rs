@@ -44,6 +44,14 @@ impl Core {
                     .is_some_and(|each| !each.must_compare())
             });
         }
+        if self.options.once {
+            // What is on its way to the disk may be all that is wanted: a broker would wait for more.
+            wanted.retain(|at| {
+                self.partitions
+                    .get(at)
+                    .is_some_and(|each| !each.has_its_end_pending())
+            });
+        }
         // What was empty is asked again alone, when nothing else is left: other partitions may have been why it was.
         if wanted.iter().all(|at| self.has_been_empty(at)) {
             let fewest = wanted

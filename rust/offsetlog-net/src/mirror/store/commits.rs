@@ -52,7 +52,7 @@ impl Store {
                 Err(error) => return Err(error),
             },
         };
-        self.has_unsynced = true;
+        self.syncs.dirty();
         for (group, commits) in by_group {
             // What is there already is not written again.
             let news: Vec<Commit> = commits
@@ -113,7 +113,7 @@ impl Store {
             let of_group = partitions.entry(group.to_owned()).or_default();
             of_group.push((commit.topic.clone(), commit.partition));
         }
-        self.has_unsynced |= !partitions.is_empty();
+        self.syncs.dirty();
         for (group, partitions) in partitions {
             for part in partitions.chunks(COMMITS_AT_ONCE) {
                 log.remove(&group, part)?;

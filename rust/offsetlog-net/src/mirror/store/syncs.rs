@@ -1,0 +1,83 @@
+//! Makes the copies durable while more is appended: a thread syncs, one at a time.
+
+use offsetlog::{Error, ErrorKind, LogDir, Result};
+use std::thread::JoinHandle;
+
+/// Bytes after which a sync begins: the disk works meanwhile, and little is left for the end.
+const BYTES: usize = 32 << 20;
+
+/// What was written and is not durable yet, and the sync that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Syncs {
+    is_dirty: bool,
+    bytes: usize,
+    running: Option<JoinHandle<Result<()>>>,
+}
+
+impl Syncs {
+    /// Something is about to be written.
+    pub(super) const fn dirty(&mut self) {
+        self.is_dirty = true;
+    }
+
+    /// So many bytes were appended.
+    ///
+    /// # Errors
+    /// That of the sync before.
+    pub(super) fn appended(&mut self, bytes: usize, log_dir: &LogDir) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes >= BYTES {
+            self.begin(log_dir)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to sync, unless a sync is under way or nothing was written.
+    ///
+    /// # Errors
+    /// That of the sync before.
+    pub(super) fn begin(&mut self, log_dir: &LogDir) -> Result<()> {
+        if self.running.as_ref().is_some_and(|it| !it.is_finished()) || !self.is_dirty {
+            return Ok(());
+        }
+        self.end()?;
+        let syncing = log_dir.clone();
+        let thread = std::thread::Builder::new().name("offsetlog-mirror-sync".to_owned());
+        match thread.spawn(move || syncing.flush()) {
+            Ok(running) => self.running = Some(running),
+            // Without a thread the caller waits.
+            Err(_) => log_dir.flush()?,
+        }
+        self.is_dirty = false;
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Waits for the sync that is under way.
+    ///
+    /// # Errors
+    /// Its error.
+    pub(super) fn end(&mut self) -> Result<()> {
+        match self.running.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(synced)) => synced,
+            Some(Err(_)) => Err(Error::new(ErrorKind::Poisoned {
+                first: "the thread that syncs panicked".to_owned(),
+            })),
+        }
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// Those of [`LogDir::flush`].
+    pub(super) fn flush(&mut self, log_dir: &LogDir) -> Result<()> {
+        self.end()?;
+        if self.is_dirty {
+            log_dir.flush()?;
+            self.is_dirty = false;
+            self.bytes = 0;
+        }
+        Ok(())
+    }
+}
