@@ -123,9 +123,9 @@ def known_by_certificate(kind: str, folder: Path, name: str = "client") -> dict[
     return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
 
 
-def copy(guarded: GuardedBroker, listener: str, into: Path, settings: dict[str, str], **options: int) -> MirrorReport:
+def copy(guarded: GuardedBroker, listener: str, into: Path, settings: dict[str, str], give_up_ms: int = 60_000) -> MirrorReport:
     """Mirror all that is there."""
-    return mirror(guarded.guarded[listener], into, once=True, config=settings, **options)
+    return mirror(guarded.guarded[listener], into, once=True, config=settings, give_up_ms=give_up_ms)
 
 
 def assert_same(guarded: GuardedBroker, into: Path) -> None:
