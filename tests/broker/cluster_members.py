@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from kafka.errors import KafkaError
 
@@ -42,7 +43,7 @@ def wait_for_isr(broker: Broker, topics: Iterable[str], nodes: set[int], leader:
     try:
         end = time.monotonic() + SYNC_SECONDS
         while True:
-            partitions = {}
+            partitions: dict[TopicPartition, dict[str, Any]] = {}
             # The client may ask a broker that has just gone.
             with contextlib.suppress(KafkaError):
                 for topic in client.describe_topics(names):

@@ -32,15 +32,9 @@ def main() -> None:
         sizes.append(len(found))
         rows.extend([row["partition"], row["offset"], *(_text(row[name]) for name in ("key", "value"))] for row in found)
 
-    settings = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 200, "isolationLevel": "read_committed"}
-    query = (
-        spark.readStream.format("offsetlog")
-        .options(**settings)
-        .load(mirror)
-        .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
-        .foreachBatch(save)
-        .start()
-    )
+    reader = spark.readStream.format("offsetlog").options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=200)
+    frame = reader.option("isolationLevel", "read_committed").load(mirror)
+    query = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(save).start()
     while not (folder / ENOUGH).exists():
         assert query.isActive, query.exception()
         time.sleep(0.1)

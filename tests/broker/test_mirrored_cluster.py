@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients import Admin, ReaderOfAll, Writer
+from clients import Admin, Isolation, ReaderOfAll, Writer
 from cluster_members import MemberBroker, wait_for_isr
 from golden import Row
 from kafka.errors import KafkaError
@@ -28,7 +28,7 @@ from kafka.structs import OffsetAndMetadata
 from peers import Appended
 from programs import environment
 from streamed_mirror import ENOUGH
-from test_mirror import MIRROR_SECONDS, log_bytes, mirror
+from test_mirror import MIRROR_SECONDS, PROGRAM, log_bytes, mirror
 
 from broker import broker_of
 from conftest import KRAFT
@@ -44,7 +44,7 @@ GROUP = "readers"
 FAST = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
 """A broker that was killed is soon missed."""
 WAITING_SECONDS = 90
-PROGRAM = Path(__file__).with_name("streamed_mirror.py")
+STREAM = Path(__file__).with_name("streamed_mirror.py")
 
 
 def until(is_there: Callable[[], object], what: str) -> None:
@@ -166,10 +166,12 @@ class Story:
         """How the mirror that was there ended."""
         self.called: tuple[int, list[dict[str, Any]]] = 0, []
         """How the one ended that came later."""
-        self.rows: dict[str, dict[TopicPartition, list[Row]]] = {}
+        self.rows: dict[Isolation, dict[TopicPartition, list[Row]]] = {}
         """What consumers read in the end, by isolation level."""
         self.last: tuple[int, list[dict[str, Any]]] = 0, []
         self.streamed: dict[str, Any] = {}
+        self.moving_rows: dict[TopicPartition, list[Row]] = {}
+        """What a consumer read when that had ended."""
         self.committed: dict[TopicPartition, int] = {}
 
     def once(self, into: Path) -> tuple[int, list[dict[str, Any]]]:
@@ -205,8 +207,9 @@ class Story:
         self._tear()
         self._commit(self.committed)
         self.last = self.once(self.into)
-        for level in ("read_uncommitted", "read_committed"):
-            with ReaderOfAll(self.first.address, PLACES, level) as reader:  # type: ignore[arg-type]  # one of the two
+        levels: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+        for level in levels:
+            with ReaderOfAll(self.first.address, PLACES, level) as reader:
                 self.rows[level] = reader.everything()
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
@@ -225,7 +228,7 @@ class Story:
         until((self.into / f"{MOVING}-0").exists, "a first copy")
         with (self.folder / "stream.txt").open("wb") as said, (self.folder / "stream-errors.txt").open("wb") as errors:
             driver = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.into), str(stream), MOVING],
+                [sys.executable, str(STREAM), str(self.into), str(stream), MOVING],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=errors,
@@ -251,11 +254,11 @@ class Story:
             assert code == 0, events
             for number in range(PARTITIONS[MOVING]):
                 name = f"{MOVING}-{number}"
-                self.moved[name] = (
-                    *(log_bytes(each.log_dir / name) for each in (self.second, self.third)),
-                    log_bytes(self.into / name),
-                )
+                one, other = (log_bytes(each.log_dir / name) for each in (self.second, self.third))
+                self.moved[name] = one, other, log_bytes(self.into / name)
             self.committed = {TopicPartition(MOVING, number): 10 * (1 + number) for number in range(PARTITIONS[MOVING])}
+            with ReaderOfAll(self.first.address, [at for at in PLACES if at.topic == MOVING], "read_committed") as reader:
+                self.moving_rows = reader.everything()
             (stream / ENOUGH).touch()
             assert driver.wait(WAITING_SECONDS) == 0, (self.folder / "stream-errors.txt").read_text(encoding="utf-8")[-4000:]
             self.streamed = json.loads((self.folder / "stream.txt").read_text(encoding="utf-8").splitlines()[-1])
@@ -299,9 +302,7 @@ class Story:
             # What could not be reached meanwhile is followed again.
             self._write(MOVING, "both are back", range(PARTITIONS[MOVING]))
             names += self.moved
-            begun = time.monotonic()
             until(lambda: all(log_bytes(self.into / name) == log_bytes(self.third.log_dir / name) for name in names), "it follows")
-            print("waited", time.monotonic() - begun)
             self.running = running.end()
             self.called = self.once(self.away)
         finally:
@@ -346,9 +347,8 @@ def test_spark_streams_it_meanwhile(story: Story) -> None:
     for partition, offset, key, value in story.streamed["rows"]:
         found.setdefault(partition, []).append((offset, *(None if text is None else base64.b64decode(text) for text in (key, value))))
     assert len(story.streamed["sizes"]) > 3
-    for at, rows in story.rows["read_committed"].items():
-        if at.topic == MOVING:
-            assert found[at.partition] == [(row.offset, row.key, row.value) for row in rows], at
+    for at, rows in story.moving_rows.items():
+        assert found[at.partition] == [(row.offset, row.key, row.value) for row in rows], at
 
 
 def cut_of(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -383,7 +383,7 @@ def test_everything_is_there_in_the_end(story: Story) -> None:
     code, events = story.last
     assert code == 0, events
     assert events[-1]["is_complete"]
-    verified = subprocess.run([*mirror(story.first, story.into)[:-6], "verify", str(story.into)], capture_output=True, check=False)
+    verified = subprocess.run([*PROGRAM, "verify", str(story.into)], capture_output=True, timeout=MIRROR_SECONDS, check=False)
     assert verified.returncode == 0, verified.stdout
 
 
@@ -396,7 +396,7 @@ def test_restored_into_a_new_cluster_groups_go_on(story: Story, tmp_path: Path) 
     assert not report.has_losses, report
     with broker.running():
         for level, rows in story.rows.items():
-            with ReaderOfAll(broker.address, PLACES, level) as reader:  # type: ignore[arg-type]  # one of the two
+            with ReaderOfAll(broker.address, PLACES, level) as reader:
                 assert reader.everything() == rows, level
         reader = KafkaConsumer(bootstrap_servers=broker.address, group_id=GROUP, auto_offset_reset="none", enable_auto_commit=False)
         reader.subscribe([MOVING])
@@ -411,7 +411,14 @@ def test_restored_into_a_new_cluster_groups_go_on(story: Story, tmp_path: Path) 
                 found[at] += [record.offset for record in records]
             return sum(map(len, found.values())) >= sum(map(len, wanted.values()))
 
-        until(is_read, "all that the group had not read")
+        try:
+            until(is_read, "all that the group had not read")
+        except AssertionError as error:
+            state = {
+                at.partition: (len(found[at]), len(wanted[at]), reader.position(at, timeout_ms=1000)) for at in reader.assignment()
+            }
+            error.add_note(f"{state}, {[(at, offsets[:2]) for at, offsets in found.items()]}")
+            raise
         reader.close()
         assert found == wanted
         # The log goes on behind them.
