@@ -1,8 +1,8 @@
 //! Leaders that go and come: how soon a mirror follows them.
 
 use super::cases::{append, assert_same, go_on, told};
-use super::{Run, lock};
-use crate::mirror::core::Core;
+use super::{NODES, Run, lock};
+use crate::mirror::core::{Asked, Core, Node};
 use crate::mirror::report::EventKind;
 use std::sync::Mutex;
 
@@ -36,4 +36,31 @@ fn a_leader_that_is_back_is_followed_soon() {
     append(&mut run, 0);
     go_on(&mut run, 10_000, |_, _| true);
     assert_same(&run, 0);
+}
+
+#[test]
+fn looks_that_bring_nothing_new_go_to_another_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    // As a broker says that is cut off from the controller.
+    run.model.partition_of("orders", 0).lead(-1);
+    let (mut looks, mut others) = (0, 0);
+    for _ in 0..400 {
+        run.now += 100;
+        for node in NODES {
+            run.ask(node);
+            let request = run.asked.get(&node).filter(|_| node == Node::Any);
+            if let Some(request) = request
+                && matches!(request.asked, Asked::Metadata { .. })
+            {
+                looks += 1;
+                others += usize::from(lock(&run.core).wants_another(&request.asked));
+            }
+            run.answer(node, false);
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+    }
+    assert!(others > 0 && others < looks, "{others} of {looks}");
 }
