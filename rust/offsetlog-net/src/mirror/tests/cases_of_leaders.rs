@@ -1,9 +1,10 @@
 //! Leaders that go and come: how soon a mirror follows them.
 
-use super::cases::{append, assert_same, go_on, told};
+use super::cases::{append, assert_same, go_on, kept, told};
 use super::{NODES, Run, lock};
 use crate::mirror::core::{Asked, Core, Node};
 use crate::mirror::report::EventKind;
+use crate::mirror::work::Work;
 use std::sync::Mutex;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -63,4 +64,41 @@ fn looks_that_bring_nothing_new_go_to_another_broker() {
         }
     }
     assert!(others > 0 && others < looks, "{others} of {looks}");
+}
+
+#[test]
+fn a_cut_that_was_overtaken_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.pop();
+    let leader = partition.leader;
+    partition.lead(leader);
+    run.model.settle();
+    let mut overtaken = 0;
+    for _ in 0..100 {
+        run.now += 100;
+        for node in NODES {
+            run.ask(node);
+            run.answer(node, false);
+        }
+        for (works, _) in &mut run.arrived {
+            for work in works {
+                // Something was asked anew before the disk came to it.
+                if let Work::Cut { generation, .. } = work
+                    && overtaken < 2
+                {
+                    *generation = generation.wrapping_sub(1);
+                    overtaken += 1;
+                }
+            }
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+    }
+    assert_eq!(overtaken, 2);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert_eq!(kept(&run, 0), 1);
 }
