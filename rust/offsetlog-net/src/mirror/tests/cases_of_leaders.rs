@@ -102,3 +102,29 @@ fn a_cut_that_was_overtaken_is_found_again() {
     assert_same(&run, 0);
     assert_eq!(kept(&run, 0), 1);
 }
+
+#[test]
+fn a_batch_of_an_epoch_that_the_metadata_does_not_have_is_told_and_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let leader = run.model.partition_of("orders", 0).leader;
+    let (before, end) = {
+        let partition = run.model.partition_of("orders", 0);
+        (partition.epoch, partition.end())
+    };
+    // The leader knows its next epoch, and no broker's metadata does.
+    run.model.partition_of("orders", 0).lead(leader);
+    append(&mut run, 0);
+    run.model.partition_of("orders", 0).epoch = before;
+    go_on(&mut run, 60_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!(report.partitions[0].log_end_offset, end);
+    assert!(!report.is_complete);
+    let problems = told(&report, EventKind::Problem);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("a leader epoch above"), "{problems:?}");
+    run.model.partition_of("orders", 0).epoch = before + 1;
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert!(lock(&run.core).report().is_complete);
+}
