@@ -207,8 +207,10 @@ class Writer:
             self._producer.abort_transaction()
 
 
-def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int) -> dict[int, list[Row]]:
+def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int, group: str | None = None) -> dict[int, list[Row]]:
     """The first `count` records that Kafka's own console consumer prints of a topic; it does not print leader epochs (-1 here).
+
+    In a group it begins where that left off, and from the beginning where it has committed nothing.
 
     It ends after that many. One that it should not print takes the place of another, or is the last of all: `Reader` sees that one.
 
@@ -225,7 +227,7 @@ def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int) -
     version = max(broker.version, "3.9.2")  # before, it was another program with other options
     level = ["--command-property" if version >= "4.2" else "--consumer-property", f"isolation.level={isolation}"]
     program = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address]
-    until = ["--max-messages", str(count), "--timeout-ms", str(IDLE_MS)]
+    until = ["--max-messages", str(count), "--timeout-ms", str(IDLE_MS), *([] if group is None else ["--group", group])]
     printed, said = run(java(version, *program, "--topic", topic, "--from-beginning", *until, *form, *level))
     seen: dict[int, list[Row]] = {}
     for partition, row in _console_lines(printed):
