@@ -28,6 +28,8 @@ IDLE_MS = 60_000
 NULL = "(null)"
 """How the console consumer prints what is null; no record of these tests holds it."""
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
+PREFERRED = 0
+"""Of the two kinds of election, the clean one."""
 _TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
@@ -46,9 +48,13 @@ class Admin:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         self._client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(settings))])
 
-    def create_on(self, topic: str, replicas: Mapping[int, list[int]]) -> None:
+    def create_on(self, topic: str, replicas: Mapping[int, list[int]], settings: Mapping[str, str] | None = None) -> None:
         """A topic with these brokers for each partition."""
-        self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas))])
+        self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas), topic_configs=dict(settings or {}))])
+
+    def elect_preferred(self, topic: str) -> None:
+        """Each partition is led by the first of its brokers."""
+        self._client.elect_leaders(PREFERRED, [topic], raise_errors=False)
 
     def delete(self, topic: str) -> None:
         self._client.delete_topics([topic])
