@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +24,9 @@ NODE_ID = 1
 CLUSTER_ID = "b2Zmc2V0bG9nLXRlc3RzLWM"
 """Any id will do that StorageTool takes: 16 bytes in base64."""
 
-STARTING_SECONDS = 90
-STOPPING_SECONDS = 60
-PROGRAM_SECONDS = 120
+STARTING_SECONDS = 300
+STOPPING_SECONDS = 300
+PROGRAM_SECONDS = 600
 STARTED = re.compile(r"Kafka Server started|KafkaServer id=1\] started")
 ZOOKEEPER_STARTED = "binding to port"
 CLEAN_MARK = ".kafka_cleanshutdown"
@@ -68,11 +70,35 @@ def run(command: Sequence[str], *, seconds: int = PROGRAM_SECONDS) -> tuple[str,
 
 
 def two_free_ports() -> tuple[int, int]:
-    """Two ports that nobody listens on now."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+    """Two ports that nobody listens on now, for this process alone.
+
+    Programs that start beside each other listen seconds after they were told where. So the system gives none of these ports to anybody
+    else meanwhile, which it does with those that it chooses itself.
+    """
+    return _free_port(), _free_port()
+
+
+PORTS = range(10_000, 32_000)
+"""Below those that the system gives to clients and to who asks for port 0."""
+_reserved: list[socket.socket] = []
+
+
+def _free_port() -> int:
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            if sys.platform == "linux":
+                # A name that one process of the machine can have, until it ends.
+                mark.bind(f"\0offsetlog-tests-port-{port}")
+            with socket.socket() as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(("127.0.0.1", port))
+        except OSError:
+            mark.close()
+            continue
+        _reserved.append(mark)
+        return port
 
 
 class Broker:

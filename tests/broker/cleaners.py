@@ -31,7 +31,7 @@ ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 """Every closed segment is reason enough to clean; tombstones stay a day, which is longer than any test."""
 SECTION = re.compile(r"dirty section = \[(\d+), (\d+)\]")
-CLEANING_SECONDS = 60
+CLEANING_SECONDS = 300
 STEP = 250
 
 

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
-READING_SECONDS = 30
+READING_SECONDS = 300
 IDLE_MS = 60_000
 """How long the console consumer waits for a record that it was promised: a broker on a busy machine answers late."""
 NULL = "(null)"

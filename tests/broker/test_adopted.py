@@ -17,7 +17,7 @@ from broker import Broker
 from offsetlog import LogDir, adopt, identity
 
 NOW = 1_700_000_000_000
-WAITING_SECONDS = 60
+WAITING_SECONDS = 300
 RECORDS = 20
 TOPICS = ("strayed", "deleted")
 EPOCH = 7

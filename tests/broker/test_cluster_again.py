@@ -33,7 +33,7 @@ SECURE = {
 UUID = "0123456789abcdef0123456789abcdef"
 OTHER = "AAECAwQFBgcICQoLDA0ODw"
 SECRET = "never-printed-7"  # noqa: S105  # of a cluster that lives for a test
-WAITING_SECONDS = 60
+WAITING_SECONDS = 300
 META = "meta.properties"
 FIRST = f"""
 kafka-topics.sh --bootstrap-server SERVER --create --topic orders --partitions 3 --replication-factor 1 \\
@@ -88,7 +88,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def metadata(*arguments: str | Path) -> str:
     command = [sys.executable, "-m", "offsetlog", "metadata", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

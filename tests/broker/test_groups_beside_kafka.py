@@ -19,7 +19,7 @@ from broker import Broker, broker_of, java, run
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 NOW = 1_700_000_000_000
-SECONDS = 30
+SECONDS = 300
 NAMES = ["plain", 'a, "quoted" one', " spaces ", "#no comment", "tab\tand é", "back\\slash", "it's", "carriage\rreturn", '"', "7"]
 """Of groups: Kafka lets any text be one. Names of topics have no character that CSV knows, but they may be numbers."""
 TOPICS = {"orders": 2, "7": 1}
@@ -27,7 +27,7 @@ TOPICS = {"orders": 2, "7": 1}
 
 def groups(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "offsetlog", "groups", str(broker.log_dir), *arguments]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=300)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

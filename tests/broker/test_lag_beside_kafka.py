@@ -48,7 +48,7 @@ def test_the_table_is_that_of_kafkas_tool(version: str, tmp_path: Path) -> None:
             producer.close()
         printed, _ = run(java(version, TOOLS[version], "--bootstrap-server", broker.address, "--describe", "--all-groups"))
     command = [sys.executable, str(ROOT / "examples" / "consumer_lag.py"), str(broker.log_dir)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     said = {row for row in table(printed) if row[1:2] == ("orders",)}
     assert len(said) == 5
     assert ("commit_transaction", "orders", "2", "20", "25", "5") in said

@@ -21,7 +21,7 @@ from offsetlog import LogDir, OffsetLogError
 NOW = 1_700_000_000_000
 TOPICS = {"one": 1, "three": 3, "gone": 2}
 SETTINGS = {"retention.ms": "86400000", "cleanup.policy": "compact"}
-SECONDS = 30
+SECONDS = 300
 
 
 def until(look: Callable[[], object], wanted: object) -> None:

@@ -29,7 +29,7 @@ PARTITIONS = 2
 DUMPS = {"4.3.0": "org.apache.kafka.tools.DumpLogSegments", "3.9.2": "kafka.tools.DumpLogSegments"}
 """What kafka-dump-log runs."""
 ROUNDS = 12
-MIRROR_SECONDS = 120
+MIRROR_SECONDS = 600
 
 
 @pytest.fixture(params=["4.3.0", "3.9.2"])

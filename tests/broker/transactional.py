@@ -14,7 +14,7 @@ from writing import coded
 
 Place: TypeAlias = tuple[str, int]
 
-WAITING_SECONDS = 30
+WAITING_SECONDS = 300
 TIMEOUT_MS = 60_000
 # A coordinator that loads, or that still writes the markers of the transaction before.
 NOT_YET = {14, 15, 16, 51}

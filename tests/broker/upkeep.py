@@ -35,7 +35,7 @@ AGES = (400 * DAY, 30 * DAY, 10 * DAY, 5 * DAY, 2 * DAY, 20 * HOUR, 3 * HOUR, 2 
 RECORDS = 5
 LEAST_SEGMENT = 1 << 20
 CUT_AT = 12
-UPKEEP_SECONDS = 60
+UPKEEP_SECONDS = 300
 STEADY_SECONDS = 2.0
 ROUNDS = 4
 """A broker that went that often over its logs and has changed nothing for a while is done."""

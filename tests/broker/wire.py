@@ -19,7 +19,7 @@ SET, DELETE = 0, 1
 TOO_FEW_REPLICAS = {19, 20}
 """Found before the append, or behind it: then the records are in the log, and not acknowledged."""
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-ANSWER_SECONDS = 30
+ANSWER_SECONDS = 300
 
 
 class Produced(NamedTuple):

@@ -21,7 +21,7 @@ CLIENT = "3.8.4"
 """Older clients do not find a server with a current Java."""
 REAL = {"2.8.2": "kafka.admin.TopicCommand", "3.9.2": "org.apache.kafka.tools.TopicCommand"}
 OPTIONS = ("-Dzookeeper.preAllocSize=4", "-Dzookeeper.admin.enableServer=false")
-WAITING_SECONDS = 60
+WAITING_SECONDS = 300
 
 
 def golden(folder: Path, *arguments: object) -> list[str]:

@@ -272,7 +272,7 @@ class Remote:
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.close()
-        self.child.wait(20)
+        self.child.wait(300)
         self.child.stdout.close()
 
 

@@ -35,7 +35,7 @@ INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_ACLS, DESCRIBE_CONFIGS, DESC
 DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 42, 47, 60
 
 CLIENT_ID = "tests"
-ANSWER_SECONDS = 30
+ANSWER_SECONDS = 300
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
 NO_UUID = uuid.UUID(int=0)
 

@@ -19,8 +19,8 @@ from golden import CLEAN, CLEAN_LOG_DIRS
 
 from broker import Broker, two_free_ports
 
-STARTING_SECONDS = 30
-STOPPING_SECONDS = 20
+STARTING_SECONDS = 300
+STOPPING_SECONDS = 300
 ADDRESS = r"127\.0\.0\.1:([1-9][0-9]*)"
 NEVER_MS = 2**31 - 1
 
@@ -146,7 +146,7 @@ class GoldenBroker(Broker):
 
 
 def answers(
-    program: Sequence[str], address: str, tasks: Sequence[Mapping[str, object]], *, seconds: float = 300
+    program: Sequence[str], address: str, tasks: Sequence[Mapping[str, object]], *, seconds: float = 1500
 ) -> list[dict[str, object]]:
     """Have a client program do these tasks; an answer or an error for each."""
     asked = json.dumps({"bootstrap": address, "tasks": list(tasks)})

@@ -15,7 +15,7 @@ from protocol import API_VERSIONS, FIND_COORDINATOR, PRODUCE, Reader, Value, bod
 
 WRITING = frozenset({0, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29, 30, 31, 33, 37, 44, 45, 46, 47, 61, 65, 66})
 """Producing, transactions, and what changes topics, settings, access."""
-SECONDS = 60
+SECONDS = 300
 
 
 class Splitter:

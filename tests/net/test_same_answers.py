@@ -251,7 +251,7 @@ def both(golden_broker: GoldenBroker, beside: Kafka) -> Iterator[tuple[Asking, A
     with Connection(golden_broker.address) as wire:
         # It answers before it leads all of its partitions.
         places = [{"Name": golden.topic, "Partitions": [{"PartitionIndex": golden.partition, "Timestamp": -1}]} for golden in READABLE]
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while any(only(wire.ask(LIST_OFFSETS, 7, {"Topics": [each]}))["ErrorCode"] for each in places):
             assert time.monotonic() < end, "no leaders"
             time.sleep(0.1)

@@ -120,7 +120,7 @@ needs_kcat = pytest.mark.skipif(KCAT is None, reason="no kcat (apt-get install k
 def kcat(address: str, *arguments: str) -> bytes:
     """What kcat prints."""
     assert KCAT is not None
-    done = subprocess.run([KCAT, "-b", address, "-q", *arguments], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([KCAT, "-b", address, "-q", *arguments], capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return done.stdout
 
@@ -197,7 +197,7 @@ class _Member:
         folder.mkdir()
         self._output, self._errors = folder / "output", folder / "errors"
         assert KCAT is not None
-        settings = ("-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=8000", "-X", "heartbeat.interval.ms=300")
+        settings = ("-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=45000", "-X", "heartbeat.interval.ms=300")
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [KCAT, "-b", kafka.address, "-G", "kcat-group", "-u", *settings, "-f", "%p %o\\n", topic],
@@ -212,7 +212,7 @@ class _Member:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(300)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -230,7 +230,7 @@ class _Member:
         return [(int(partition), int(offset)) for partition, _, offset in (line.partition(" ") for line in lines)]
 
 
-def _wait(done: Callable[[], object], seconds: float = 40) -> None:
+def _wait(done: Callable[[], object], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, "it took too long"

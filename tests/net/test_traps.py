@@ -127,7 +127,6 @@ def test_produce_without_acknowledgement_is_refused_too(wire: Connection) -> Non
     """Kafka answers nothing and ends the connection, which is all that such a producer can be told."""
     data = {"Name": "g-plain", "PartitionData": [{"Index": 0, "Records": bytes(80)}]}
     wire.send(PRODUCE, 9, {"Acks": 0, "TimeoutMs": 1000, "TopicData": [data]})
-    wire.socket.settimeout(10)
     with pytest.raises(ClosedError):
         wire.receive_frame()
 
@@ -267,8 +266,9 @@ def test_the_high_watermark_is_never_older_than_the_records(tmp_path: Path) -> N
             writer.start()
             try:
                 offset = high = answers = 0
-                end = time.monotonic() + 4
-                while time.monotonic() < end:
+                begun = time.monotonic()
+                while time.monotonic() < begun + 4 or answers <= 5 or offset <= 100:
+                    assert time.monotonic() < begun + 300, "a growing directory is not followed"
                     found = only(wire.ask(FETCH, 12, fetch("grows", 0, offset, wait_ms=200, min_bytes=1)))
                     assert found["ErrorCode"] == 0
                     assert found["HighWatermark"] >= high, "it went back"
@@ -283,8 +283,6 @@ def test_the_high_watermark_is_never_older_than_the_records(tmp_path: Path) -> N
             finally:
                 stop.set()
                 writer.join()
-            assert answers > 5
-            assert offset > 100, "a growing directory is not followed"
 
 
 def minimal(api: int, version: int) -> Value:
@@ -346,7 +344,6 @@ def test_what_is_not_announced_ends_that_connection_only(clean: Kafka, api: int,
         assert announced(other)
         header = struct.pack(">hhih", api, version, 1, -1) + bytes(20)
         wire.socket.sendall(struct.pack(">i", len(header)) + header)
-        wire.socket.settimeout(10)
         with pytest.raises(ClosedError):
             wire.receive_frame()
         assert announced(other)

@@ -19,8 +19,8 @@ from interface import ANY_ERROR, TOPIC_ID, Batch, Clock, Ends, Fetched, Info, Ma
 ROOT = Path(__file__).resolve().parents[2]
 JAR = ROOT / "build" / "oracle" / "oracle.jar"
 COMMAND = ("java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-jar")
-START_SECONDS = 60
-ANSWER_SECONDS = 60
+START_SECONDS = 300
+ANSWER_SECONDS = 300
 # Unanswered requests of one go: they and their replies fit the pipes, so that neither side waits for the other.
 GO = 50
 NO_TIMESTAMP = -1
@@ -103,7 +103,7 @@ class Oracle:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(300)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -414,7 +414,7 @@ def test_a_cluster_with_zookeeper(tmp_path: Path) -> None:
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     told = [sys.executable, "-m", "offsetlog", "adopt", *map(str, arguments)]
-    return subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(told, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_command_does_the_same(place: Place) -> None:

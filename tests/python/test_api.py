@@ -408,7 +408,7 @@ def test_log_works_in_a_forked_child(path: Path) -> None:
     queue = context.Queue()
     child = context.Process(target=_in_child, args=(log, log_dir, queue))
     child.start()
-    pids, records, found, partitions = queue.get(timeout=30)
+    pids, records, found, partitions = queue.get(timeout=300)
     child.join()
     assert pids == {child.pid}
     assert records == list(range(10))

@@ -450,7 +450,7 @@ def test_refused_permission(tmp_path: Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o011)
         if parent.name.startswith("pytest-of-"):
             break
-    result = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False, timeout=300)
     path.chmod(0o755)
     assert result.stdout == f"{errno.EACCES} {path}\n", result.stderr
 

@@ -39,7 +39,7 @@ def running(work: Callable[[], object]) -> Iterator[None]:
     thread = threading.Thread(target=run)
     thread.start()
     yield
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive()
     if failed:
         raise failed[0]
@@ -81,12 +81,12 @@ print(number)
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     with Log.open(tmp_path / "t-0") as log:
         seen = []
-        for record in log.scan().follow(timeout_ms=10_000, poll_interval_ms=poll_interval_ms):
+        for record in log.scan().follow(timeout_ms=300_000, poll_interval_ms=poll_interval_ms):
             seen.append((record.offset, int(record.value or b"")))
             if writer.poll() is not None and record.offset + 1 == log.log_end_offset:
                 break
         assert len(log.segments) > 5
-    printed, _ = writer.communicate(timeout=60)
+    printed, _ = writer.communicate(timeout=300)
     assert seen == [(number, number) for number in range(int(printed))]
 
 
@@ -157,7 +157,7 @@ def test_partitions_of_a_log_dir(tmp_path: Path) -> None:
 
         with running(write):
             seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
-            for record in log_dir.scan().follow(timeout_ms=20_000):
+            for record in log_dir.scan().follow(timeout_ms=300_000):
                 seen[record.partition].append(int(record.value or b""))
                 if sum(map(len, seen.values())) == 500:
                     break
@@ -169,7 +169,7 @@ def test_committed_records_come_with_their_marker(tmp_path: Path) -> None:
         writer.append_records([b"0"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         committed = log.scan(isolation_level="read_committed")
         assert list(committed.follow(timeout_ms=200)) == []
-        followed = committed.follow(timeout_ms=20_000)
+        followed = committed.follow(timeout_ms=300_000)
         with running(later(0.2, lambda: writer.append_marker(7, 0, commit=True))):
             assert next(followed).offset == 0
 
@@ -286,7 +286,7 @@ def test_the_command_prints_what_comes(tmp_path: Path) -> None:
         second.append(b"one")
         assert program.stdout.readline() == "t/1 0 one\n"
         first.append_records([b"two", b"too many"])
-        assert program.communicate(timeout=30) == ("t/0 1 two\n", "")
+        assert program.communicate(timeout=300) == ("t/0 1 two\n", "")
         assert program.returncode == 0
 
 
@@ -307,7 +307,7 @@ def test_the_command_begins_at_the_end_and_ends_with_ctrl_c(tmp_path: Path) -> N
             told.set()
         assert re.fullmatch(r"t/0 [1-9]\d* after\n", line)
         program.send_signal(signal.SIGINT)
-        program.communicate(timeout=30)
+        program.communicate(timeout=300)
         # What a shell shows as 130.
         assert program.returncode == -signal.SIGINT
 
@@ -320,6 +320,6 @@ def test_the_command_says_that_a_log_was_cut(tmp_path: Path) -> None:
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(4)][-1] == "t/0 3 3\n"
         log.truncate_to(3)
-        _, words = program.communicate(timeout=30)
+        _, words = program.communicate(timeout=300)
         assert "offset 4 is out of range" in words
         assert program.returncode == 2

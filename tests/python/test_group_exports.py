@@ -23,7 +23,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "offsetlog", "groups", *arguments], capture_output=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-m", "offsetlog", "groups", *arguments], capture_output=True, check=False, timeout=300)
 
 
 def samples(text: str) -> Samples:

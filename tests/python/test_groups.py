@@ -245,7 +245,7 @@ def test_log_dirs_without_groups(tmp_path: Path) -> None:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offsetlog", "groups", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "offsetlog", "groups", *arguments], capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -36,7 +36,7 @@ ENTRY = struct.Struct(">qhiqiqiq")
 def offsetlog(*words: object) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [sys.executable, "-m", "offsetlog", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment())
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment())
 
 
 def lines(*words: object, code: int = 0) -> list[dict[str, Any]]:

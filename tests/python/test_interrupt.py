@@ -7,16 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
+from busy import CLOCK, answer_seconds_max, cpu_seconds, wait_for_work
 from make_log import GZIP, batch, move, segment
 
-ANSWER_S_MAX = 0.2
-
-PRELUDE = """
+PRELUDE = f"""
 import sys, time
+from time import {CLOCK} as clock
 import offsetlog
 log = offsetlog.Log.open(sys.argv[1])
 def matches_nothing(**options):
@@ -30,17 +29,20 @@ try:
     try:
         work()
     except KeyboardInterrupt:
-        print("interrupted", time.time(), flush=True)
+        print("interrupted", clock(), flush=True)
     except Exception as error:
-        print("error", time.time(), type(error).__name__, error, flush=True)
-        while time.time() < before + 5:
+        print("error", clock(), type(error).__name__, error, flush=True)
+        while time.time() < before + 300:
             time.sleep(0.01)
-        print("swallowed", time.time(), flush=True)
+        print("swallowed", clock(), flush=True)
     else:
-        print("finished", time.time(), flush=True)
+        print("finished", clock(), flush=True)
 except KeyboardInterrupt:
-    print("interrupted", time.time(), flush=True)
+    print("interrupted", clock(), flush=True)
 """
+
+# How long a program computes before it is interrupted.
+AT_WORK_S = 0.3
 
 WORK = {
     "records": "def work(): next(iter(matches_nothing()), None)",
@@ -81,16 +83,16 @@ def dense_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def interrupted(path: Path, work: str) -> list[tuple[str, float, str]]:
-    """Interrupt a program half a second into its work; what it says, with the seconds since the signal."""
+    """Interrupt a program in the middle of its work; what it says, with the seconds that it has computed since the signal."""
     program = PRELUDE + work + EPILOGUE
     with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)
-        sent = time.time()
+        wait_for_work(process.pid, AT_WORK_S)
+        sent = cpu_seconds(process.pid)
         process.send_signal(signal.SIGINT)
         output = process.stdout.read()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
     assert output, f"the process died without a word, exit code {process.returncode}"
     words = [(*line.split(maxsplit=2), "")[:3] for line in output.splitlines()]
     return [(outcome, float(when) - sent, text) for outcome, when, text in words]
@@ -102,7 +104,7 @@ def test_interrupt_ends_a_scan_that_matches_nothing(long_log: Path, name: str) -
     """A scan without matches never comes back to Python by itself: only the engine's own check can notice Ctrl-C."""
     ((outcome, seconds, _),) = interrupted(long_log, WORK[name])
     assert outcome == "interrupted"
-    assert seconds < ANSWER_S_MAX
+    assert seconds < answer_seconds_max()
 
 
 @pytest.mark.slow
@@ -111,7 +113,7 @@ def test_interrupt_ends_a_scan_of_dense_batches(dense_log: Path, name: str) -> N
     """The same where a few MiB of file are gigabytes of work."""
     ((outcome, seconds, _),) = interrupted(dense_log, WORK[name])
     assert outcome == "interrupted"
-    assert seconds < ANSWER_S_MAX
+    assert seconds < answer_seconds_max()
 
 
 @pytest.mark.slow
@@ -121,9 +123,9 @@ def test_interrupt_ends_the_streams_of_others(long_log: Path, name: str) -> None
     (outcome, seconds, text), (after, seconds_after, _) = interrupted(long_log, WORK_OF_OTHERS[name])
     assert outcome == "error"
     assert "interrupted: KeyboardInterrupt" in text
-    assert seconds < ANSWER_S_MAX
+    assert seconds < answer_seconds_max()
     assert after == "interrupted"
-    assert seconds_after < 2 * ANSWER_S_MAX
+    assert seconds_after < 2 * answer_seconds_max()
 
 
 @pytest.mark.slow
@@ -136,9 +138,9 @@ def test_interrupt_of_the_streams_of_others_ends_a_plain_script(long_log: Path, 
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)
+        wait_for_work(process.pid, AT_WORK_S)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode in {1, -signal.SIGINT}
     assert "interrupted: KeyboardInterrupt" in errors
 
@@ -152,9 +154,9 @@ def test_interrupt_without_a_handler_of_the_program_ends_it(long_log: Path) -> N
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)
+        wait_for_work(process.pid, AT_WORK_S)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
@@ -164,17 +166,19 @@ def test_other_handlers_raise_what_they_like(long_log: Path) -> None:
     program = PRELUDE + textwrap.dedent("""
         import signal
         class TooLong(Exception): pass
-        def handler(number, frame): raise TooLong
+        def handler(number, frame): raise TooLong(clock())
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         start = time.monotonic()
         try:
             matches_nothing().count()
-        except TooLong:
-            print(time.monotonic() - start)
+        except TooLong as error:
+            print(clock() - error.args[0], time.monotonic() - start)
     """)
-    output = subprocess.run([sys.executable, "-c", program, str(long_log)], capture_output=True, text=True, check=True, timeout=60)
-    assert 0.3 <= float(output.stdout) < 0.3 + ANSWER_S_MAX
+    output = subprocess.run([sys.executable, "-c", program, str(long_log)], capture_output=True, text=True, check=True, timeout=300)
+    computed, passed = map(float, output.stdout.split())
+    assert computed < answer_seconds_max()
+    assert passed >= 0.3
 
 
 def test_other_threads_run_while_the_engine_works(long_log: Path) -> None:
@@ -189,14 +193,17 @@ def test_other_threads_run_while_the_engine_works(long_log: Path) -> None:
                 ticks += 1
         thread = threading.Thread(target=tick)
         thread.start()
-        start = time.monotonic()
-        log.scan(0, 1000, keys=[b"no"]).count()
-        seconds = time.monotonic() - start
+        hung = time.monotonic() + 250
+        most = 0
+        # On a busy machine another program may have the thread's turns.
+        while most < 5 and time.monotonic() < hung:
+            before = ticks
+            log.scan(0, 1000, keys=[b"no"]).count()
+            most = max(most, ticks - before)
         done.set()
         thread.join()
-        print(ticks, seconds)
+        print(most)
     """)
-    output = subprocess.run([sys.executable, "-c", program, str(long_log)], capture_output=True, text=True, check=True, timeout=60)
-    ticks, seconds = output.stdout.split()
-    assert float(seconds) > 0.05, "too short to tell"
-    assert int(ticks) > float(seconds) / 0.005 / 5
+    output = subprocess.run([sys.executable, "-c", program, str(long_log)], capture_output=True, text=True, check=True, timeout=300)
+    # Without that it is one at most, before or behind the scan.
+    assert int(output.stdout) >= 5

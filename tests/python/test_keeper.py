@@ -249,7 +249,7 @@ def test_the_program_takes_lines_and_ends_cleanly(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "keeper INFO latest: " in done.stderr

@@ -107,7 +107,7 @@ def test_many_partitions_live_in_one_process(place: Path, partitions: int) -> No
         [sys.executable, "-c", PROGRAM, str(place), str(TOPICS), str(partitions)],
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=1700,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]

@@ -254,7 +254,7 @@ def test_log_dirs_without_metadata() -> None:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offsetlog", "metadata", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "offsetlog", "metadata", *arguments], capture_output=True, text=True, check=False, timeout=300
     )
 
 

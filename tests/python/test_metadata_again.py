@@ -50,7 +50,7 @@ Shell: TypeAlias = Callable[[str], list[Call]]
 
 def offsetlog(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offsetlog", "metadata", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "offsetlog", "metadata", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -44,7 +44,7 @@ def drawn(directory: Path, *arguments: object) -> str:
         # That is how Linux tells that nobody has the other end any more.
         pass
     os.close(ours)
-    assert done.wait(60) == 0
+    assert done.wait(300) == 0
     return b"".join(parts).decode()
 
 

@@ -97,7 +97,7 @@ FOLLOWS = """
 import sys
 from offsetlog import Log
 with Log.open(sys.argv[1]) as log:
-    followed = log.scan().follow(timeout_ms=20_000)
+    followed = log.scan().follow(timeout_ms=300_000)
     print(log.log_end_offset, flush=True)
     print(sum(1 for _ in zip(range(30), followed)), flush=True)
 """
@@ -109,7 +109,7 @@ def test_readers_and_followers_see_what_was_renamed(place: Path) -> None:
     with subprocess.Popen(program, env=environment(), stdout=subprocess.PIPE, text=True) as other, Log.open(place / "t-1") as reader:
         assert other.stdout is not None
         assert int(other.stdout.readline()) == 0
-        followed = reader.scan().follow(timeout_ms=20_000)
+        followed = reader.scan().follow(timeout_ms=300_000)
         assert reader.log_end_offset == 0
         commit(str(place), "query", 0, stage(place, "one", {1: values("a", 30)}))
         reader.refresh()
@@ -268,4 +268,4 @@ def committed(place: Path, staged: list[Staged], fault: str) -> int:
     """The commit in a process of its own, which a call kills. An interpreter that starts makes none of these calls."""
     trace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={fault.partition(':')[0]}", "-e", f"inject={fault}"]
     program = [sys.executable, "-B", "-c", COMMITS, str(place), json.dumps([tuple(each) for each in staged])]
-    return subprocess.run([*trace, *program], env=environment(), check=False, timeout=120).returncode
+    return subprocess.run([*trace, *program], env=environment(), check=False, timeout=300).returncode

@@ -353,7 +353,7 @@ def test_progress_and_its_end(tmp_path: Path) -> None:
 
 def shell(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "offsetlog", "restore", *map(str, arguments)]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_progress_is_told_and_may_end_the_work(tmp_path: Path) -> None:
 
 def offsetlog(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "offsetlog", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=300)
 
 
 def test_from_a_shell(tmp_path: Path) -> None:

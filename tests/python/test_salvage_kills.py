@@ -70,9 +70,9 @@ def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
     whole = started(source, other)
     began = time.monotonic()
     while not (other / NAME).exists():
-        assert time.monotonic() < began + 60
+        assert time.monotonic() < began + 300
     seconds = time.monotonic() - began
-    assert whole.wait(60) == 3
+    assert whole.wait(300) == 3
     wanted = kafkas(other / NAME)
     killed = finished = unfinished = attempts = 0
     # Until enough were killed before the work was done, and one after it: the machine may get faster or slower meanwhile.

@@ -291,7 +291,7 @@ def test_a_look_shows_what_another_process_did(tmp_path: Path) -> None:
     assert reader.scan(isolation_level="read_committed").count() == 0
     assert outside(lambda: reader.get(18)) == (7, 7)
     told.close()
-    assert child.wait(20) == 0
+    assert child.wait(300) == 0
     said.close()
 
 

@@ -102,7 +102,7 @@ def test_an_id_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offsetlog", "ls", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "offsetlog", "ls", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300
     )
 
 

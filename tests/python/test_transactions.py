@@ -182,7 +182,7 @@ def test_log_dirs_without_transactions(tmp_path: Path, place: Path) -> None:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "offsetlog", "transactions", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "offsetlog", "transactions", *arguments], capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -135,7 +135,7 @@ def of_server(place: Place) -> object:
     """All that a server is asked for, beside a client."""
     with Server(place.dirs) as kafka:
         host, _, port = kafka.bootstrap_servers.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with socket.create_connection((host, int(port)), timeout=300) as connection:
             # ApiVersions 0.
             connection.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
             assert connection.recv(4)
@@ -149,7 +149,7 @@ def of_serve(place: Place) -> object:
         assert process.stdout is not None
         line = process.stdout.readline()
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
     assert '"event":"serving"' in line
     return line
 
@@ -459,7 +459,7 @@ def test_a_mirror_takes_no_directory_of_somebody_else(folder: str, why: str, tmp
         "--into",
         str(tmp_path / "clean" / folder),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert why in done.stderr
     assert traces(place.root) == before

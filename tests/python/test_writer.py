@@ -26,7 +26,7 @@ def log(tmp_path: Path) -> Iterator[WritableLog]:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait for another thread."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)

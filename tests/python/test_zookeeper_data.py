@@ -58,7 +58,7 @@ def image_of(place: Path) -> MetadataImage:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "offsetlog", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, check=False, timeout=300)
 
 
 def test_every_version_is_here() -> None:

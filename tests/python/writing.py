@@ -183,7 +183,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 
 
-def python(program: str, *arguments: object, seconds: float = 60) -> str:
+def python(program: str, *arguments: object, seconds: float = 300) -> str:
     """Run a program to its end and return what it printed."""
     result = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],

@@ -84,7 +84,7 @@ def fresh_image(kind: str, size: int = 0) -> Path:
     with image.open("wb") as file:
         file.truncate(size or SIZES[kind])
     options = {"ext4": ["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"], "xfs": ["-q", "-f"]}[kind]
-    subprocess.run([f"mkfs.{kind}", *options, str(image)], check=True, capture_output=True, timeout=60)
+    subprocess.run([f"mkfs.{kind}", *options, str(image)], check=True, capture_output=True, timeout=300)
     return image
 
 

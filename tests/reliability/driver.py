@@ -57,14 +57,14 @@ class Driver:
         """End it at once."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(300)
 
     def lines(self) -> list[Line]:
         """All that it said, once it has ended. A line that was cut in the middle was not said."""
         assert self.process.stdout is not None
         # Not `communicate`, which overlooks what reading a first line has read already.
         *whole, _ = self.process.stdout.read().decode().split("\n")
-        self.process.wait(60)
+        self.process.wait(300)
         return [Line(int(time), text) for time, _, text in (line.partition(" ") for line in whole)]
 
     def next_line(self) -> Line | None:

@@ -225,9 +225,9 @@ class Run:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(600)
             if thread.is_alive():
-                self.account.wrong.append("a thread did not come back within a minute")
+                self.account.wrong.append("a thread did not come back within ten minutes")
 
     # Each running call may hold one partition, and its log.
     allowed_files = FILES_MAX * (OPEN_MAX + 2 * APPENDERS + 5) + 4

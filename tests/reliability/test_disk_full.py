@@ -189,7 +189,7 @@ def taken_all(folder: Path, end: str, settings: dict[str, int | str]) -> tuple[W
         [sys.executable, "-c", program, str(folder), end, json.dumps(settings)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )

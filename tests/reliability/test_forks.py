@@ -243,32 +243,39 @@ uses = [appends, appends_many, writes, flushes, closes, drops, reads, nothing]
 leaves = {exits: 7, ends: 7, aborts: -signal.SIGABRT, crashes: -signal.SIGSEGV, is_killed: -signal.SIGKILL}
 fork = multiprocessing.get_context("fork")
 slowest = 0.0
-for number in range(count):
-    use, leave = draw.choice(uses), draw.choice(list(leaves))
+SLOW = 9
+def forked(number):
     start = time.monotonic()
     def child():
         use()
-        if time.monotonic() - start > 1: os._exit(9)
+        if time.monotonic() - start > 1: os._exit(SLOW)
         leave()
     if number % 4 == 0:
         process = fork.Process(target=child)
         process.start()
-        process.join(10)
+        process.join(300)
         status = process.exitcode
     else:
         pid = os.fork()
         if pid == 0:
             child()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         status = None
         while status is None and time.monotonic() < deadline:
             found, raw = os.waitpid(pid, os.WNOHANG)
             status = os.waitstatus_to_exitcode(raw) if found else None
             time.sleep(0.0005)
+    return status, time.monotonic() - start
+for number in range(count):
+    use, leave = draw.choice(uses), draw.choice(list(leaves))
+    # What waits for something waits each time; once, a child may have no turn for as long.
+    for _ in range(5):
+        status, seconds = forked(number)
+        if status != SLOW: break
     if status != leaves[leave]:
         print(number, use.__name__, leave.__name__, status, flush=True)
         os._exit(1)
-    slowest = max(slowest, time.monotonic() - start)
+    slowest = max(slowest, seconds)
 stop.set()
 for thread in threads: thread.join()
 writer.close()
@@ -342,6 +349,6 @@ def test_a_child_of_a_killed_parent_does_not_keep_the_log(tmp_path: Path) -> Non
     """A worker that lives on must not lock everybody out of its dead parent's log."""
     path = filled(tmp_path / "orders-0")
     with running(ORPHANED, path) as process:
-        process.wait(10)
+        process.wait(300)
         with Log.open(path, "a") as log:
             assert values(log)[-1] == b"before the fork"

@@ -46,7 +46,7 @@ def limited(name: str, directory: Path, *more: str) -> str:
     """What a process answered that was under a limit."""
     program = Path(__file__).with_name("limited.py")
     arguments = [sys.executable, str(program), name, str(directory), *more]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{name}: ended with {done.returncode}\n{done.stderr}"
     return done.stdout.strip()
 

@@ -156,6 +156,6 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
                     line = reader.stdout.readline()
                 part.count()
             reader.stdin.close()
-            assert reader.wait(20) == 0
+            assert reader.wait(300) == 0
         # A vandal that is never noticed is none.
         assert errors > part.floor // 20, errors

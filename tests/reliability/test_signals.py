@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -14,14 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from busy import ANSWER_S_MAX, answer_seconds_max, cpu_seconds
 from rows import row
 from writing import environment, filled, values
 
 from offsetlog import Log
 
-ANSWER_S_MAX = 0.2
 # On a machine whose cores are all taken, a process that is ready waits for one: what it computed meanwhile is held against the promise.
-ANSWER_S_MAX_BUSY = 5.0
+HUNG_S = 300.0
 
 # Each kind of work defines `work(log)`, which goes on until it is interrupted, and counts in `done` the batches that were acknowledged.
 # `done[0]` may lag one behind: the interrupt may come between the call's return and the counting.
@@ -39,7 +38,7 @@ LOOP = """
 for _ in range(int(sys.argv[2])):
     print("ready", flush=True)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             work()
         print("never", flush=True)
@@ -158,22 +157,13 @@ def repeated(path: Path, rows: list[bytes], count: int) -> None:
 # what takes a scan long is values, here 40 GiB of them in a file of some MiB.
 LONG = {"recovery": ([b"v"], 5_000_000), "scan": ([bytes(1 << 20)] * 2, 20_000)}
 # Else nobody would notice that a call does not look for signals.
-LONG_S_MIN = 2 * ANSWER_S_MAX
-MEASURED = "began = time.monotonic()\nwork()\nprint(time.monotonic() - began, flush=True)\n"
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a running process has computed so far, all its threads together; the time of day where the system does not say."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return time.time()
-    fields = stat.read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+ANSWERS_IN_LONG = 2
+MEASURED = "began = time.process_time()\nwork()\nprint(time.process_time() - began, flush=True)\n"
 
 
 @pytest.mark.parametrize("kind", WORK)
 def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
-    """The answer comes within 0.2 s of the signal; a call that the system is in the middle of (a sync) ends first."""
+    """The answer comes within 0.2 s of the signal, of the process's own time on a busy machine; a call that the system is in the middle of (a sync) ends first."""
     with row(19, f"Ctrl-C in {kind}", "signals", 5) as part:
         path = filled(tmp_path / "orders-0")
         if kind in LONG:
@@ -183,7 +173,7 @@ def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            assert kind not in LONG or float(process.stdout.readline()) > LONG_S_MIN
+            assert kind not in LONG or float(process.stdout.readline()) > ANSWERS_IN_LONG * answer_seconds_max()
             for _ in range(part.floor):
                 line = process.stdout.readline()
                 assert line == "ready\n", line + process.stderr.read()
@@ -193,10 +183,10 @@ def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
                 line = process.stdout.readline()
                 assert line[:1].isdigit(), line + process.stderr.read()
                 answered = float(line.split()[0]) - sent
-                assert answered < ANSWER_S_MAX_BUSY
-                assert answered < ANSWER_S_MAX or cpu_seconds(process.pid) - computed < ANSWER_S_MAX
+                assert answered < HUNG_S
+                assert answered < ANSWER_S_MAX or cpu_seconds(process.pid) - computed < answer_seconds_max()
                 part.count()
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=300)
             assert (process.returncode, errors) == (0, "")
         with Log.open(path, "a") as log:
             assert not log.recovery_report.cut
@@ -328,7 +318,7 @@ def test_nothing_hangs_when_the_interpreter_ends(tmp_path: Path, ending: str) ->
         "class EndsLate:\n    def __del__(self, sleep=time.sleep): sleep(0.2)\n" + ENDINGS[ending] + "\nprint('ended', flush=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment(), check=False, timeout=20
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment(), check=False, timeout=300
     )
     assert (done.returncode, done.stdout.splitlines()[:1], done.stderr) == (0, ["ended"], "")
     with Log.open(path, "a") as log:
@@ -363,4 +353,4 @@ def test_an_interrupt_in_the_main_thread_leaves_other_threads_alone(tmp_path: Pa
             process.send_signal(signal.SIGINT)
             assert process.stdout.readline() == "answered\n"
         assert process.stdout.read() == "[]\n"
-        assert process.wait(30) == 0
+        assert process.wait(300) == 0

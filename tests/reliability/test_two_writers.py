@@ -327,7 +327,7 @@ def test_another_thread(tmp_path: Path) -> None:
     with Log.open(path, "a") as log:
         thread = threading.Thread(target=second)
         thread.start()
-        thread.join(10)
+        thread.join(300)
         assert not thread.is_alive()
         assert [getattr(error, "pid", None) for error in found] == [os.getpid()]
         log.append(b"still ours")
@@ -352,7 +352,7 @@ def test_threads_that_open_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     assert len(opened) == 1
     # Between the winner's lock and its name in the file, who it is cannot be known.
     assert len(refused) == 7

@@ -14,7 +14,7 @@ from disks import MissingError, need
 def need_tracing() -> None:
     """Say why processes cannot be traced here."""
     need("strace")
-    tried = subprocess.run(["strace", "-qq", "-e", "trace=none", "true"], capture_output=True, text=True, timeout=30, check=False)
+    tried = subprocess.run(["strace", "-qq", "-e", "trace=none", "true"], capture_output=True, text=True, timeout=300, check=False)
     if tried.returncode != 0:
         msg = f"strace is not allowed: {tried.stderr.strip()}"
         raise MissingError(msg)

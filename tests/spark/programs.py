@@ -49,7 +49,7 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def last_line(program: Path | str, *arguments: object, folder: Path, seconds: float = 550, **more: str) -> str:
+def last_line(program: Path | str, *arguments: object, folder: Path, seconds: float = 1700, **more: str) -> str:
     """Run a program, a file or a text, in this folder; the last line of its output, empty if it has none.
 
     ``more`` are variables of its environment.

@@ -23,7 +23,7 @@ TASKS, ROWS = 12, 50
 SLOW, FAILING = {3}, {1, 5, 9}
 
 
-COMPANY_SECONDS = 200
+COMPANY_SECONDS = 900
 """How long a slow attempt waits for its second one, which comes when Spark finds that it takes long."""
 
 

@@ -20,7 +20,7 @@ def test_demo_counts_what_a_consumer_saw(tmp_path: Path) -> None:
         [sys.executable, str(ROOT / "examples" / "demo.py"), "--out", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1700,
         check=False,
         cwd=tmp_path,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},

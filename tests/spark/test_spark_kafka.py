@@ -176,7 +176,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def wait_for(files: list[Path]) -> None:
     """A broker makes the directories of its topics when it hears of them."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while missing := [path for path in files if not path.exists()]:
         assert time.monotonic() < end, missing[:3]
         time.sleep(0.1)

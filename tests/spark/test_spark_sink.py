@@ -162,12 +162,17 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_what_a_killed_task_stages_behind_its_job_goes_too(tmp_path: Path) -> None:
     """Spark says that a job failed while it kills the job's other tasks; nobody waits for those."""
-    settings = sink_settings_from({"path": str(tmp_path / "new"), "topic": "t"}, is_stream=False)
-    prepare(settings)
-    writer = OffsetLogWriter(settings, ["value"])
-    began = time.monotonic()
-    writer.abort([None, None])
-    assert time.monotonic() - began < 1
+    # Who waits, waits each time; once, a busy machine may take as long.
+    for _ in range(5):
+        settings = sink_settings_from({"path": str(tmp_path / "new"), "topic": "t"}, is_stream=False)
+        prepare(settings)
+        writer = OffsetLogWriter(settings, ["value"])
+        began = time.monotonic()
+        writer.abort([None, None])
+        seconds = time.monotonic() - began
+        if seconds < 1:
+            break
+    assert seconds < 1
     with pytest.raises(LogDirError, match="has failed meanwhile"):
         writer.write(iter([pyarrow.record_batch({"value": pyarrow.array(["late"])})]))
     assert not left(tmp_path / "new")

@@ -146,7 +146,7 @@ def test_a_writer_that_goes_on_while_the_stream_runs(spark: SparkSession, tmp_pa
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 240
+    end = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -28,7 +28,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108  # where it exists
 SECONDS = 10
 """After so long no further round of queries is begun."""
 ROUNDS_MAX = 8
-WAIT_SECONDS = 30
+WAIT_SECONDS = 300
 KEYS = 2000
 STILL = 50
 """Keys of the first records of the compacted topic, of which there are no later ones."""
@@ -238,6 +238,11 @@ def test_spark_reads_beside_a_maintain_loop(spark: SparkSession, folder: Path, c
                 for query in chosen.sample(queries, len(queries)):
                     query()
                 assert writer.failure is None
+            compacted = writer.logs["compacted"]
+            hung = time.monotonic() + WAIT_SECONDS
+            while compacted.scan().count() >= writer.bounds("compacted")[1]:
+                assert time.monotonic() < hung, "nothing was compacted"
+                time.sleep(0.1)
         finally:
             writer.stop()
         assert writer.bounds("compacted")[0] == 0

@@ -27,7 +27,7 @@ def lint(place: Path, tool: str, word: str) -> subprocess.CompletedProcess[str]:
         program.write_text(f"#!/bin/sh\n{fails}\nexit 0\n")
         program.chmod(0o755)
     variables = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run([".ci/lint"], cwd=place, env=variables, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([".ci/lint"], cwd=place, env=variables, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize(("tool", "word"), [*(("cargo", word) for word in CARGO), *PYTHON.items()])

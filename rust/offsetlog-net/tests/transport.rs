@@ -19,11 +19,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Only stops a hang, on however slow a machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Waits until something holds.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        assert!(Instant::now() < deadline, "never: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -53,9 +56,7 @@ impl Running {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.server.addresses()[0]).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
@@ -215,12 +216,13 @@ fn who_connects_and_says_nothing_is_ended_by_the_handshake_timeout() {
     });
     let mut silent = running.connect();
     let mut slow = running.connect();
-    slow.write_all(&[0, 0]).unwrap();
-    let begun = Instant::now();
+    // It may have been ended by now, on a busy machine.
+    let _ = slow.write_all(&[0, 0]);
     assert!(is_closed(&mut silent) && is_closed(&mut slow));
-    assert!(begun.elapsed() < Duration::from_secs(5));
     until("it is told", || running.is_told("handshake-timeout: "));
-    running.answers();
+    until("who is quick enough is answered", || {
+        ask(&mut running.connect(), b"echo hello").is_ok_and(|answer| answer == b"echo hello")
+    });
 }
 
 #[test]
@@ -231,12 +233,12 @@ fn a_request_that_comes_byte_by_byte_must_be_whole_in_time() {
     });
     let mut client = running.connect();
     assert_eq!(ask(&mut client, b"echo first").unwrap(), b"echo first");
-    client.write_all(&100_i32.to_be_bytes()).unwrap();
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) && client.write_all(b"x").is_ok() {
+    // More bytes than ever come.
+    client.write_all(&(1_i32 << 20).to_be_bytes()).unwrap();
+    until("it is ended although bytes keep coming", || {
         thread::sleep(Duration::from_millis(20));
-    }
-    assert!(begun.elapsed() < Duration::from_secs(2));
+        client.write_all(b"x").is_err()
+    });
     until("it is told", || running.is_told("slow-request: "));
 }
 
@@ -342,8 +344,9 @@ fn memory_of_all_requests_is_bounded() {
     for _ in 0..20 {
         let mut client = running.connect();
         assert_eq!(ask(&mut client, b"echo first").unwrap(), b"echo first");
-        client.write_all(&(1_i32 << 20).to_be_bytes()).unwrap();
-        client.write_all(&vec![b'x'; 200_000]).unwrap();
+        // On a slow machine it is ended before it has sent all this.
+        let _ = client.write_all(&(1_i32 << 20).to_be_bytes());
+        let _ = client.write_all(&vec![b'x'; 200_000]);
         greedy.push(client);
     }
     // What is announced alone takes nothing: this one comes through at once, or after the others' deadline.
@@ -358,7 +361,7 @@ fn memory_of_all_requests_is_bounded() {
 fn a_request_that_waits_gives_its_memory_back() {
     let running = Running::start(ServerLimits {
         requests_bytes_max: 1 << 20,
-        request_timeout: Duration::from_secs(5),
+        request_timeout: PATIENCE,
         ..quick()
     });
     let long = |words: &str| {
@@ -399,9 +402,7 @@ fn more_connections_than_allowed_wait_for_a_place() {
     assert!(read_frame(&mut third).is_err());
     assert_eq!(running.server.connections(), 2);
     drop(first);
-    third
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    third.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(read_frame(&mut third).unwrap(), b"echo third");
 }
 
@@ -410,7 +411,7 @@ fn more_connections_than_allowed_wait_for_a_place() {
 fn a_thousand_connections_cost_little_and_give_back_all() {
     let before = fds();
     let running = Running::start(ServerLimits {
-        handshake_timeout: Duration::from_secs(60),
+        handshake_timeout: PATIENCE,
         connections_max: 2000,
         ..quick()
     });
@@ -423,7 +424,7 @@ fn a_thousand_connections_cost_little_and_give_back_all() {
     }
     let used = resident().saturating_sub(memory) / 1024;
     assert!(used < 100, "{used} MiB for 1,000 idle connections");
-    assert!(running.server.stop(Duration::from_secs(10)));
+    assert!(running.server.stop(PATIENCE));
     assert!(all.iter_mut().all(is_closed));
     drop(all);
     drop(running);
@@ -448,7 +449,7 @@ fn stopping_under_load_ends_waits_and_lets_responses_out() {
             let request = if number % 2 == 0 {
                 "file 0 1000000"
             } else {
-                "wait 60000"
+                "wait 3600000"
             };
             let mut count = 0;
             while let Ok(answer) = ask(&mut client, request.as_bytes()) {
@@ -460,9 +461,8 @@ fn stopping_under_load_ends_waits_and_lets_responses_out() {
         }));
     }
     until("they are at work", || running.echo.received() > 100);
-    let begun = Instant::now();
-    assert!(running.server.stop(Duration::from_secs(10)));
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    // An hour's waits end before their time.
+    assert!(running.server.stop(PATIENCE));
     assert!(
         clients
             .into_iter()
@@ -477,15 +477,25 @@ fn stopping_under_load_ends_waits_and_lets_responses_out() {
 
 #[test]
 fn a_client_that_never_reads_does_not_hold_up_the_stop() {
-    let running = Running::start(quick());
+    let running = Running::start(ServerLimits {
+        response_timeout: 4 * PATIENCE,
+        ..quick()
+    });
     let client = running.connect();
     for _ in 0..40 {
         let _ = (&client).write_all(&frame(b"file 0 1000000"));
     }
-    until("it is at work", || running.echo.received() > 2);
+    // It is stuck once the buffers of both sockets are full: then nothing moves for a while.
+    let (mut seen, mut since) = (0, Instant::now());
+    until("it is stuck", || {
+        if running.echo.received() != seen {
+            (seen, since) = (running.echo.received(), Instant::now());
+        }
+        seen > 2 && since.elapsed() > Duration::from_secs(2)
+    });
     let begun = Instant::now();
     assert!(!running.server.stop(Duration::from_millis(200)));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < PATIENCE);
     assert_eq!(running.server.connections(), 0);
 }
 

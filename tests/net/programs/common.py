@@ -18,8 +18,8 @@ from typing import Any, Protocol
 Place = tuple[str, int]
 Row = list[Any]
 
-READING_SECONDS = 40
-GROUP_SECONDS = 40
+READING_SECONDS = 300
+GROUP_SECONDS = 300
 
 
 def encoded(data: bytes | None) -> str | None:

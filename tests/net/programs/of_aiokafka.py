@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
 
-SECONDS = 20
+SECONDS = 300
 
 
 @contextlib.asynccontextmanager
@@ -56,17 +56,18 @@ async def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 async def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
-    """What comes from an offset on until the client reports an error or has waited long enough."""
+    """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
     place = TopicPartition(*task["place"])
     seen: list[int] = []
     async with consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"])) as client:
         client.assign([place])
         client.seek(place, task["offset"])
-        end = time.monotonic() + task["seconds"]
+        end = time.monotonic() + max(task["seconds"], READING_SECONDS)
         try:
             while time.monotonic() < end and len(seen) < task["count"]:
                 for records in (await client.getmany(timeout_ms=200)).values():
                     seen += [record.offset for record in records]
+                    end = time.monotonic() + task["seconds"]
         except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
             return {"seen": seen, "error": type(error).__name__}
     return {"seen": seen, "error": None}
@@ -123,7 +124,7 @@ class Member:
             group_id=task["group"],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=8000,
+            session_timeout_ms=45_000,
             heartbeat_interval_ms=300,
             fetch_max_wait_ms=100,
         )

@@ -9,7 +9,7 @@ from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-TIMEOUT = 20
+TIMEOUT = 300
 
 
 def consumer(bootstrap: str, **settings: Any) -> Consumer:
@@ -64,17 +64,18 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
-    """What comes from an offset on until the client reports an error or has waited long enough."""
+    """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
     client = consumer(bootstrap, auto_offset_reset=task["reset"])
     seen: list[int] = []
     try:
         client.assign([TopicPartition(*task["place"], task["offset"])])
-        end = time.monotonic() + task["seconds"]
+        end = time.monotonic() + max(task["seconds"], READING_SECONDS)
         while time.monotonic() < end and len(seen) < task["count"]:
             for message in client.consume(100, 0.2):
                 if message.error():
                     return {"seen": seen, "error": message.error().name()}
                 seen.append(message.offset())
+                end = time.monotonic() + task["seconds"]
     finally:
         client.close()
     return {"seen": seen, "error": None}
@@ -86,7 +87,7 @@ def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
     found = []
     try:
         client.assign([TopicPartition(topic, partition, task["offsets"][0])])
-        client.consume(1, TIMEOUT)  # a seek needs a partition that is being fetched
+        client.consume(1, 20)  # a seek needs a partition that is being fetched
         for offset in task["offsets"]:
             client.seek(TopicPartition(topic, partition, offset))
             seen: list[int] = []
@@ -135,7 +136,7 @@ def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
 
 class Member:
     def __init__(self, bootstrap: str, task: dict[str, Any]) -> None:
-        self._client = consumer(bootstrap, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=8000)
+        self._client = consumer(bootstrap, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=45_000)
         self._client.subscribe([task["topic"]])
 
     def poll(self) -> list[tuple[Place, int]]:

@@ -9,7 +9,7 @@ from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, 
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 300_000
 
 
 def consumer(bootstrap: str, **settings: Any) -> KafkaConsumer:
@@ -59,17 +59,18 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
-    """What comes from an offset on until the client reports an error or has waited long enough."""
+    """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
     place = TopicPartition(*task["place"])
     client = consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"]))
     seen: list[int] = []
     try:
         client.assign([place])
         client.seek(place, task["offset"])
-        end = time.monotonic() + task["seconds"]
+        end = time.monotonic() + max(task["seconds"], READING_SECONDS)
         while time.monotonic() < end and len(seen) < task["count"]:
             for records in client.poll(200).values():
                 seen += [record.offset for record in records]
+                end = time.monotonic() + task["seconds"]
     except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
         return {"seen": seen, "error": type(error).__name__}
     finally:
@@ -132,7 +133,7 @@ class Member:
             bootstrap,
             group_id=task["group"],
             auto_offset_reset="earliest",
-            session_timeout_ms=8000,
+            session_timeout_ms=45_000,
             heartbeat_interval_ms=300,
             max_poll_records=50,
         )

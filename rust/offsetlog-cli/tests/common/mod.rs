@@ -165,7 +165,7 @@ pub(crate) fn arguments(line: &str) -> Vec<String> {
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(300), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

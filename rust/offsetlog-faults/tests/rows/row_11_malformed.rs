@@ -22,8 +22,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const FLOOR: usize = 150_000;
-/// Longer than anything here may take.
+/// Longer than anything here may take, each time it is tried: once, a busy machine may be silent for as long.
 const HANG: Duration = Duration::from_secs(1);
+const TRIES: usize = 5;
 /// Lengths of blocks that are tried at each place, of 64.
 const BLOCKS: usize = 1;
 /// One input of so many is also opened for appending, which recovers.
@@ -241,6 +242,27 @@ impl Case {
 
     /// Puts a changed file in the place of the sound one, and checks all that is read.
     fn check(&self, edits: &[Edit], damaged: &Arc<Vec<u8>>, recover: bool) -> Result<(), String> {
+        let mut took = self.check_once(edits, damaged, recover)?;
+        for _ in 1..TRIES {
+            if took > HANG {
+                took = took.min(self.check_once(edits, damaged, recover)?);
+            }
+        }
+        if took > HANG {
+            return Err(format!("it took {took:?}"));
+        }
+        match self.disk.astray() {
+            0 => Ok(()),
+            reads => Err(format!("{reads} reads behind the end of a file")),
+        }
+    }
+
+    fn check_once(
+        &self,
+        edits: &[Edit],
+        damaged: &Arc<Vec<u8>>,
+        recover: bool,
+    ) -> Result<Duration, String> {
         self.disk.put(&self.golden.files[self.file].0, damaged);
         let begun = Instant::now();
         let checked = catch_unwind(AssertUnwindSafe(|| {
@@ -259,13 +281,7 @@ impl Case {
                 .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             format!("panic: {}", words.unwrap_or_default())
         })??;
-        if took > HANG {
-            return Err(format!("it took {took:?}"));
-        }
-        match self.disk.astray() {
-            0 => Ok(()),
-            reads => Err(format!("{reads} reads behind the end of a file")),
-        }
+        Ok(took)
     }
 
     fn read(&self, edits: &[Edit]) -> Result<(), String> {

@@ -57,7 +57,7 @@ fn mapped_bytes(inode: u64) -> u64 {
 /// Whether something stays true. A map whose last user is dropping it just now, on another thread, is still among those of the process
 /// for a moment, and nobody can look into it any more.
 fn stays(mut is_so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(120);
     while is_so() {
         if Instant::now() > end {
             return true;
@@ -76,7 +76,10 @@ impl DiskFile for WatchedFile {
         let stat = self.file.stat()?;
         if is_index(&self.path) && size < stat.size {
             self.seen.shortened.fetch_add(1, Ordering::Relaxed);
-            if stays(|| mapped_bytes(stat.id.1) > size.next_multiple_of(4096)) {
+            // One that stays is waited for once.
+            let is_found = !self.seen.shortened_under_a_map.lock().unwrap().is_empty();
+            let is_mapped = || mapped_bytes(stat.id.1) > size.next_multiple_of(4096);
+            if is_mapped() && (is_found || stays(is_mapped)) {
                 let what = format!("{} from {} to {size}", self.path.display(), stat.size);
                 self.seen.shortened_under_a_map.lock().unwrap().push(what);
                 // Left as it is: the process shall live to tell.

@@ -357,25 +357,72 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::{self, JoinHandle};
 
-    fn patient() -> ClientOptions {
+    /// Only stops a hang, on however slow a machine.
+    const PATIENCE: Duration = Duration::from_secs(300);
+
+    fn waits(request_timeout: Duration) -> ClientOptions {
         ClientOptions {
-            request_timeout: Duration::from_millis(200),
+            connect_timeout: PATIENCE,
+            request_timeout,
             ..ClientOptions::default()
         }
     }
 
-    /// A server of one connection.
-    fn serve(talk: impl FnOnce(TcpStream) + Send + 'static) -> (Connection, JoinHandle<()>) {
+    /// A server of one connection, and a client that waits for as long as it is said.
+    fn serve<T: Send + 'static>(
+        request_timeout: Duration,
+        talk: impl FnOnce(TcpStream) -> T + Send + 'static,
+    ) -> (Connection, JoinHandle<T>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = thread::spawn(move || talk(listener.accept().unwrap().0));
-        let client = Connection::connect("127.0.0.1", port, &patient()).unwrap();
+        let client = Connection::connect("127.0.0.1", port, &waits(request_timeout)).unwrap();
         (client, server)
+    }
+
+    /// How long a line may be silent in the tests of slow ones.
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    /// The longest pause between two steps of a slow server.
+    struct Pauses {
+        last: Instant,
+        longest: Duration,
+    }
+
+    impl Pauses {
+        fn begin() -> Self {
+            Self {
+                last: Instant::now(),
+                longest: Duration::ZERO,
+            }
+        }
+
+        /// A step is done, and the next one comes after a pause.
+        fn step(&mut self, pause: Duration) {
+            thread::sleep(pause);
+            let now = Instant::now();
+            self.longest = self.longest.max(now.duration_since(self.last));
+            self.last = now;
+        }
+    }
+
+    /// Does it again where the machine itself was silent for too long to tell.
+    fn with_short_pauses(mut attempt: impl FnMut() -> (Result<(), ClientError>, Duration)) {
+        let begun = Instant::now();
+        loop {
+            match attempt() {
+                (Ok(()), _) => return,
+                (Err(error), longest) => assert!(
+                    longest > SILENCE / 4 && begun.elapsed() < PATIENCE,
+                    "{error} although no pause was longer than {longest:?}"
+                ),
+            }
+        }
     }
 
     #[test]
     fn a_request_gets_its_response() {
-        let (mut client, server) = serve(|mut stream| {
+        let (mut client, server) = serve(PATIENCE, |mut stream| {
             let mut request = [0; 26];
             stream.read_exact(&mut request).unwrap();
             assert_eq!(request[..12], [0, 0, 0, 22, 0, 10, 0, 0, 0, 0, 0, 0]);
@@ -405,7 +452,9 @@ mod tests {
     #[test]
     fn what_the_broker_may_do_wrong_is_told() {
         let check = |bytes: &'static [u8], expected: &str| {
-            let (mut client, server) = serve(move |mut stream| stream.write_all(bytes).unwrap());
+            let (mut client, server) = serve(PATIENCE, move |mut stream: TcpStream| {
+                stream.write_all(bytes).unwrap();
+            });
             let error = client.receive(&mut Vec::new()).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             server.join().unwrap();
@@ -423,35 +472,46 @@ mod tests {
 
     #[test]
     fn a_line_that_is_slow_and_never_silent_is_waited_for() {
+        const PIECE: usize = 10 << 10;
+        const LENGTH: usize = 60 * PIECE;
         let pause = Duration::from_millis(20);
-        let piece = vec![7; 10 << 10];
-        let length = 60 * piece.len();
-        let (mut client, server) = serve(move |mut stream| {
-            stream.write_all(&(length as u32).to_be_bytes()).unwrap();
-            for _ in 0..60 {
-                stream.write_all(&piece).unwrap();
-                thread::sleep(pause);
+        let talk = move |stream: &mut TcpStream, pauses: &mut Pauses| -> io::Result<()> {
+            stream.write_all(&(LENGTH as u32).to_be_bytes())?;
+            for _ in 0..LENGTH / PIECE {
+                stream.write_all(&[7; PIECE])?;
+                pauses.step(pause);
             }
             // As slowly the other way: more than the system keeps for a socket.
             let mut taken = vec![0; 256 << 10];
             let mut left = (16 << 20) + 4;
             while left > 0 {
                 let step = left.min(taken.len());
-                stream.read_exact(&mut taken[..step]).unwrap();
+                stream.read_exact(&mut taken[..step])?;
                 left -= step;
-                thread::sleep(pause);
+                pauses.step(pause);
             }
+            Ok(())
+        };
+        with_short_pauses(|| {
+            let (mut client, server) = serve(SILENCE, move |mut stream| {
+                let mut pauses = Pauses::begin();
+                (talk(&mut stream, &mut pauses), pauses.longest)
+            });
+            let mut buffer = Vec::new();
+            let outcome = client.receive(&mut buffer).and_then(|()| {
+                assert_eq!(buffer.len(), LENGTH);
+                client.send(&vec![0; 16 << 20])
+            });
+            drop(client);
+            let (talked, longest) = server.join().unwrap();
+            assert!(outcome.is_err() || talked.is_ok(), "{talked:?}");
+            (outcome, longest)
         });
-        let mut buffer = Vec::new();
-        client.receive(&mut buffer).unwrap();
-        assert_eq!(buffer.len(), length);
-        client.send(&vec![0; 16 << 20]).unwrap();
-        server.join().unwrap();
     }
 
     #[test]
     fn silence_ends_at_the_timeout() {
-        let (mut client, server) = serve(|mut stream| {
+        let (mut client, server) = serve(Duration::from_millis(200), |mut stream| {
             stream.write_all(&[0, 0, 0, 4, 0]).unwrap();
             let _ = stream.read(&mut [0]);
         });
@@ -467,20 +527,29 @@ mod tests {
     /// A response takes as long as it takes, while some of it comes.
     #[test]
     fn a_slow_line_gets_a_whole_answer() {
-        const PARTS: usize = 16;
-        let (mut client, server) = serve(|mut stream| {
-            let part = vec![7; 128 << 10];
-            let length = (PARTS * part.len()) as u32;
-            stream.write_all(&length.to_be_bytes()).unwrap();
+        const PARTS: usize = 30;
+        const PART: usize = 128 << 10;
+        let talk = |stream: &mut TcpStream, pauses: &mut Pauses| -> io::Result<()> {
+            stream.write_all(&((PARTS * PART) as u32).to_be_bytes())?;
             for _ in 0..PARTS {
-                stream.write_all(&part).unwrap();
-                thread::sleep(Duration::from_millis(40));
+                stream.write_all(&vec![7; PART])?;
+                pauses.step(Duration::from_millis(40));
             }
+            Ok(())
+        };
+        with_short_pauses(|| {
+            let (mut client, server) = serve(SILENCE, move |mut stream| {
+                let mut pauses = Pauses::begin();
+                (talk(&mut stream, &mut pauses), pauses.longest)
+            });
+            let mut buffer = Vec::new();
+            let outcome = client.receive(&mut buffer);
+            assert!(outcome.is_err() || buffer.len() == PARTS * PART);
+            drop(client);
+            let (talked, longest) = server.join().unwrap();
+            assert!(outcome.is_err() || talked.is_ok(), "{talked:?}");
+            (outcome, longest)
         });
-        let mut buffer = Vec::new();
-        client.receive(&mut buffer).unwrap();
-        assert_eq!(buffer.len(), PARTS * (128 << 10));
-        server.join().unwrap();
     }
 
     #[test]
@@ -490,7 +559,7 @@ mod tests {
             .local_addr()
             .unwrap()
             .port();
-        let error = Connection::connect("127.0.0.1", port, &patient()).unwrap_err();
+        let error = Connection::connect("127.0.0.1", port, &waits(PATIENCE)).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) fn quick() -> ServerLimits {
     ServerLimits {
         request_bytes_max: 1 << 20,
-        handshake_timeout: Duration::from_secs(20),
+        handshake_timeout: Duration::from_secs(300),
         ..ServerLimits::default()
     }
 }

@@ -332,7 +332,8 @@ fn many_groups_are_deleted_in_linear_time() {
     let request = Struct::new().with("groupsNames", twice.collect::<Vec<_>>());
     let begin = std::time::Instant::now();
     let response = reply(&coordinator, 42, 2, &request);
-    assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
+    // In quadratic time it would take hours.
+    assert!(begin.elapsed().as_secs() < 300, "{:?}", begin.elapsed());
     let results: Vec<_> = structs(&response, "results")
         .map(|it| (text(it, "groupId"), code(it)))
         .collect();
@@ -441,11 +442,21 @@ fn groups_that_only_have_offsets_cost_a_tick_nothing() {
             .unwrap();
     }
     let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
-    let begin = std::time::Instant::now();
-    for now in 0..1000 {
-        assert_eq!(coordinator.tick(now), i64::MAX);
-    }
-    assert!(begin.elapsed().as_secs() < 3, "{:?}", begin.elapsed());
+    let without = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
+    let without = Coordinator::new(CoordinatorOptions::default(), without, 0, || ());
+    // The fastest of several rounds, which no other load of the machine is in.
+    let fastest = |coordinator: &Coordinator| {
+        let rounds = (0..10).map(|round| {
+            let begin = std::time::Instant::now();
+            for now in 0..100 {
+                assert_eq!(coordinator.tick(100 * round + now), i64::MAX);
+            }
+            begin.elapsed()
+        });
+        rounds.min().unwrap()
+    };
+    let (with, without) = (fastest(&coordinator), fastest(&without));
+    assert!(with < 100 * without, "{with:?}, {without:?} without them");
     // One of them gets a member, whose session is the only thing that is due.
     ticket(ask(&coordinator, 11, 3, &join("group-7", 10), 1000));
     assert_eq!(coordinator.tick(1000), 4000);
