@@ -6,6 +6,7 @@
 //! the disk; whatever fails there makes a new generation of the partition, and work of an older one is left out.
 
 mod answers;
+mod deletes;
 mod ending;
 mod epochs;
 mod events;
@@ -19,6 +20,7 @@ use super::options::MirrorOptions;
 use super::partition::{Need, Partition};
 use super::report::{EventKind, MirrorEvent, MirrorProgress, MirrorReport, MirroredPartition};
 use super::work::Work;
+use deletes::Away;
 use events::Events;
 use group_offsets::GroupOffsets;
 use offsetlog::TopicPartition;
@@ -117,30 +119,11 @@ pub(super) struct Topic {
     pub(super) config: Option<Vec<(String, String)>>,
     /// Looks in a row that did not show the topic that is copied.
     pub(super) away: Away,
+    /// Since when it is copied: from the beginning, if the directory had it.
+    pub(super) copied_since: Option<i64>,
     /// The newest look that showed it, with its id.
     pub(super) seen: u64,
     pub(super) leaders: BTreeMap<i32, (Option<i32>, Option<i32>)>,
-}
-
-/// How often in a row looks did not show a topic, and since when.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Away {
-    pub(super) looks: u32,
-    since: Option<i64>,
-}
-
-impl Away {
-    /// Another look without it.
-    pub(super) fn missed(&mut self, now: i64) {
-        self.looks = self.looks.saturating_add(1);
-        self.since.get_or_insert(now);
-    }
-
-    /// When it has been away for so many milliseconds.
-    pub(super) fn due(self, after_ms: i64) -> i64 {
-        self.since
-            .map_or(i64::MAX, |since| since.saturating_add(after_ms))
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +139,8 @@ pub(super) enum TopicState {
     Another,
     /// The source deleted it.
     Gone,
+    /// It is being deleted here, too.
+    Deleting,
 }
 
 /// A node: when it may be asked again.
@@ -190,12 +175,14 @@ pub(crate) struct Core {
     pub(super) unknown: BTreeMap<String, String>,
     /// Topics of the directory that the source has not shown yet.
     pub(super) held: BTreeMap<String, Away>,
-    /// Topics that were deleted here because the source has them no longer.
+    /// Topics of which it was told that the source has deleted them.
     pub(super) deleted: BTreeSet<String>,
     /// Topics that were deleted here because others were made anew: those are to be found.
     pub(super) renewed: BTreeSet<String>,
-    /// Whether the last look at all topics showed none at all.
-    pub(super) is_bare: bool,
+    /// Since when those are copied that the last look at all topics showed: the time of the oldest copy.
+    pub(super) shown_since: Option<i64>,
+    /// Whether the last look was for what is missing.
+    pub(super) was_by_name: bool,
     /// The generation of partitions that are made from now on: above those of deleted ones, whose answers may still come.
     pub(super) first_generation: u64,
     /// Looks in a row that came before their time.
@@ -233,7 +220,8 @@ impl Core {
             held: BTreeMap::new(),
             deleted: BTreeSet::new(),
             renewed: BTreeSet::new(),
-            is_bare: false,
+            shown_since: None,
+            was_by_name: false,
             first_generation: 0,
             hurried: 0,
             is_partial: false,
@@ -489,7 +477,7 @@ impl Core {
         if let Work::DeleteTopic { name } = work {
             // It may be back.
             let topic = self.topics.get(name);
-            return topic.is_none_or(|topic| topic.state == TopicState::Gone);
+            return topic.is_none_or(|topic| topic.state == TopicState::Deleting);
         }
         match work.generation() {
             Some((at, generation)) => self

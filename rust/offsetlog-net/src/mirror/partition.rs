@@ -61,6 +61,8 @@ pub(crate) struct Partition {
     pub(crate) high_watermark: Option<(i64, i64)>,
     /// The source's log start offset.
     pub(crate) source_start: Option<i64>,
+    /// Up to where deletes were begun here.
+    pub(crate) deleted_to: i64,
     /// Whether it was told that the source deletes.
     pub(crate) told_deletes: bool,
     /// Where it is to come with `once`.
@@ -124,6 +126,7 @@ impl Partition {
             failures: 0,
             high_watermark: None,
             source_start: None,
+            deleted_to: 0,
             told_deletes: false,
             target: None,
             is_done: false,
@@ -147,6 +150,7 @@ impl Partition {
         self.is_asked = false;
         self.position = self.end;
         self.gap = None;
+        self.deleted_to = 0;
         self.position_epoch = self.epoch;
         self.need = need;
         self.proven = self.proven.min(self.end);

@@ -154,6 +154,8 @@ fn run(
         started: BTreeSet::new(),
     };
     let mut pace = Pace::new(shared.now());
+    // What an earlier run has deleted.
+    store.remove_deleted()?;
     let worked = loop {
         if let Err(error) = threads.start_missing() {
             break Err(error);
@@ -250,6 +252,9 @@ impl Pace {
         options: &MirrorOptions,
         now: i64,
     ) -> Result<(), MirrorError> {
+        if store.has_much_unsynced() {
+            store.begin_flush()?;
+        }
         if now.saturating_sub(self.flushed_at) >= options.flush_interval_ms {
             self.flushed_at = now;
             store.begin_flush()?;

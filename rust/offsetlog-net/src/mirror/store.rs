@@ -328,7 +328,7 @@ impl Store {
         if inside.is_some() {
             log.delete_records_before(append.position)?;
         }
-        self.syncs.appended(records.len(), &self.log_dir)?;
+        self.syncs.appended(records.len());
         let position = Position {
             start: log.log_start_offset()?,
             end: log.log_end_offset()?,
@@ -426,6 +426,11 @@ impl Store {
     /// Those of [`LogDir::flush`].
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.syncs.flush(&self.log_dir)
+    }
+
+    /// Whether so much was appended that it is to be made durable.
+    pub(crate) const fn has_much_unsynced(&self) -> bool {
+        self.syncs.is_due()
     }
 
     /// Begins to make durable what was written, beside further appends.

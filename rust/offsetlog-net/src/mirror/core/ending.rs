@@ -86,11 +86,7 @@ impl Core {
             .values()
             .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
         // A topic that may be deleted is waited for.
-        let is_leaving = self.options.follow_deletes
-            && self
-                .topics
-                .values()
-                .any(|topic| topic.away.looks > 0 && topic.state != TopicState::Gone);
+        let is_leaving = self.follows() && self.has_away();
         let has_all = self.is_identified
             && self.has_metadata
             && !is_making
@@ -125,7 +121,8 @@ impl Core {
 
     /// What is not here in the end.
     fn tell_left(&mut self) {
-        if self.has_metadata && self.topics.is_empty() && self.unknown.is_empty() {
+        let knows_none = self.topics.is_empty() && self.unknown.is_empty();
+        if self.has_metadata && knows_none && self.deleted.is_empty() {
             let message = "the source shows no topic that is meant: is there one, and may the principal describe it?";
             self.tell(MirrorEvent::new(EventKind::Problem, message));
             self.is_partial = true;
@@ -141,7 +138,7 @@ impl Core {
             self.is_partial = true;
         }
         let leaving = self.topics.iter().filter(|(_, topic)| {
-            self.options.follow_deletes && topic.away.looks > 0 && topic.state == TopicState::Ready
+            self.follows() && topic.away.looks > 0 && topic.state == TopicState::Ready
         });
         let leaving: Vec<String> = leaving.map(|(name, _)| name.clone()).collect();
         for name in std::mem::take(&mut self.renewed) {

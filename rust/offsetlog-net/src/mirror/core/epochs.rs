@@ -191,7 +191,6 @@ impl Core {
                 continue;
             }
             let start = int_or(found, "offset", -1);
-            let follows = self.options.follow_deletes;
             let Some(partition) = self.partitions.get_mut(&at) else {
                 continue;
             };
@@ -203,7 +202,7 @@ impl Core {
             let (from, is_empty) = (partition.end, partition.is_empty());
             let is_told = partition.told_lost.replace(start) == Some(start);
             let is_fresh = std::mem::take(&mut partition.is_fresh);
-            if is_empty || follows {
+            if is_empty {
                 let generation = partition.generation;
                 partition.need = Need::Store;
                 works.push(Work::StartAt {

@@ -336,7 +336,7 @@ impl Core {
             partition.unexplained = 0;
         }
         if let Some(start) = start {
-            self.take_source_start(broker, &fetched.at, start, works);
+            self.take_source_start(broker, &fetched.at, (start, fetched.is_by_id), works);
         }
     }
 
@@ -434,20 +434,23 @@ impl Core {
         &mut self,
         broker: i32,
         at: &TopicPartition,
-        start: i64,
+        (start, is_by_id): (i64, bool),
         works: &mut Vec<Work>,
     ) {
-        let follows = self.options.follow_deletes;
+        let follows = self.follows();
+        let is_old = self.topic_id(&at.topic).is_zero();
         let Some(partition) = self.partitions.get_mut(at) else {
             return;
         };
-        let moved = partition.source_start.is_none_or(|known| known < start);
         partition.source_start = Some(start);
-        if start <= partition.start || partition.is_empty() {
+        // What is above the copy's end is no start of what it has. By name, it may be another topic's.
+        let is_proven = is_by_id || is_old || start <= partition.proven;
+        if start <= partition.start || partition.is_empty() || start > partition.end || !is_proven {
             return;
         }
         let from = partition.start;
-        if follows && moved {
+        if follows && partition.deleted_to < start {
+            partition.deleted_to = start;
             works.push(Work::DeleteBefore {
                 at: at.clone(),
                 offset: start,

@@ -1,7 +1,8 @@
 //! Topics, partitions, leaders and settings of the source: what is new, moved, deleted, another topic by now.
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
-use super::{Asked, Away, Core, Next, Node, Request, Topic, TopicState, Versions, version_of};
+use super::deletes::Away;
+use super::{Asked, Core, Next, Node, Request, Topic, TopicState, Versions, version_of};
 use crate::mirror::partition::Need;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::Work;
@@ -15,10 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const METADATA_NEWEST: i16 = 12;
 /// From this version on a request by name makes no topics.
 const WITHOUT_CREATION: i16 = 4;
-/// So many looks in a row must miss a topic before it counts as deleted.
-const MISSED_MAX: u32 = 3;
-/// Milliseconds between these.
-const MISSED_INTERVAL_MS: i64 = 2000;
+/// Leaders in a row that cannot be, before it is told.
+const UNEXPLAINED_MAX: u32 = 3;
 /// Hurried looks in a row after which another broker is asked.
 const HURRIED_MAX: u32 = 4;
 /// Milliseconds without a leader before it is told.
@@ -66,8 +65,10 @@ impl Core {
         let takes_all = !self.options.patterns.is_empty()
             || self.options.topics.is_empty()
             || version < WITHOUT_CREATION;
+        // By turns: what is missing does not hold up all others.
+        let by_name = version >= WITHOUT_CREATION && !self.missing.is_empty() && !self.was_by_name;
+        self.was_by_name = by_name;
         let missing = std::mem::take(&mut self.missing);
-        let by_name = version >= WITHOUT_CREATION && !missing.is_empty();
         let names = if by_name {
             Some(missing)
         } else if takes_all {
@@ -129,9 +130,6 @@ impl Core {
             works.push(Work::Identify(cluster_id));
         }
         let is_partial = names.is_some();
-        if !is_partial {
-            self.is_bare = structs(answer, "topics").next().is_none();
-        }
         let mut seen = BTreeSet::new();
         for topic in structs(answer, "topics") {
             let Some(name) = text(topic, "name").filter(|name| !name.is_empty()) else {
@@ -161,15 +159,20 @@ impl Core {
                 error => {
                     seen.insert(name.clone());
                     self.held.remove(&name);
+                    self.is_there(&name);
                     let reason = format!("the source answers {}", error_name(error));
                     self.refuse_topic(&name, &reason);
                 }
             }
         }
         self.has_metadata = true;
+        if names.is_none_or(|names| names == self.options.topics) {
+            self.note_shown(look);
+        }
         if !is_partial {
             let missed = self.topics.iter().filter(|(name, topic)| {
-                !seen.contains(*name) && !matches!(topic.state, TopicState::Gone)
+                !seen.contains(*name)
+                    && !matches!(topic.state, TopicState::Gone | TopicState::Deleting)
             });
             self.missing = missed.map(|(name, _)| name.clone()).collect();
             for name in self.held.keys() {
@@ -210,55 +213,12 @@ impl Core {
     }
 
     /// Another answer that nothing can be done with: told once.
-    fn refuse_topic(&mut self, name: &str, reason: &str) {
+    pub(super) fn refuse_topic(&mut self, name: &str, reason: &str) {
         let known = self.unknown.insert(name.to_owned(), reason.to_owned());
         if known.as_deref() != Some(reason) {
             let message = format!("topic {name} is not copied: {reason}");
             self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
         }
-    }
-
-    fn take_missing(&mut self, name: &str, now: i64, works: &mut Vec<Work>) {
-        let follows = self.options.follow_deletes && !self.is_bare;
-        let away = match (self.topics.get_mut(name), self.held.get_mut(name)) {
-            (Some(topic), _) if topic.state == TopicState::Gone => return,
-            (Some(topic), _) => &mut topic.away,
-            (None, Some(away)) => away,
-            (None, None) if self.deleted.contains(name) => return,
-            (None, None) => {
-                self.refuse_topic(name, "the source has no such topic");
-                return;
-            }
-        };
-        away.missed(now);
-        let is_due = !follows || away.due(self.options.follow_after_ms) <= now;
-        if away.looks < MISSED_MAX || !is_due {
-            self.missing.push(name.to_owned());
-            self.metadata_due = self
-                .metadata_due
-                .min(now.saturating_add(MISSED_INTERVAL_MS));
-            return;
-        }
-        self.held.remove(name);
-        if let Some(topic) = self.topics.get_mut(name) {
-            topic.state = TopicState::Gone;
-        }
-        for (_, each) in self.of_topic(name) {
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
-        let message = if follows {
-            works.push(Work::DeleteTopic {
-                name: name.to_owned(),
-            });
-            format!("the source deleted topic {name}; it is deleted here too")
-        } else if self.options.follow_deletes {
-            format!("the source shows no topic at all, not {name} either; it stays here")
-        } else {
-            format!("the source deleted topic {name}; it stays here")
-        };
-        let event = MirrorEvent::topic(EventKind::DeletedTopic, name, message);
-        self.tell_deleted(event, follows);
     }
 
     pub(super) fn of_topic(
@@ -295,17 +255,25 @@ impl Core {
         }
         if count == 0 {
             // Being made.
+            self.is_there(name);
             return;
         }
         self.held.remove(name);
         let mut is_back = false;
         let state = match self.topics.get_mut(name) {
-            Some(known) if !known.id.is_zero() && !id.is_zero() && known.id != id => {
+            // The disk has it in hand. Later looks will tell.
+            Some(known) if known.state == TopicState::Making && is_another(known.id, id) => return,
+            // Nothing was compared with it yet; the disk will say which one is here.
+            Some(known) if known.state != TopicState::Settings && is_another(known.id, id) => {
                 let ours = known.id;
                 self.take_recreated(name, ours, id, now, works);
                 return;
             }
             Some(known) => {
+                if known.state == TopicState::Another && id.is_zero() {
+                    // It may be either.
+                    return;
+                }
                 known.away = Away::default();
                 known.seen = known.seen.max(look);
                 if known.id.is_zero() && !id.is_zero() && known.state == TopicState::Ready {
@@ -319,8 +287,13 @@ impl Core {
                         config: None,
                     });
                 }
-                known.id = id;
-                if matches!(known.state, TopicState::Gone | TopicState::Another) {
+                if !id.is_zero() {
+                    known.id = id;
+                }
+                if matches!(
+                    known.state,
+                    TopicState::Gone | TopicState::Another | TopicState::Deleting
+                ) {
                     is_back = true;
                     known.state = TopicState::Settings;
                     known.config = None;
@@ -349,6 +322,7 @@ impl Core {
                     state: TopicState::Settings,
                     config: None,
                     away: Away::default(),
+                    copied_since: None,
                     seen: look,
                     leaders,
                 };
@@ -399,7 +373,7 @@ impl Core {
                 // Its leader cannot be older than what it led.
                 each.leader = None;
                 each.unexplained += 1;
-                if each.unexplained > MISSED_MAX {
+                if each.unexplained > UNEXPLAINED_MAX {
                     let message = format!(
                         "the source's leader epoch is {new}, and the copy has batches of epoch {own}: this is not the history that was \
                          copied. Move the copy away to begin anew"
@@ -443,65 +417,6 @@ impl Core {
         }
     }
 
-    fn take_recreated(
-        &mut self,
-        name: &str,
-        ours: Uuid,
-        theirs: Uuid,
-        now: i64,
-        works: &mut Vec<Work>,
-    ) {
-        let (follows, after_ms) = (self.options.follow_deletes, self.options.follow_after_ms);
-        let mut unproven = Vec::new();
-        for (at, each) in self.of_topic(name) {
-            // An append that is under way may still end.
-            if each.pending > 0 || each.proven < each.end {
-                unproven.push(at.clone());
-            }
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
-        let Some(topic) = self.topics.get_mut(name) else {
-            return;
-        };
-        if topic.state != TopicState::Another && topic.state != TopicState::Gone {
-            topic.state = TopicState::Another;
-            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
-            topic.away.missed(now);
-            self.tell_recreated(name, ours, theirs);
-            self.metadata_due = self.metadata_due.min(now.saturating_add(after_ms));
-            return;
-        }
-        topic.away.missed(now);
-        let due = topic.away.due(after_ms);
-        if !follows {
-            return;
-        }
-        if due > now {
-            self.metadata_due = self.metadata_due.min(due);
-        } else if topic.state == TopicState::Another {
-            // Deleted here, and found anew by the next look.
-            topic.state = TopicState::Gone;
-            self.renewed.insert(name.to_owned());
-            works.push(Work::DeleteTopic {
-                name: name.to_owned(),
-            });
-        }
-    }
-
-    pub(super) fn tell_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid) {
-        let then = if self.options.follow_deletes {
-            "the copy is deleted and begins anew when later looks say the same"
-        } else {
-            "the copy stays as it is, and the new topic is not copied: move the copy's directories away, or mirror into another directory"
-        };
-        let message = format!(
-            "topic {name} was deleted at the source and another one made: the copy is of {ours}, the source has {theirs}; {then}"
-        );
-        let event = MirrorEvent::topic(EventKind::Recreated, name, message);
-        self.tell_deleted(event, self.options.follow_deletes);
-    }
-
     /// Divergences whose topic and leader this look confirmed.
     fn confirm(&mut self, works: &mut Vec<Work>) {
         for (at, each) in &mut self.partitions {
@@ -533,9 +448,14 @@ impl Core {
     pub(crate) fn wants_another(&self, asked: &Asked) -> bool {
         match asked {
             Asked::Metadata { names, .. } => {
-                names.is_some() || self.hurried % HURRIED_MAX == HURRIED_MAX - 1
+                names.is_some() || self.has_away() || self.hurried % HURRIED_MAX == HURRIED_MAX - 1
             }
             _ => false,
         }
     }
+}
+
+/// Whether two ids are of two topics.
+fn is_another(known: Uuid, shown: Uuid) -> bool {
+    !known.is_zero() && !shown.is_zero() && known != shown
 }

@@ -1,12 +1,12 @@
 //! What the disk says of the work that it was given.
 
-use super::{Away, Core, TopicState};
+use super::deletes::Away;
+use super::{Core, TopicState};
 use crate::mirror::partition::{Need, Partition, Position};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::store::ReadyTopic;
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
-use offsetlog::format::Uuid;
 use std::path::PathBuf;
 
 impl Core {
@@ -38,7 +38,15 @@ impl Core {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
         };
+        if topic.state != TopicState::Making {
+            // Later looks have told otherwise.
+            return;
+        }
         topic.state = TopicState::Ready;
+        let is_new = new.len() == positions.len() + broken.len();
+        topic
+            .copied_since
+            .get_or_insert(if is_new { now } else { i64::MIN });
         self.progressed_at = self.progressed_at.max(now);
         for &(partition, position) in &positions {
             let at = TopicPartition {
@@ -68,22 +76,14 @@ impl Core {
                 topic: name.to_owned(),
                 partition,
             };
-            let unknown = Partition::new(Position::default(), now);
+            let unknown = Partition {
+                generation: self.first_generation,
+                ..Partition::new(Position::default(), now)
+            };
             self.partitions.entry(at.clone()).or_insert(unknown);
             self.broken(&at, &reason);
         }
         self.lead(name, now);
-    }
-
-    /// The directory has a topic of this name with another id.
-    pub(crate) fn topic_is_another(&mut self, name: &str, ours: Uuid, theirs: Uuid, now: i64) {
-        if let Some(topic) = self.topics.get_mut(name) {
-            topic.state = TopicState::Another;
-            // Later looks are compared with what is here.
-            topic.id = ours;
-            topic.away.missed(now);
-            self.tell_recreated(name, ours, theirs);
-        }
     }
 
     /// A topic cannot be copied.
@@ -93,26 +93,6 @@ impl Core {
             let message = format!("topic {name} is not copied: {reason}");
             self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
         }
-    }
-
-    /// A topic was deleted here too. If the source has one of its name, the next look finds it.
-    pub(crate) fn topic_deleted(&mut self, name: &str, now: i64) {
-        let first = self.first_generation;
-        let generations = self.of_topic(name).map(|(_, each)| each.generation + 1);
-        self.first_generation = generations.max().unwrap_or(first).max(first);
-        self.partitions.retain(|at, _| at.topic != name);
-        self.topics.remove(name);
-        self.groups.forget(name, now);
-        self.deleted.insert(name.to_owned());
-        self.metadata_due = self.metadata_due.min(now);
-        self.progressed(now);
-    }
-
-    /// A topic that the source deleted cannot be deleted here.
-    pub(crate) fn topic_stays(&mut self, name: &str, reason: &str) {
-        self.is_partial = true;
-        let message = format!("the source deleted topic {name}; it is not deleted here: {reason}");
-        self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
     }
 
     /// The settings of a topic were stored.
@@ -196,6 +176,10 @@ impl Core {
                 if let Some(partition) = self.partitions.get_mut(&append.at) {
                     partition.pending = partition.pending.saturating_sub(1);
                 }
+            }
+            // It is back.
+            Work::DeleteTopic { name } => {
+                self.renewed.remove(name);
             }
             Work::Cut { at, .. } | Work::StartAt { at, .. } => {
                 if let Some(partition) = self.partitions.get_mut(at)
@@ -305,6 +289,7 @@ impl Core {
         if let Some(partition) = self.partitions.get_mut(at) {
             partition.restart(Need::Store);
             partition.is_done = true;
+            partition.pending = 0;
         }
         self.trouble(at, -1, reason.to_owned());
     }

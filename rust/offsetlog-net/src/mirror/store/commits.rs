@@ -21,13 +21,16 @@ impl Store {
     /// Those of [`CommittedOffsets::store`] that concern the disk.
     pub(crate) fn commit(&mut self, commits: &[GroupCommit]) -> Result<Vec<(String, String)>> {
         self.flush()?;
+        let mut refused = Vec::new();
         let mut by_group: BTreeMap<&str, Vec<Commit>> = BTreeMap::new();
         for commit in commits {
-            let topic_id = self
-                .log_dir
-                .log_if(&commit.at.topic, commit.at.partition, false)?
-                .and_then(|log| log.topic_id().transpose())
-                .transpose()?;
+            let topic_id = match self.topic_id_of(commit) {
+                Err(error) if is_of_topic(error.kind()) => {
+                    refused.push((commit.group.clone(), error.to_string()));
+                    continue;
+                }
+                found => found?,
+            };
             by_group.entry(&commit.group).or_default().push(Commit {
                 topic: commit.at.topic.clone(),
                 partition: commit.at.partition,
@@ -38,16 +41,14 @@ impl Store {
                 topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
             });
         }
-        let mut refused = Vec::new();
         let mut log = match self.commits.take() {
             Some(log) => log,
             None => match self.open_commits() {
                 Ok(log) => log,
                 Err(error) if is_of_topic(error.kind()) => {
                     let groups = by_group.into_keys();
-                    return Ok(groups
-                        .map(|group| (group.to_owned(), error.to_string()))
-                        .collect());
+                    refused.extend(groups.map(|group| (group.to_owned(), error.to_string())));
+                    return Ok(refused);
                 }
                 Err(error) => return Err(error),
             },
@@ -76,6 +77,12 @@ impl Store {
         }
         self.commits = Some(log);
         Ok(refused)
+    }
+
+    fn topic_id_of(&self, commit: &GroupCommit) -> Result<Option<Uuid>> {
+        let at = &commit.at;
+        let log = self.log_dir.log_if(&at.topic, at.partition, false)?;
+        log.map_or(Ok(None), |log| log.topic_id())
     }
 
     /// Opens the log of committed offsets, which is the mirror's own.

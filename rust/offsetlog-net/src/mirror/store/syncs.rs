@@ -21,15 +21,13 @@ impl Syncs {
     }
 
     /// So many bytes were appended.
-    ///
-    /// # Errors
-    /// That of the sync before.
-    pub(super) fn appended(&mut self, bytes: usize, log_dir: &LogDir) -> Result<()> {
+    pub(super) const fn appended(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes >= BYTES {
-            self.begin(log_dir)?;
-        }
-        Ok(())
+    }
+
+    /// Whether so much was appended that a sync is due.
+    pub(super) const fn is_due(&self) -> bool {
+        self.bytes >= BYTES
     }
 
     /// Begins to sync, unless a sync is under way or nothing was written.
@@ -37,10 +35,13 @@ impl Syncs {
     /// # Errors
     /// That of the sync before.
     pub(super) fn begin(&mut self, log_dir: &LogDir) -> Result<()> {
-        if self.running.as_ref().is_some_and(|it| !it.is_finished()) || !self.is_dirty {
+        if self.running.as_ref().is_some_and(|it| !it.is_finished()) {
             return Ok(());
         }
         self.end()?;
+        if !self.is_dirty {
+            return Ok(());
+        }
         let syncing = log_dir.clone();
         let thread = std::thread::Builder::new().name("offsetlog-mirror-sync".to_owned());
         match thread.spawn(move || syncing.flush()) {

@@ -1,7 +1,7 @@
 //! Deletes that are followed: what goes, when, and what stays.
 
 use super::cases::{append, assert_same, commit, finished, go_on, told};
-use super::{Run, lock};
+use super::{Run, lock, log_bytes};
 use crate::mirror::core::{Asked, Core, Node};
 use crate::mirror::report::EventKind;
 use offsetlog::{LogDir, OpenOptions};
@@ -14,6 +14,7 @@ const MINUTE_MS: i64 = 60_000;
 fn following(folder: &Path) -> Run {
     let mut run = Run::new(folder, 5, false);
     run.model.topics.retain(|name, _| name == "orders");
+    run.model.make("kept", 1);
     run.model.make("other", 1);
     run.model.deletes = true;
     run.options.follow_deletes = true;
@@ -53,9 +54,9 @@ fn a_deleted_topic_is_deleted_when_it_has_been_away_for_a_minute() {
     assert_same(&run, 0);
     run.model.delete("orders");
     go_on(&mut run, MINUTE_MS - 5000, |_, _| true);
-    assert_eq!(topics(&run), names(&["orders", "other"]));
+    assert_eq!(topics(&run), names(&["kept", "orders", "other"]));
     go_on(&mut run, 15_000, |_, _| true);
-    assert_eq!(topics(&run), names(&["other"]));
+    assert_eq!(topics(&run), names(&["kept", "other"]));
     let report = lock(&run.core).report();
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
     let said = told(&report, EventKind::DeletedTopic);
@@ -100,7 +101,7 @@ fn a_topic_that_was_deleted_between_two_calls_is_deleted_by_the_next() {
     let report = finished(&mut run, 2 * MINUTE_MS);
     assert!(run.now - began >= MINUTE_MS);
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
-    assert_eq!(topics(&run), names(&["other"]));
+    assert_eq!(topics(&run), names(&["kept", "other"]));
 }
 
 #[test]
@@ -117,26 +118,89 @@ fn once_copies_what_was_made_anew_between_two_calls() {
     run.kill();
     let report = finished(&mut run, 2 * MINUTE_MS);
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
-    assert_eq!(topics(&run), names(&["orders"]));
+    assert_eq!(topics(&run), names(&["kept", "orders"]));
     assert_same(&run, 0);
     assert_eq!(committed(&mut run), [("orders".to_owned(), 0, 2)]);
 }
 
+/// A source whose disks were wiped, with the same cluster id, and what its applications make anew.
+fn wiped(run: &mut Run, made: &[&str]) {
+    for name in ["kept", "orders", "other"] {
+        run.model.delete(name);
+    }
+    for name in made {
+        run.model.make(name, 1);
+    }
+}
+
 #[test]
-fn a_source_that_shows_no_topic_at_all_is_not_followed() {
+fn a_source_that_shows_nothing_that_was_copied_is_not_followed() {
+    for made in [&[][..], &["fresh"], &["kept", "fresh"]] {
+        for is_named in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut run = following(folder.path());
+            if is_named {
+                let meant = ["kept", "orders", "other", "fresh"];
+                run.options.topics = meant.map(str::to_owned).to_vec();
+                run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+                run.model.make("fresh", 1);
+            }
+            append(&mut run, 0);
+            go_on(&mut run, 20_000, |_, _| true);
+            let before = log_bytes(&run.folder.join("orders-0"));
+            if is_named {
+                run.model.delete("fresh");
+            }
+            wiped(&mut run, made);
+            go_on(&mut run, 4 * MINUTE_MS, |_, _| true);
+            let there = topics(&run);
+            assert!(
+                names(&["kept", "orders", "other"]).is_subset(&there),
+                "{made:?} {is_named} {there:?}"
+            );
+            assert_eq!(log_bytes(&run.folder.join("orders-0")), before);
+            let report = lock(&run.core).report();
+            let said = told(&report, EventKind::DeletedTopic);
+            assert!(said.len() >= 2 && report.has_losses, "{said:?}");
+            assert!(
+                said.iter().all(|line| line.contains("it stays here")),
+                "{said:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wiped_source_is_not_followed_by_the_next_call_either() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = following(folder.path());
     append(&mut run, 0);
     go_on(&mut run, 20_000, |_, _| true);
-    run.model.delete("orders");
-    run.model.delete("other");
-    go_on(&mut run, 3 * MINUTE_MS, |_, _| true);
-    assert_eq!(topics(&run), names(&["orders", "other"]));
+    wiped(&mut run, &["fresh"]);
+    run.options.once = true;
+    run.kill();
+    let report = finished(&mut run, 3 * MINUTE_MS);
+    assert!(report.has_losses, "{report:#?}");
+    assert_eq!(topics(&run), names(&["fresh", "kept", "orders", "other"]));
+}
+
+#[test]
+fn looks_before_and_after_an_outage_do_not_make_a_minute() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.hidden.insert("orders".to_owned());
+    go_on(&mut run, 6000, |_, _| true);
+    // Nobody answers; then a broker that has just started does.
+    go_on(&mut run, 2 * MINUTE_MS, |_, _| false);
+    go_on(&mut run, MINUTE_MS / 2, |_, _| true);
+    run.model.hidden.clear();
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
     let report = lock(&run.core).report();
-    let said = told(&report, EventKind::DeletedTopic);
-    assert_eq!(said.len(), 2);
-    assert!(said[0].ends_with("it stays here"), "{said:?}");
-    assert!(report.has_losses);
+    assert!(told(&report, EventKind::DeletedTopic).is_empty());
+    assert!(report.is_complete, "{report:#?}");
 }
 
 #[test]
@@ -158,6 +222,11 @@ fn a_topic_that_was_made_anew_is_deleted_and_copied_anew() {
     let report = lock(&run.core).report();
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
     assert_eq!(told(&report, EventKind::Recreated).len(), 1);
+    let said = told(&report, EventKind::DeletedTopic);
+    assert_eq!(
+        said,
+        ["topic orders was made anew at the source; the copy of the old one is deleted"]
+    );
     assert_eq!(committed(&mut run), [("orders".to_owned(), 0, 1)]);
 }
 

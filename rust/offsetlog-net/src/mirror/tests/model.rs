@@ -250,8 +250,11 @@ impl Model {
                     self.make(&name, 1);
                 }
             }
-            22 if self.deletes && self.random.one_in(4) => self.make(&name, count),
-            23 if self.deletes && self.topics.len() > 2 && self.random.one_in(4) => {
+            // One stays: a source that shows nothing of what was copied is not followed.
+            22 if self.deletes && name != "audit.log" && self.random.one_in(4) => {
+                self.make(&name, count);
+            }
+            23 if self.deletes && name != "audit.log" && self.random.one_in(4) => {
                 self.delete(&name);
             }
             22 if !self.deletes
