@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from broker import Broker
 from kafka import KafkaAdminClient, TopicPartition
 
-SYNC_SECONDS = 60
+SYNC_SECONDS = 300
 
 
 class MemberBroker(Broker):
