@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     };
     if console.terminal.owns_signals {
         signals::outlive_file_limits();
+        signals::open_more_files();
     }
     let stopped = Arc::new(Mutex::new((signals::catch_stop(&console.terminal), None)));
     let asked = Arc::clone(&stopped);

@@ -1,11 +1,16 @@
-//! Signals whose default would end `append` or `serve` in the middle: Ctrl-C, SIGTERM, and a file that reaches a limit.
+//! Signals whose default would end `append` or `serve` in the middle: Ctrl-C, SIGTERM, and a file that reaches a limit; and how many files
+//! may be open.
 
 use crate::Terminal;
 use offsetlog::Interrupt;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Open files that are asked for at most.
+const FILES_MAX: u64 = 65_536;
 
 /// From now on Ctrl-C is something to be asked for, and a second one ends the process. Not where whoever started the program has it ignored, as a shell does for what
 /// runs in the background. Where the system refuses, it does what it always does, which costs no record that is appended.
@@ -55,6 +60,17 @@ pub(crate) fn catch_stop(terminal: &Terminal) -> impl FnMut() -> Option<Stop> + 
 pub(crate) fn outlive_file_limits() {
     // Only that there is a handler matters. Where the system refuses one, the process ends there, as after a kill.
     let _ = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// From now on the process may have as many files open as the system lets it: 1024 is what shells begin with, for the sake of programs
+/// that count files in bits. Where the system refuses, fewer partitions are open at a time.
+pub(crate) fn open_more_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(FILES_MAX).min(FILES_MAX);
+    if limit.current.is_some_and(|files| files < wanted) {
+        limit.current = Some(wanted);
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 /// Whether a signal was ignored when the process began: Linux tells; elsewhere none is.

@@ -36,7 +36,8 @@ pub struct MirrorOptions {
     pub backoff_max_ms: i64,
     /// With `once`: milliseconds without progress of any partition after which those that are left are given up. The report says so.
     pub give_up_ms: i64,
-    /// Partitions that are open at a time.
+    /// Partitions that are open at a time, at most: fewer where the process may not have so many files open, eight for each. To close one
+    /// and open it again costs a dozen syncs.
     pub max_open_partitions: usize,
 }
 
@@ -58,7 +59,7 @@ impl Default for MirrorOptions {
             backoff_ms: 100,
             backoff_max_ms: 10_000,
             give_up_ms: 120_000,
-            max_open_partitions: 100,
+            max_open_partitions: 2000,
         }
     }
 }

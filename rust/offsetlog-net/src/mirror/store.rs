@@ -17,6 +17,7 @@ use offsetlog::{
     Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, MaintainOptions, NewTopic,
     OpenOptions, Result, TopicPartition, is_internal_topic,
 };
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use syncs::Syncs;
@@ -30,6 +31,10 @@ const LOCK_FILE: &str = ".offsetlog.mirror.lock";
 const PARTITION_METADATA: &str = "partition.metadata";
 /// Its version.
 const PARTITION_METADATA_VERSION: i32 = 0;
+/// Files that an open partition takes: log, indexes, lock; twice the log and indexes while a segment that was closed is synced.
+const PARTITION_FILES: u64 = 8;
+/// Files beside those: connections, libraries, what a program that embeds the mirror has open.
+const OTHER_FILES: u64 = 200;
 
 /// The directory.
 #[derive(Debug)]
@@ -92,7 +97,7 @@ impl Store {
         let own = owns_offsets.then_some(OFFSETS_TOPIC);
         let internal = named.chain(own).filter(|name| is_internal_topic(name));
         let how = LogDirOptions {
-            max_open_partitions: options.max_open_partitions.max(1),
+            max_open_partitions: options.max_open_partitions.min(open_at_most()).max(1),
             internal_topics: internal.map(str::to_owned).collect(),
             ..LogDirOptions::default()
         };
@@ -468,6 +473,13 @@ impl Store {
     pub(crate) fn copies_offsets_topic(options: &MirrorOptions) -> bool {
         options.topics.iter().any(|topic| topic == OFFSETS_TOPIC)
     }
+}
+
+/// How many partitions may be open for the files that this process may have open.
+fn open_at_most() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let partitions = files.saturating_sub(OTHER_FILES) / PARTITION_FILES;
+    usize::try_from(partitions).unwrap_or(usize::MAX)
 }
 
 /// The note of a directory; none in one that a mirror may begin in.
