@@ -113,12 +113,11 @@ impl Connection {
     }
 
     /// Receives one frame into `buffer`, whose contents it replaces and whose room it uses again. The buffer grows with what has come,
-    /// not by what the length says.
+    /// not by what the length says. After an error its contents are of no use.
     ///
     /// # Errors
     /// `TimedOut`, `Closed`, `Io`; `Length` above [`ClientOptions::response_bytes_max`].
     pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<(), ClientError> {
-        buffer.clear();
         let mut length = [0; 4];
         self.fill(&mut length)?;
         let length = i32::from_be_bytes(length);
@@ -130,17 +129,21 @@ impl Connection {
                 bytes_max,
             });
         };
-        let mut left = size as usize;
-        while left > 0 {
-            let step = left.min(buffer.len().max(FIRST_STEP));
-            let read = (&mut self.stream)
-                .take(step as u64)
-                .read_to_end(buffer)
-                .map_err(|error| self.broken(error))?;
-            if read < step {
-                return Err(self.broken(io::ErrorKind::UnexpectedEof.into()));
+        let size = size as usize;
+        // Bytes of the last response stay until they are written over: to clear as many anew is a tenth of the work.
+        buffer.truncate(size);
+        let mut at = 0;
+        while at < size {
+            if at == buffer.len() {
+                let grown = buffer.len().saturating_mul(2).max(FIRST_STEP);
+                buffer.resize(grown.min(size), 0);
             }
-            left -= read;
+            match self.stream.read(buffer.get_mut(at..).unwrap_or_default()) {
+                Ok(0) => return Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => at += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(error)),
+            }
         }
         Ok(())
     }
@@ -319,7 +322,7 @@ fn encrypted(_: &str, socket: Socket, _: &ClientOptions) -> io::Result<Stream> {
     Ok(Stream::Plain(socket))
 }
 
-/// How much of a response is asked for before any of it has come; then as much again as there is.
+/// How much of a response a new buffer takes before any of it has come; then as much again as there is.
 const FIRST_STEP: usize = 64 << 10;
 
 fn too_long() -> io::Error {

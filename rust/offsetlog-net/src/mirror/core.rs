@@ -249,13 +249,10 @@ impl Core {
     }
 
     /// Work that came of no answer.
-    pub(crate) fn take_works(&mut self) -> Vec<Work> {
+    pub(crate) fn take_works(&mut self, now: i64) -> Vec<Work> {
         let mut works = std::mem::take(&mut self.unasked);
-        if self.options.once {
-            self.raise_targets();
-        }
         // Offsets may have been asked for before the partitions were known.
-        self.store_offsets(&mut works);
+        self.walk_offsets(&mut works, now);
         works
     }
 

@@ -173,7 +173,7 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
         }
         let began = shared.now();
-        let unasked = lock(&shared.core).take_works();
+        let unasked = lock(&shared.core).take_works(began);
         if let Err(error) = perform(&shared.core, store, unasked, &[], began) {
             break Err(error);
         }

@@ -57,6 +57,8 @@ impl Run {
             partition_max_bytes: 300,
             metadata_interval_ms: 5000,
             groups_interval_ms: 3000,
+            // Some runs close partitions and open them again.
+            max_open_partitions: Some(1 + seed as usize % 8),
             ..MirrorOptions::default()
         };
         let now = 1_700_000_000_000;
@@ -106,7 +108,7 @@ impl Run {
         if let Next::Request(request) = next {
             self.asked.insert(node, *request);
         }
-        let unasked = lock(&self.core).take_works();
+        let unasked = lock(&self.core).take_works(self.now);
         perform(
             &self.core,
             self.store.as_mut().unwrap(),

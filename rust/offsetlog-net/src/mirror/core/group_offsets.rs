@@ -13,6 +13,7 @@ use offsetlog::TopicPartition;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis::{LIST_GROUPS, OFFSET_FETCH};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 /// The last version with names of topics.
 const OFFSET_FETCH_NEWEST: i16 = 9;
@@ -23,6 +24,10 @@ const SEVERAL_GROUPS: i16 = 8;
 const GROUPS_AT_ONCE: usize = 50;
 /// Groups that are known at most: more are left out, and told.
 const GROUPS_MAX: usize = 100_000;
+/// Offsets that wait for their records, up to which all are looked through whenever something came.
+const WALKED_ALWAYS: usize = 1000;
+/// Milliseconds before more of them are looked through again.
+const WALK_MS: i64 = 200;
 
 /// Milliseconds that a broker is asked about groups before it is asked for records again.
 const TURN_MS: i64 = 200;
@@ -64,7 +69,10 @@ pub(in crate::mirror) struct GroupOffsets {
     is_wanted: bool,
     began_at: i64,
     brokers: BTreeMap<i32, OfBroker>,
-    pending: BTreeMap<(String, TopicPartition), Pending>,
+    /// By partition first: an append asks for those of its own.
+    pending: BTreeMap<(TopicPartition, String), Pending>,
+    /// When many are looked through again.
+    walk_at: i64,
     stored: BTreeMap<(String, TopicPartition), GroupCommit>,
     count: u64,
     groups: BTreeSet<String>,
@@ -82,6 +90,7 @@ impl GroupOffsets {
             began_at: now,
             brokers: BTreeMap::new(),
             pending: BTreeMap::new(),
+            walk_at: now,
             stored: BTreeMap::new(),
             count: 0,
             groups: BTreeSet::new(),
@@ -94,7 +103,7 @@ impl GroupOffsets {
     /// A topic was deleted here, and the offsets in it. If it was made anew, it may have others, and those that are known may be of the old
     /// one: all are asked for again.
     pub(super) fn forget(&mut self, topic: &str, now: i64) {
-        self.pending.retain(|(_, at), _| at.topic != topic);
+        self.pending.retain(|(at, _), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
         for broker in self.brokers.values_mut() {
             broker.waiting.clear();
@@ -180,6 +189,20 @@ impl GroupOffsets {
 }
 
 impl Core {
+    /// Looks through all offsets that wait for their records, unless they are many and that was done just now.
+    pub(super) fn walk_offsets(&mut self, works: &mut Vec<Work>, now: i64) {
+        if self.groups.pending.len() > WALKED_ALWAYS {
+            if now < self.groups.walk_at {
+                return;
+            }
+            self.groups.walk_at = now.saturating_add(WALK_MS);
+        }
+        if self.options.once {
+            self.raise_targets(None);
+        }
+        self.store_offsets(None, works);
+    }
+
     /// Whether a broker is asked about groups before records. With `once` they say how far the partitions are to be copied.
     pub(super) fn groups_come_first(&self, id: i32, now: i64) -> bool {
         let once = self.options.once;
@@ -351,6 +374,7 @@ impl Core {
             several.push((one.clone(), int(answer, "errorCode"), answer));
         }
         let mut waiting: BTreeSet<&String> = asked.iter().collect();
+        let mut told = BTreeSet::new();
         for (group, error, found) in several {
             if !waiting.remove(&group) {
                 continue;
@@ -358,7 +382,7 @@ impl Core {
             match error {
                 0 => {
                     self.groups.untold.remove(&group);
-                    self.take_group(id, &group, found, now);
+                    self.take_group(id, &group, found, now, &mut told);
                 }
                 // Deleted since it was listed.
                 69 => {
@@ -397,10 +421,19 @@ impl Core {
                 broker.failures = 0;
             }
         }
-        self.store_offsets(works);
+        for at in &told {
+            self.store_offsets(Some(at), works);
+        }
     }
 
-    fn take_group(&mut self, id: i32, group: &str, found: &Struct<'_>, now: i64) {
+    fn take_group(
+        &mut self,
+        id: i32,
+        group: &str,
+        found: &Struct<'_>,
+        now: i64,
+        told: &mut BTreeSet<TopicPartition>,
+    ) {
         for topic in structs(found, "topics") {
             let Some(name) = text(topic, "name") else {
                 continue;
@@ -433,6 +466,7 @@ impl Core {
                     metadata: text(partition, "metadata").unwrap_or_default(),
                     at,
                 };
+                told.insert(commit.at.clone());
                 self.take_commit(commit, now);
             }
         }
@@ -440,10 +474,10 @@ impl Core {
 
     fn take_commit(&mut self, commit: GroupCommit, now: i64) {
         let is_taken = self.options.takes(&commit.at.topic, false);
-        let key = (commit.group.clone(), commit.at.clone());
         if !is_taken {
             return;
         }
+        let key = (commit.at.clone(), commit.group.clone());
         let asked = AskedOffset {
             at: now,
             look: self.look + 1,
@@ -456,7 +490,8 @@ impl Core {
             }
             return;
         }
-        if self.groups.stored.get(&key) == Some(&commit) {
+        let stored = (commit.group.clone(), commit.at.clone());
+        if self.groups.stored.get(&stored) == Some(&commit) {
             return;
         }
         if self.groups.groups.len() < GROUPS_MAX {
@@ -471,11 +506,11 @@ impl Core {
         self.hurry_metadata(now);
     }
 
-    /// Makes work of the offsets that the copies have reached, and of those that the source does not have either.
-    pub(super) fn store_offsets(&mut self, works: &mut Vec<Work>) {
+    /// Makes work of the offsets that the copies have reached, and of those that the source does not have either: of one partition, or of all.
+    pub(super) fn store_offsets(&mut self, of: Option<&TopicPartition>, works: &mut Vec<Work>) {
         let mut ready = Vec::new();
         let mut emptied = Vec::new();
-        for (key, pending) in &mut self.groups.pending {
+        for (key, pending) in self.groups.pending.range_mut(keys_of(of)) {
             let is_ready = |commit: &GroupCommit, asked: AskedOffset| {
                 let is_same = self.topics.get(&commit.at.topic).is_some_and(|topic| {
                     topic.state == TopicState::Ready && topic.seen >= asked.look
@@ -525,4 +560,27 @@ impl Core {
             self.groups.stored.insert(key, commit);
         }
     }
+}
+
+/// The keys of offsets that wait, of one partition or of all.
+fn keys_of(
+    of: Option<&TopicPartition>,
+) -> (
+    Bound<(TopicPartition, String)>,
+    Bound<(TopicPartition, String)>,
+) {
+    let Some(at) = of else {
+        return (Bound::Unbounded, Bound::Unbounded);
+    };
+    let first = |partition| TopicPartition {
+        topic: at.topic.clone(),
+        partition,
+    };
+    let next = at.partition.checked_add(1).map(first);
+    (
+        Bound::Included((at.clone(), String::new())),
+        next.map_or(Bound::Unbounded, |next| {
+            Bound::Excluded((next, String::new()))
+        }),
+    )
 }

@@ -192,7 +192,7 @@ impl Core {
             }
         }
         self.confirm(works);
-        self.store_offsets(works);
+        self.store_offsets(None, works);
     }
 
     fn take_brokers(&mut self, answer: &Struct<'_>, now: i64) {

@@ -145,9 +145,9 @@ impl Core {
         }
         self.progressed(now);
         if once {
-            self.raise_targets();
+            self.raise_targets(Some(&append.at));
         }
-        self.store_offsets(works);
+        self.store_offsets(Some(&append.at), works);
     }
 
     /// Transactions that were open where a gap begins. What the source made of them is not known here.

@@ -1,13 +1,14 @@
 //! With `once`: how far groups' offsets want a copy, whether all are stored, and what is told of those that are not.
 
-use super::{Core, TopicState};
+use super::{Core, TopicState, keys_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
+use offsetlog::TopicPartition;
 
 impl Core {
     /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far. What was done
-    /// before such an offset was told is asked once more whether the source has it that far by now.
-    pub(in crate::mirror::core) fn raise_targets(&mut self) {
-        for pending in self.groups.pending.values() {
+    /// before such an offset was told is asked once more whether the source has it that far by now. Of one partition, or of all.
+    pub(in crate::mirror::core) fn raise_targets(&mut self, of: Option<&TopicPartition>) {
+        for (_, pending) in self.groups.pending.range(keys_of(of)) {
             let (commit, asked) = pending
                 .later
                 .as_ref()
