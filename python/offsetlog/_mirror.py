@@ -166,8 +166,8 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
         mirror does not know is refused.
     follow_deletes
         Delete here what the source deletes: records below its log start offset, with the segments that hold no others, and topics,
-        with the groups' offsets in them, that all looks of a minute do not show, or show with another id. A source that shows no topic
-        at all is not followed. What is deleted cannot be had again; events tell.
+        with the groups' offsets in them, that looks at several brokers do not show for a minute, or show with another id. No topic is
+        deleted while the source shows none of the topics that were copied before. What is deleted cannot be had again; events tell.
     groups
         Whether the groups' committed offsets are copied.
     fetch_max_bytes

@@ -9,7 +9,7 @@
 #[path = "common/mod.rs"]
 mod echo;
 
-use echo::{Echo, ask, fds, frame, quick, read_frame};
+use echo::{Echo, PATIENCE, ask, fds, frame, quick, read_frame};
 use offsetlog_net::transport::{
     Event, Server, ServerError, ServerLimits, ServerOptions, answer_all,
 };
@@ -18,9 +18,6 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Only stops a hang, on however slow a machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until something holds.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

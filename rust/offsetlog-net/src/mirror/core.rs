@@ -108,6 +108,9 @@ pub(crate) enum Next {
     End,
 }
 
+/// By partition: its leader, and the leader's epoch.
+type Leaders = BTreeMap<i32, (Option<i32>, Option<i32>)>;
+
 /// A topic of the source.
 #[derive(Debug)]
 pub(super) struct Topic {
@@ -123,7 +126,7 @@ pub(super) struct Topic {
     pub(super) copied_since: Option<i64>,
     /// The newest look that showed it, with its id.
     pub(super) seen: u64,
-    pub(super) leaders: BTreeMap<i32, (Option<i32>, Option<i32>)>,
+    pub(super) leaders: Leaders,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

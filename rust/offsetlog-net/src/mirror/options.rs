@@ -19,10 +19,11 @@ pub struct MirrorOptions {
     pub patterns: Vec<String>,
     /// Ends when every partition has reached the high watermark that it had when it was first fetched.
     pub once: bool,
-    /// Deletes here what the source deletes: records below its log start offset, and topics with the groups' offsets in them. A source
-    /// that shows no topic at all is not followed.
+    /// Deletes here what the source deletes: records below its log start offset, and topics with the groups' offsets in them. While the
+    /// source shows none of the topics that were copied before, or no cluster id, no topic is deleted.
     pub follow_deletes: bool,
     /// With `follow_deletes`: milliseconds for which all looks must say that a topic is gone, or is another one by now, before it is deleted.
+    /// A pause between looks begins them anew.
     pub follow_after_ms: i64,
     /// Whether the groups' committed offsets are copied.
     pub groups: bool,

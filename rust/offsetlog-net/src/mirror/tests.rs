@@ -12,6 +12,7 @@ mod cases;
 mod cases_of_deletes;
 mod cases_of_leaders;
 mod cases_of_old;
+mod cases_of_topics;
 mod model;
 
 use super::core::{Core, Next, Node, Request};

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+/// Only stops a hang, on however slow a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Limits with which tests end soon.
 pub(crate) fn quick() -> ServerLimits {
     ServerLimits {

@@ -562,13 +562,10 @@ impl Core {
     }
 }
 
+type Key = (TopicPartition, String);
+
 /// The keys of offsets that wait, of one partition or of all.
-fn keys_of(
-    of: Option<&TopicPartition>,
-) -> (
-    Bound<(TopicPartition, String)>,
-    Bound<(TopicPartition, String)>,
-) {
+fn keys_of(of: Option<&TopicPartition>) -> (Bound<Key>, Bound<Key>) {
     let Some(at) = of else {
         return (Bound::Unbounded, Bound::Unbounded);
     };

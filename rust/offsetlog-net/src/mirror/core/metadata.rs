@@ -2,7 +2,7 @@
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::deletes::Away;
-use super::{Asked, Core, Next, Node, Request, Topic, TopicState, Versions, version_of};
+use super::{Asked, Core, Leaders, Next, Node, Request, Topic, TopicState, Versions, version_of};
 use crate::mirror::partition::Need;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::Work;
@@ -241,18 +241,7 @@ impl Core {
         works: &mut Vec<Work>,
     ) {
         let id = uuid(answer, "topicId");
-        let mut leaders = BTreeMap::new();
-        let mut count = 0;
-        for partition in structs(answer, "partitions") {
-            let number = int32(partition, "partitionIndex");
-            if !(0..PARTITIONS_MAX).contains(&number) {
-                continue;
-            }
-            count = count.max(number + 1);
-            let leader = i32::try_from(int_or(partition, "leaderId", -1)).ok();
-            let leader = leader.filter(|&leader| leader >= 0);
-            leaders.insert(number, (leader, epoch(partition, "leaderEpoch")));
-        }
+        let (count, leaders) = leaders_of(answer);
         if count == 0 {
             // Being made.
             self.is_there(name);
@@ -453,6 +442,23 @@ impl Core {
             _ => false,
         }
     }
+}
+
+/// How many partitions a topic has; of each its leader, and the leader's epoch.
+fn leaders_of(topic: &Struct<'_>) -> (i32, Leaders) {
+    let mut leaders = BTreeMap::new();
+    let mut count = 0;
+    for partition in structs(topic, "partitions") {
+        let number = int32(partition, "partitionIndex");
+        if !(0..PARTITIONS_MAX).contains(&number) {
+            continue;
+        }
+        count = count.max(number + 1);
+        let leader = i32::try_from(int_or(partition, "leaderId", -1)).ok();
+        let leader = leader.filter(|&leader| leader >= 0);
+        leaders.insert(number, (leader, epoch(partition, "leaderEpoch")));
+    }
+    (count, leaders)
 }
 
 /// Whether two ids are of two topics.
