@@ -28,7 +28,7 @@ class OtherReplica(NamedTuple):
     path: str
     """Its directory."""
     less: str
-    """What it has less than the one that was."""
+    """What it has less than the one that was, or how it failed while it was read."""
 
 
 class NewReplica(NamedTuple):
@@ -53,7 +53,8 @@ class RestoredPartition(NamedTuple):
     reason: str | None
     """Why it was refused, or failed."""
     source: str
-    """The directory of the replica that was taken: of those with the greatest leader epoch the longest."""
+    """The directory of the replica that was taken: of those with the greatest leader epoch the longest, and the next best where that
+    one failed while it was read."""
     other_replicas: tuple[OtherReplica, ...]
     """The others, which fill its holes."""
     into: tuple[NewReplica, ...]
@@ -153,9 +154,10 @@ def restore(  # noqa: PLR0913  # one parameter a choice
 ) -> RestoreReport:
     """Restore topics from a dead broker's disks, records with their offsets, times, headers, producers and transactions.
 
-    Of several replicas of a partition the one is taken whose leader epoch is greatest, and of those the longest. What cannot be read
-    is left out, as :func:`salvage` does it, and reported. Each partition appears whole or not at all, and every byte is read back
-    before that. What is there already, record for record, is left: a restore that was killed goes on when it is called again.
+    Of several replicas of a partition the one is taken whose leader epoch is greatest, and of those the longest. If its disk fails
+    while it is read, the next best is taken, whole, and a warning says what it has less. What is damaged is left out, as
+    :func:`salvage` does it, and reported. Each partition appears whole or not at all, and every byte is read back before that. What
+    is there already, record for record, is left: a restore that was killed goes on when it is called again.
 
     With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
     never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist

@@ -28,6 +28,8 @@ IDLE_MS = 60_000
 NULL = "(null)"
 """How the console consumer prints what is null; no record of these tests holds it."""
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
+PREFERRED = 0
+"""Of the two kinds of election, the clean one."""
 _TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
@@ -46,9 +48,13 @@ class Admin:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         self._client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(settings))])
 
-    def create_on(self, topic: str, replicas: Mapping[int, list[int]]) -> None:
+    def create_on(self, topic: str, replicas: Mapping[int, list[int]], settings: Mapping[str, str] | None = None) -> None:
         """A topic with these brokers for each partition."""
-        self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas))])
+        self._client.create_topics([NewTopic(topic, replica_assignments=dict(replicas), topic_configs=dict(settings or {}))])
+
+    def elect_preferred(self, topic: str) -> None:
+        """Each partition is led by the first of its brokers."""
+        self._client.elect_leaders(PREFERRED, [topic], raise_errors=False)
 
     def delete(self, topic: str) -> None:
         self._client.delete_topics([topic])
@@ -201,8 +207,10 @@ class Writer:
             self._producer.abort_transaction()
 
 
-def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int) -> dict[int, list[Row]]:
+def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int, group: str | None = None) -> dict[int, list[Row]]:
     """The first `count` records that Kafka's own console consumer prints of a topic; it does not print leader epochs (-1 here).
+
+    In a group it begins where that left off, and from the beginning where it has committed nothing.
 
     It ends after that many. One that it should not print takes the place of another, or is the last of all: `Reader` sees that one.
 
@@ -219,7 +227,7 @@ def console_rows(broker: Broker, topic: str, isolation: Isolation, count: int) -
     version = max(broker.version, "3.9.2")  # before, it was another program with other options
     level = ["--command-property" if version >= "4.2" else "--consumer-property", f"isolation.level={isolation}"]
     program = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address]
-    until = ["--max-messages", str(count), "--timeout-ms", str(IDLE_MS)]
+    until = ["--max-messages", str(count), "--timeout-ms", str(IDLE_MS), *([] if group is None else ["--group", group])]
     printed, said = run(java(version, *program, "--topic", topic, "--from-beginning", *until, *form, *level))
     seen: dict[int, list[Row]] = {}
     for partition, row in _console_lines(printed):

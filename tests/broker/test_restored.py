@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from clients import Admin, ReaderOfAll, Writer
+from cluster_members import MemberBroker, wait_for_isr
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, Golden, Row, partitions_of
 from moved_clock import MovedClock, why_not
 from peers import Appended
@@ -352,47 +353,11 @@ def test_hundreds_of_topics(version: str, tmp_path: Path) -> None:
     check_words(broker, [f"topic-{number}-0" for number in range(count)])
 
 
-class SecondBroker(Broker):
-    """A broker without a controller, in the cluster of another one."""
-
-    def __init__(self, first: Broker, directory: Path) -> None:
-        super().__init__(first.version, directory)
-        self._first = first
-
-    def _of_its_kind(self) -> dict[str, object]:
-        return {
-            "process.roles": "broker",
-            "node.id": 2,
-            "controller.quorum.voters": f"1@{self._first.controller}",
-            "listeners": f"PLAINTEXT://{self.address}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        }
-
-
-def wait_for_isr(broker: Broker, topics: Iterable[str], nodes: set[int]) -> dict[TopicPartition, int]:
-    """Wait until all partitions have exactly these replicas in sync; return their leaders."""
-    client = KafkaAdminClient(bootstrap_servers=broker.address)
-    try:
-        end = time.monotonic() + 300
-        while True:
-            answers = client.describe_topics(list(topics))
-            partitions = {
-                TopicPartition(topic["name"], each["partition_index"]): each for topic in answers for each in topic["partitions"]
-            }
-            if partitions and all(set(each["isr_nodes"]) == nodes and each["leader_id"] in nodes for each in partitions.values()):
-                return {at: each["leader_id"] for at, each in partitions.items()}
-            assert time.monotonic() < end, partitions
-            time.sleep(0.2)
-    finally:
-        client.close()
-
-
 @pytest.mark.parametrize("version", KRAFT)
 def test_replicas_on_two_brokers(version: str, tmp_path: Path) -> None:
     """Each has two log dirs. Both are in sync from the start, each leads some, and when one goes the other has every record."""
     first = broker_of(version, tmp_path / "first")
-    second = SecondBroker(first, tmp_path / "second")
+    second = MemberBroker(first, tmp_path / "second", 2)
     log_dirs = {broker: give_log_dirs(broker, BUSY) for broker in (first, second)}
     topics = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
     assert first.metadata_dir is not None

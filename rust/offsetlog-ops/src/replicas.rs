@@ -21,6 +21,17 @@ pub struct Replica {
     begin: Option<i64>,
 }
 
+/// How much of the partition a directory has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The greatest leader epoch.
+    pub(crate) leader_epoch: i32,
+    /// The log end offset.
+    pub(crate) end: i64,
+    /// The log start offset.
+    begin: Option<i64>,
+}
+
 /// Of several directories of a partition the one that has most.
 #[derive(Debug)]
 pub struct ChosenReplica {
@@ -61,7 +72,7 @@ pub fn choose_replica<P: AsRef<Path>>(
     };
     let (mut others, mut other_logs) = (Vec::new(), Vec::new());
     for other in all {
-        others.push((other.path.clone(), less(&other, &best)));
+        others.push((other.path.clone(), other.extent().less(best.extent())));
         other_logs.push(other.log);
     }
     let chosen = ChosenReplica {
@@ -72,7 +83,38 @@ pub fn choose_replica<P: AsRef<Path>>(
     Ok((Some(chosen), failures))
 }
 
+impl Extent {
+    /// What it has less than another one.
+    pub(crate) fn less(self, best: Self) -> String {
+        let less = if self.leader_epoch < best.leader_epoch {
+            format!(
+                "ends at offset {} in leader epoch {}, before {}",
+                self.end, self.leader_epoch, best.leader_epoch
+            )
+        } else if self.end < best.end {
+            format!("ends at offset {}", self.end)
+        } else {
+            "has as much".to_owned()
+        };
+        // Retention may have removed them here and not there yet; or a file is lost.
+        match self.begin.zip(best.begin) {
+            Some((first, own)) if first < own => {
+                format!("{less}, and begins at offset {first}, before {own}")
+            }
+            _ => less,
+        }
+    }
+}
+
 impl Replica {
+    pub(crate) const fn extent(&self) -> Extent {
+        Extent {
+            leader_epoch: self.leader_epoch,
+            end: self.end,
+            begin: self.begin,
+        }
+    }
+
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let log = Log::open(path, options)?;
         let end = readable(log.log_end_offset())?;
@@ -156,7 +198,11 @@ fn whole_first(all: &mut [Replica]) -> Result<()> {
     }
     let mut gaps = Vec::new();
     for replica in all.iter().take(equal) {
-        gaps.push(gaps_before_segments(&replica.log)?);
+        // One that fails now is none to begin with.
+        match gaps_before_segments(&replica.log) {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            found => gaps.push(found.unwrap_or(usize::MAX)),
+        }
     }
     let least = gaps.iter().enumerate().min_by_key(|(_, gaps)| **gaps);
     if let Some(front) = least.and_then(|(least, _)| all.get_mut(..=least)) {
@@ -190,26 +236,6 @@ fn gaps_before_segments(log: &Log) -> Result<usize> {
         }
     }
     Ok(gaps)
-}
-
-fn less(other: &Replica, best: &Replica) -> String {
-    let less = if other.leader_epoch < best.leader_epoch {
-        format!(
-            "ends at offset {} in leader epoch {}, before {}",
-            other.end, other.leader_epoch, best.leader_epoch
-        )
-    } else if other.end < best.end {
-        format!("ends at offset {}", other.end)
-    } else {
-        "has as much".to_owned()
-    };
-    // Retention may have removed them here and not there yet; or a file is lost.
-    match other.begin.zip(best.begin) {
-        Some((first, own)) if first < own => {
-            format!("{less}, and begins at offset {first}, before {own}")
-        }
-        _ => less,
-    }
 }
 
 /// What damage hides is `None`.

@@ -5,6 +5,7 @@
 //! are written last.
 
 mod bootstrap;
+mod choice;
 mod compare;
 mod new_topic;
 mod remains;
@@ -12,14 +13,16 @@ mod run;
 mod sources;
 mod targets;
 
+use crate::replicas::Extent;
 use crate::salvage::SalvageReport;
 use bootstrap::Bootstrap;
+use choice::{FailedReplica, SourcePartition};
 use new_topic::{NewTopic, NewTopicPartition};
 use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
 use offsetlog::{BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition};
 use remains::Retention;
-use sources::{SourcePartition, Sources};
+use sources::Sources;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,9 +124,10 @@ pub struct PartitionToRestore {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// The replica that is taken: that of the greatest leader epoch, and of those the longest.
+    /// The replica that is taken: that of the greatest leader epoch, and of those the longest. Where that one fails while it is read, the
+    /// next best.
     pub source: PathBuf,
-    /// The other replicas, and what each has less. They fill the holes of the first, where they have the very batches.
+    /// The other replicas, and what each has less, or how it failed. They fill the holes of the first, where they have the very batches.
     pub other_replicas: Vec<(PathBuf, String)>,
     /// The new directories, one a replica, with their brokers.
     pub into: Vec<(Option<i32>, PathBuf)>,
@@ -150,6 +154,12 @@ pub struct PartitionToRestore {
     log: Option<Log>,
     other_logs: Vec<Log>,
     stop: Option<i64>,
+    /// Better replicas that failed.
+    failed: Vec<FailedReplica>,
+    /// What the replica has that is taken.
+    extent: Option<Extent>,
+    /// Whether one that failed had more of what is to be restored.
+    falls_short: bool,
 }
 
 impl PartitionToRestore {
@@ -174,7 +184,32 @@ impl PartitionToRestore {
             log: None,
             other_logs: Vec::new(),
             stop: None,
+            failed: Vec::new(),
+            extent: None,
+            falls_short: false,
         }
+    }
+
+    /// Takes this replica. Where it goes stays.
+    fn take(&mut self, source: SourcePartition) {
+        self.log_start_offset = source.log_start_offset;
+        self.log_end_offset = Some(source.stop).filter(|stop| *stop < i64::MAX);
+        self.is_cut = source.is_cut;
+        self.bytes = source.bytes;
+        self.newest_timestamp = source.newest_timestamp;
+        self.leader_epoch = Some(source.leader_epoch).filter(|epoch| *epoch >= 0);
+        // The cluster may take the epochs of this one.
+        let is_above = |known: &i32| source.leader_epoch > *known;
+        self.leader_epoch_max = self.leader_epoch_max.filter(is_above);
+        // What a running broker appends from now on is of no plan.
+        self.stop = Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner());
+        self.extent = Some(source.extent);
+        self.falls_short = source.falls_short();
+        self.source = source.path;
+        self.other_replicas = source.others;
+        self.log = Some(source.log);
+        self.other_logs = source.other_logs;
+        self.failed = source.failed;
     }
 }
 
@@ -204,6 +239,7 @@ pub struct RestorePlan {
     next_producer_id: i64,
     /// What the target's cluster gives out next.
     target_producer_id: Option<i64>,
+    how: RestoreOptions,
     options: OpenOptions,
 }
 
@@ -257,6 +293,7 @@ impl RestorePlan {
                 .metadata
                 .as_ref()
                 .and_then(|known| known.next_producer_id),
+            how: how.clone(),
             options: options.clone(),
         };
         let broker = how.broker.as_ref();
@@ -360,29 +397,23 @@ impl RestorePlan {
                 state = PartitionState::Refused(reason);
             }
         }
-        PartitionToRestore {
-            topic: topic.to_owned(),
-            partition,
-            source: source.path.clone(),
-            other_replicas: source.others.clone(),
+        let mut planned = PartitionToRestore {
             into,
             topic_id: known.and_then(|placed| placed.topic_id),
-            log_start_offset: source.log_start_offset,
-            log_end_offset: Some(source.stop).filter(|stop| *stop < i64::MAX),
-            is_cut: source.is_cut,
-            bytes: source.bytes,
-            newest_timestamp: source.newest_timestamp,
-            leader_epoch: Some(source.leader_epoch).filter(|epoch| *epoch >= 0),
             leader_epoch_max: known.and_then(|placed| placed.leader_epoch_max),
             absent_brokers: known
                 .map(|placed| placed.absent.clone())
                 .unwrap_or_default(),
             state,
-            log: Some(source.log.clone()),
-            other_logs: source.other_logs.clone(),
-            // What a running broker appends from now on is of no plan.
-            stop: Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner()),
-        }
+            ..PartitionToRestore::refused(
+                topic.to_owned(),
+                partition,
+                PathBuf::new(),
+                String::new(),
+            )
+        };
+        planned.take(source.clone());
+        planned
     }
 
     /// Whether something is not restored: a partition that is missing, refused or failed, or records that were lost.
@@ -393,6 +424,7 @@ impl RestorePlan {
             PartitionState::Refused(_) | PartitionState::Failed(_) => true,
             PartitionState::Planned | PartitionState::There => false,
         };
+        let is_lost = |each: &PartitionToRestore| each.falls_short || is_lost(each);
         !self.missing.is_empty() || self.partitions.iter().any(is_lost)
     }
 

@@ -1,5 +1,8 @@
 //! Damaged directories of real brokers, and logs of ours that were cut, appended to, truncated and compacted.
 
+#[path = "salvage_truncated_tests.rs"]
+mod truncated;
+
 use super::*;
 use offsetlog::{
     AppendOptions, BatchBuilder, LogConfig, LogWriter, RecoverOptions, VerifyOptions, WriteOptions,
@@ -384,38 +387,6 @@ fn of_kept_files_that_overlap_one_is_taken_and_the_other_listed() {
     assert!(report.left_out.iter().any(|left| {
         left.reason == format!("they overlap batches that were taken from {taken_from}")
     }));
-}
-
-#[test]
-fn what_was_truncated_needs_to_be_asked_for() {
-    let place = Place::new();
-    place.append(6, "first", 0);
-    place.damage(9);
-    place.recover();
-    let log = place.open(&[]);
-    log.truncate_to(3).unwrap();
-    log.close().unwrap();
-    let report = place.salvage(&SalvageOptions::default());
-    assert_eq!(offsets(&place.made()), (0..3).collect::<Vec<_>>());
-    let left: Vec<_> = report
-        .left_out
-        .iter()
-        .filter(|left| left.batches > 0)
-        .collect();
-    assert_eq!(
-        (left[0].batches, left[0].first_offset, left[0].last_offset),
-        (2, 12, Some(17))
-    );
-    fs::remove_dir_all(place.made()).unwrap();
-    let asked = SalvageOptions {
-        include_truncated: true,
-        ..SalvageOptions::default()
-    };
-    place.salvage(&asked);
-    assert_eq!(
-        offsets(&place.made()),
-        (0..3).chain(12..18).collect::<Vec<_>>()
-    );
 }
 
 #[test]

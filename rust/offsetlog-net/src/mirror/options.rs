@@ -1,5 +1,14 @@
 //! What a mirror copies, how often it asks, how much it holds in memory.
 
+use rustix::process::{Resource, getrlimit};
+
+/// Files that an open partition has.
+const FILES_EACH: usize = 7;
+/// Files that are left for connections and others.
+const FILES_LEFT: usize = 200;
+const OPEN_MIN: usize = 20;
+const OPEN_MAX: usize = 10_000;
+
 /// What a mirror copies and how.
 #[derive(Debug, Clone)]
 pub struct MirrorOptions {
@@ -36,8 +45,9 @@ pub struct MirrorOptions {
     pub backoff_max_ms: i64,
     /// With `once`: milliseconds without progress of any partition after which those that are left are given up. The report says so.
     pub give_up_ms: i64,
-    /// Partitions that are open at a time.
-    pub max_open_partitions: usize,
+    /// Partitions that are open at a time; by default as many as the process may have files for. More busy ones than that are closed and
+    /// opened all the time, which is slow.
+    pub max_open_partitions: Option<usize>,
 }
 
 impl Default for MirrorOptions {
@@ -58,7 +68,7 @@ impl Default for MirrorOptions {
             backoff_ms: 100,
             backoff_max_ms: 10_000,
             give_up_ms: 120_000,
-            max_open_partitions: 100,
+            max_open_partitions: None,
         }
     }
 }
@@ -79,6 +89,16 @@ impl MirrorOptions {
         self.patterns
             .iter()
             .any(|pattern| offsetlog_ops::name_matches(pattern, topic))
+    }
+
+    /// How many partitions may be open.
+    pub(crate) fn open_partitions(&self) -> usize {
+        self.max_open_partitions.unwrap_or_else(|| {
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            let files = usize::try_from(limit).unwrap_or(usize::MAX);
+            let partitions = files.saturating_sub(FILES_LEFT) / FILES_EACH;
+            partitions.clamp(OPEN_MIN, OPEN_MAX)
+        })
     }
 
     /// Milliseconds before the next try after so many failures in a row.

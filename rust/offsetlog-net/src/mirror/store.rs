@@ -92,7 +92,7 @@ impl Store {
         let own = owns_offsets.then_some(OFFSETS_TOPIC);
         let internal = named.chain(own).filter(|name| is_internal_topic(name));
         let how = LogDirOptions {
-            max_open_partitions: options.max_open_partitions.max(1),
+            max_open_partitions: options.open_partitions().max(1),
             internal_topics: internal.map(str::to_owned).collect(),
             ..LogDirOptions::default()
         };

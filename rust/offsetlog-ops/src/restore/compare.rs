@@ -1,6 +1,6 @@
 //! What stands in the place of a partition that is to be restored: nothing, an empty partition, or what a restore has left there.
 
-use super::sources::SourcePartition;
+use super::choice::SourcePartition;
 use crate::salvage::compare_log;
 use offsetlog::format::Uuid;
 use offsetlog::{Error, Log, LogConfig, OpenOptions, Result};
@@ -33,6 +33,16 @@ pub(super) fn may_be_replaced(
             "{} is empty now, and had records that were set aside in it: look into them, then delete the directory, or move it away",
             path.display()
         ));
+    }
+    // Another replica may have given it when this one failed: a comparison decides that too.
+    let may_be_of = |other: &Log| {
+        other.log_start_offset().is_ok_and(|start| start == found.0)
+            && other
+                .log_end_offset()
+                .map_or(true, |end| end == found.1 || source.is_cut)
+    };
+    if source.other_logs.iter().any(may_be_of) {
+        return Ok(());
     }
     Err(format!(
         "{} has the offsets {} to {} already, and offsets {} to {} are to be restored: delete the directory, or move it away",

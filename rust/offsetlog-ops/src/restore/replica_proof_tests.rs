@@ -153,7 +153,7 @@ fn a_compacted_log_takes_batches_only_between_two_that_both_have() {
 }
 
 /// A disk that can fail, and options with it.
-fn failing() -> (FaultDisk, OpenOptions) {
+pub(super) fn failing() -> (FaultDisk, OpenOptions) {
     let disk = FaultDisk::new(Arc::new(RealDisk), Plan::none());
     let options = OpenOptions {
         disk: Arc::new(disk.clone()),
@@ -358,6 +358,59 @@ fn offsets_that_are_left_out_show_that_a_log_was_compacted() {
     let report = place.restore(&["one", "short"]);
     assert!(taken(&report).is_empty(), "{:?}", report.taken_back);
     assert!(report.left_out[0].reason.contains("compact"));
+}
+
+#[test]
+fn a_history_without_the_last_epoch_says_nothing_of_the_end() {
+    let place = Place::new();
+    place.append("one", 2, "value", 0);
+    place.copy("one", "stale");
+    // At 6 a new leader begins, whose only batch is damaged; the old one has another batch there.
+    place.append("stale", 1, "stale", 0);
+    place.append("one", 1, "value", 1);
+    for replica in ["one", "stale"] {
+        place.roll(replica);
+    }
+    place.copy("one", "whole");
+    place.damage("one", &[6]);
+    for checkpoint in CHECKPOINTS {
+        place.set_checkpoint("one", checkpoint);
+        let report = place.restore(&["one", "stale"]);
+        assert_eq!(replica_of(&report.source), "one", "{checkpoint:?}");
+        assert_eq!(place.offsets("new"), (0..6).collect::<Vec<_>>());
+        assert_eq!(left(&report), [("stale".to_owned(), 6, Some(8))]);
+        assert!(report.has_losses());
+        fs::remove_dir_all(place.0.path().join("new")).unwrap();
+        fs::write(place.checkpoint("one"), "").unwrap();
+    }
+    // One that has it says whose they are.
+    let whole = fs::read(place.checkpoint("whole")).unwrap();
+    fs::write(place.checkpoint("one"), whole).unwrap();
+    let report = place.restore(&["one", "stale"]);
+    assert_eq!(left(&report), [("stale".to_owned(), 6, Some(8))]);
+}
+
+#[test]
+fn where_equal_replicas_are_compared_one_that_fails_is_not_preferred() {
+    let place = Place::new();
+    place.append("one", 2, "value", 0);
+    place.roll("one");
+    place.append("one", 2, "value", 0);
+    place.copy("one", "two");
+    let paths = ["two", "one"].map(|each| place.of(each));
+    for nth in 1.. {
+        let (disk, options) = failing();
+        disk.set(of_two(nth, |call, path| {
+            call != Call::Lock && path.contains("/two")
+        }));
+        let (chosen, failures) = choose_replica(&paths, &options).unwrap();
+        let chosen = chosen.unwrap();
+        assert_eq!(chosen.others.len() + failures.len(), 1, "{nth}");
+        if disk.failed().is_empty() {
+            assert!(nth > 3 && chosen.best.path == paths[0]);
+            break;
+        }
+    }
 }
 
 #[test]

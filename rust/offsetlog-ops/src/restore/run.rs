@@ -1,5 +1,6 @@
 //! Carries a plan out: partition after partition, and the topics of a new cluster last.
 
+use super::choice::{self, FailedReplica};
 use super::{
     PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare, remains,
 };
@@ -13,7 +14,7 @@ use offsetlog::{
     settings,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl RestorePlan {
@@ -41,7 +42,9 @@ impl RestorePlan {
             if matches!(each.state, PartitionState::Refused(_)) {
                 continue;
             }
-            match self.restore(each, (done, total), progress, &mut producer_id_max) {
+            let planned = each.bytes;
+            let part = (done, planned, total);
+            match self.restore_best(each, part, progress, &mut producer_id_max) {
                 Ok(state) => {
                     if let PartitionState::Restored(report) = &state {
                         each.log_end_offset = Some(report.built.log_end_offset);
@@ -54,7 +57,7 @@ impl RestorePlan {
                 }
                 Err(error) => each.state = PartitionState::Failed(error),
             }
-            done += each.bytes;
+            done += planned;
         }
         self.partitions = partitions;
         remains::add_open_transactions(self);
@@ -86,11 +89,72 @@ impl RestorePlan {
         self.write_topics(producer_id_max)
     }
 
+    /// Restores one partition; from the next best replica, whole, if one fails while it is read.
+    fn restore_best(
+        &mut self,
+        each: &mut PartitionToRestore,
+        part: (u64, u64, u64),
+        progress: Option<&RestoreProgress>,
+        producer_id_max: &mut i64,
+    ) -> Result<PartitionState> {
+        loop {
+            let error = match self.restore(each, part, progress, producer_id_max) {
+                Err(error) => failure_of(each, error)?,
+                done => return done,
+            };
+            if !self.fall_back(each, &error)? {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Takes the next best replica instead of one that failed, if there is one.
+    fn fall_back(&mut self, each: &mut PartitionToRestore, error: &Error) -> Result<bool> {
+        let name = format!("{}-{}", each.topic, each.partition);
+        let (Some(log), Some(extent)) = (each.log.clone(), each.extent) else {
+            return Ok(false);
+        };
+        let mut failed = each.failed.clone();
+        let paths = each.other_replicas.iter().map(|(path, _)| path.clone());
+        let paths: Vec<PathBuf> = paths
+            .filter(|path| failed.iter().all(|failed| failed.path != *path))
+            .collect();
+        failed.push(FailedReplica {
+            log,
+            path: each.source.clone(),
+            extent,
+            stop: each.log_end_offset.unwrap_or(i64::MAX),
+            reason: error.to_string(),
+        });
+        let chosen = choice::choose(&paths, failed, &self.how, &self.options, &mut self.warnings);
+        let source = match chosen {
+            Ok(Some(source)) => source,
+            Ok(None) => return Ok(false),
+            Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err((_, error)) => {
+                self.warnings.push(format!("{name}: {error}"));
+                return Ok(false);
+            }
+        };
+        // A broker has written into it since: the topics of the plan have lower epochs.
+        if source.leader_epoch > each.leader_epoch.unwrap_or(-1) {
+            return Ok(false);
+        }
+        self.warnings.push(format!(
+            "{name}: {} failed while it was read, and {} is taken instead, which {}: {error}",
+            each.source.display(),
+            source.path.display(),
+            source.extent.less(extent)
+        ));
+        each.take(source);
+        Ok(true)
+    }
+
     /// Restores one partition into each of its directories.
     fn restore(
         &self,
         each: &PartitionToRestore,
-        (done, total): (u64, u64),
+        (done, bytes, total): (u64, u64, u64),
         progress: Option<&RestoreProgress>,
         producer_id_max: &mut i64,
     ) -> Result<PartitionState> {
@@ -100,7 +164,6 @@ impl RestorePlan {
         let name = format!("{}-{}", each.topic, each.partition);
         let progress = progress.cloned().map(|progress| {
             let name = name.clone();
-            let bytes = each.bytes;
             Arc::new(move |part: u64, _| progress(done + part.min(bytes), total, &name)) as _
         });
         let how = SalvageOptions {
@@ -172,6 +235,28 @@ impl RestorePlan {
         }
         Ok(())
     }
+}
+
+/// The error, if it says that the replica that is taken cannot be read.
+///
+/// # Errors
+/// The error, if it says anything else.
+fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
+    let Some(log) = &each.log else {
+        return Err(error);
+    };
+    if choice::has_failed(log, &error) {
+        return Ok(error);
+    }
+    // What is there may be what another replica gave when this one failed, and the comparison has not come to where it fails.
+    if matches!(error.kind(), ErrorKind::LogDir { .. }) && !each.other_logs.is_empty() {
+        match choice::read_whole(log, each.stop) {
+            Err(found) if choice::has_failed(log, &found) => return Ok(found),
+            Err(found) if matches!(found.kind(), ErrorKind::Interrupted) => return Err(found),
+            _ => {}
+        }
+    }
+    Err(error)
 }
 
 /// The settings by which segments are made; those that offsetlog does not know decide nothing here.

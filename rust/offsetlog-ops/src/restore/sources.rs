@@ -1,15 +1,13 @@
 //! What is restored: which topics, which replica of each partition, and up to where.
 
+use super::choice::{self, SourcePartition};
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
-use crate::replicas::{ChosenReplica, choose_replica, readable};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
-use offsetlog::{
-    Error, ErrorKind, Isolation, Log, OpenOptions, Result, TopicPartition, is_internal_topic,
-};
+use offsetlog::{Error, ErrorKind, OpenOptions, Result, is_internal_topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -37,30 +35,6 @@ pub(crate) struct SourceTopic {
     pub(crate) missing: Vec<i32>,
     /// Partitions of which no replica can be opened: one of them, and why.
     pub(crate) unreadable: BTreeMap<i32, (PathBuf, String)>,
-}
-
-/// The replica of a partition that is restored.
-pub(crate) struct SourcePartition {
-    pub(crate) log: Log,
-    /// Its directory.
-    pub(crate) path: PathBuf,
-    /// The other replicas, with what they have less.
-    pub(crate) others: Vec<(PathBuf, String)>,
-    /// The same, in the same order.
-    pub(crate) other_logs: Vec<Log>,
-    pub(crate) log_start_offset: i64,
-    /// Offset, exclusive, up to which it is restored.
-    pub(crate) stop: i64,
-    /// Whether that is before the end of the log.
-    pub(crate) is_cut: bool,
-    /// Bytes of its segments up to there, at most.
-    pub(crate) bytes: u64,
-    /// The greatest leader epoch of the log.
-    pub(crate) leader_epoch: i32,
-    /// The greatest timestamp of the oldest segment with one.
-    pub(crate) oldest_timestamp: Option<i64>,
-    /// The greatest timestamp of the newest segments.
-    pub(crate) newest_timestamp: Option<i64>,
 }
 
 /// Finds what is to be restored.
@@ -269,30 +243,12 @@ fn topic(
                 place.path.display()
             ));
         }
-        match best(&own, options, &mut found.warnings) {
-            Ok(Some(chosen)) => {
-                let path = chosen.best.path.clone();
-                match part(chosen, how) {
-                    Ok(found) => drop(topic.partitions.insert(partition, found)),
-                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
-                        return Err(error);
-                    }
-                    Err(error) => {
-                        drop(
-                            topic
-                                .unreadable
-                                .insert(partition, (path, error.to_string())),
-                        );
-                    }
-                }
-            }
+        let paths = live_ones(&own);
+        match choice::choose(&paths, Vec::new(), how, options, &mut found.warnings) {
+            Ok(Some(chosen)) => drop(topic.partitions.insert(partition, chosen)),
             Ok(None) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => {
-                let path = own
-                    .first()
-                    .map(|place| place.path.clone())
-                    .unwrap_or_default();
+            Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err((path, error)) => {
                 topic
                     .unreadable
                     .insert(partition, (path, error.to_string()));
@@ -307,102 +263,12 @@ fn topic(
     Ok(Some(topic))
 }
 
-/// The replica that has most, and the others. One on its way to another log dir counts only if it is the only one.
-fn best(
-    places: &[&PartitionPlace],
-    options: &OpenOptions,
-    warnings: &mut Vec<String>,
-) -> Result<Option<ChosenReplica>> {
-    let has_live = places
-        .iter()
-        .any(|place| place.state == DirectoryState::Live);
-    let paths: Vec<&Path> = places
-        .iter()
-        .filter(|place| !has_live || place.state == DirectoryState::Live)
-        .map(|place| place.path.as_path())
-        .collect();
-    let (chosen, mut failures) = choose_replica(&paths, options)?;
-    warnings.extend(failures.iter().map(|error| format!("left out: {error}")));
-    match (chosen, failures.pop()) {
-        (None, Some(error)) => Err(error),
-        (chosen, _) => Ok(chosen),
-    }
-}
-
-fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> {
-    let ChosenReplica {
-        best,
-        others,
-        other_logs,
-    } = chosen;
-    let log = best.log;
-    let log_start_offset = log.log_start_offset()?;
-    let key = TopicPartition {
-        topic: log.topic().to_owned(),
-        partition: log.partition(),
-    };
-    // Damage at the end of the log hides where it ends: then all is read.
-    let end = if best.end_is_hidden {
-        i64::MAX
-    } else {
-        best.end
-    };
-    let mut stop = end;
-    if let Some(until) = how.until {
-        let first = log.offset_for_timestamp(until, Isolation::ReadUncommitted)?;
-        stop = first.map_or(stop, |first| first.offset);
-    }
-    if let Some(wanted) = how.ends.get(&key) {
-        stop = stop.min(*wanted);
-    }
-    let stop = stop.max(log_start_offset);
-    let is_cut = stop < end;
-    let segments = log.segments()?;
-    let mut bytes = 0;
-    for (segment, next) in segments.iter().zip(
-        segments
-            .iter()
-            .skip(1)
-            .map(|next| next.base_offset)
-            .chain([i64::MAX]),
-    ) {
-        if segment.base_offset < stop && next > log_start_offset {
-            bytes += segment.size_bytes;
-        }
-    }
-    let times = |base| -> Result<Option<i64>> {
-        let age = log.segment_age(base)?;
-        Ok(age
-            .filter(|age| age.is_of_a_record)
-            .map(|age| age.newest_timestamp))
-    };
-    let used: Vec<i64> = segments
-        .iter()
-        .map(|segment| segment.base_offset)
-        .filter(|base| *base < stop)
-        .collect();
-    // Compaction leaves segments without a record.
-    let mut oldest = None;
-    for base in &used {
-        oldest = readable(times(*base))?.flatten();
-        if oldest.is_some() {
-            break;
-        }
-    }
-    let newest = used.last().map(|base| readable(times(*base)));
-    Ok(SourcePartition {
-        path: best.path,
-        others,
-        other_logs,
-        log_start_offset,
-        stop,
-        is_cut,
-        bytes,
-        leader_epoch: best.leader_epoch,
-        oldest_timestamp: oldest,
-        newest_timestamp: newest.transpose()?.flatten().flatten(),
-        log,
-    })
+/// Directories on their way to another log dir count only if there are no others.
+fn live_ones(places: &[&PartitionPlace]) -> Vec<PathBuf> {
+    let is_live = |place: &&&PartitionPlace| place.state == DirectoryState::Live;
+    let has_live = places.iter().any(|place| is_live(&place));
+    let counted = places.iter().filter(|place| !has_live || is_live(place));
+    counted.map(|place| place.path.clone()).collect()
 }
 
 /// Whether a name is meant by a pattern, in which `*` stands for any characters and `?` for one.

@@ -1,8 +1,8 @@
 //! Where partitions are restored to: a cluster that has not started yet, a stopped broker's log dirs, or a folder of no broker.
 
 use super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, has_started};
-use super::sources::{SourcePartition, SourceTopic};
-use super::{PartitionToRestore, RestoreOptions};
+use super::sources::SourceTopic;
+use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::places::{LogDirPlace, Places};
 use crate::words::brokers;
 use offsetlog::disk::IoCall;

@@ -188,6 +188,7 @@ impl SetAsideBatches {
                 .iter()
                 .find(|each| each.base_offset == file.base_offset);
             let is_truncated = match file.cut_at {
+                _ if file.is_truncation => true,
                 // The log has lost bytes before the cut since.
                 Some(position) => segment.is_some_and(|segment| segment.size_bytes < position),
                 // Retention and compaction leave such files too; what they remove is gone for good.

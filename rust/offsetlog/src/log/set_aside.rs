@@ -22,8 +22,10 @@ pub(crate) struct SetAside {
     path: PathBuf,
     /// Base offset of the segment that the bytes were part of.
     base_offset: i64,
-    /// Where in it recovery cut; `None` for a segment that waits for its deletion.
+    /// Where in it the log was cut; `None` for a segment that waits for its deletion.
     cut_at: Option<u64>,
+    /// Whether that was a truncation that kept what it removed, and not recovery.
+    is_truncation: bool,
 }
 
 impl SetAside {
@@ -33,11 +35,11 @@ impl SetAside {
         let path = std::path::absolute(path).ok()?;
         let name = path.file_name()?.to_str()?;
         let folder = path.parent()?;
-        let ((base_offset, cut_at), directory) = if folder.file_name()? == CUT_FOLDER {
-            let (base_offset, position) = cut_segment(name)?;
-            ((base_offset, Some(position)), folder.parent()?)
+        let (base_offset, cut_at, is_truncation, directory) = if folder.file_name()? == CUT_FOLDER {
+            let (base_offset, position, is_truncation) = cut_segment(name)?;
+            (base_offset, Some(position), is_truncation, folder.parent()?)
         } else {
-            ((deleted_segment(name)?, None), folder)
+            (deleted_segment(name)?, None, false, folder)
         };
         let name = partition_name(directory).ok()?;
         Some(Self {
@@ -45,6 +47,7 @@ impl SetAside {
             partition: name.partition,
             base_offset,
             cut_at,
+            is_truncation,
             path: path.clone(),
         })
     }
@@ -80,15 +83,18 @@ pub struct SetAsideFile {
     pub path: PathBuf,
     /// Base offset of the segment that it was, or was part of.
     pub base_offset: i64,
-    /// Where in that segment recovery cut; `None` for a segment that waits for its deletion.
+    /// Where in that segment the log was cut; `None` for a segment that waits for its deletion.
     pub cut_at: Option<u64>,
+    /// Whether [`truncate_to_keeping`](crate::LogWriter::truncate_to_keeping) cut it there, and not recovery: the batches were removed on
+    /// purpose.
+    pub is_truncation: bool,
     /// Its size in bytes.
     pub bytes: u64,
 }
 
 impl Log {
     /// The files that were set aside from this log, ascending by segment and position: what recovery cut and kept in `offsetlog-cut`,
-    /// and segments that a truncation, retention or compaction removed and that wait for their deletion.
+    /// what [`truncate_to_keeping`](crate::LogWriter::truncate_to_keeping) kept there, and segments that a truncation, retention or compaction removed and that wait for their deletion.
     ///
     /// # Errors
     /// `Io`.
@@ -113,6 +119,7 @@ impl Log {
                         .size,
                     base_offset: aside.base_offset,
                     cut_at: aside.cut_at,
+                    is_truncation: aside.is_truncation,
                     path,
                 });
             }
@@ -144,16 +151,21 @@ impl Log {
     }
 }
 
-/// Base offset and position in the name of what recovery cut off a `.log`: `FILE.POSITION`, or `FILE.POSITION.NUMBER`.
-fn cut_segment(name: &str) -> Option<(i64, u64)> {
+/// What stands behind the position in the name of what a truncation kept.
+pub(in crate::log) const TRUNCATED: &str = "truncated";
+
+/// Base offset and position in the name of what was cut off a `.log`, and whether a truncation did: `FILE.POSITION` or
+/// `FILE.POSITION.truncated`, both with `.NUMBER` behind it if there was one before.
+fn cut_segment(name: &str) -> Option<(i64, u64, bool)> {
     let (file, counts) = name.split_at_checked(name.find(".log.")? + ".log".len())?;
-    let mut counts = counts.strip_prefix('.')?.split('.');
+    let mut counts = counts.strip_prefix('.')?.split('.').peekable();
     let position = counts.next()?.parse().ok()?;
+    let is_truncation = counts.next_if_eq(&TRUNCATED).is_some();
     let is_count = |text: &str| text.parse::<u64>().is_ok();
     let is_all = counts.next().is_none_or(is_count) && counts.next().is_none();
     match FileName::classify(file) {
         FileName::Segment(found) if is_all && found.state == FileState::Live => {
-            Some((found.offset, position))
+            Some((found.offset, position, is_truncation))
         }
         _ => None,
     }

@@ -23,6 +23,10 @@ const MISSED_INTERVAL_MS: i64 = 2000;
 const HURRIED_MAX: u32 = 4;
 /// Milliseconds without a leader before it is told.
 const LEADERLESS_MS: i64 = 10_000;
+/// Milliseconds before the metadata is asked for again when a partition has no leader; later a part of the time that it has none.
+const LEADERLESS_WAIT_MS: i64 = 500;
+/// What part of it: a leader that is back is found this much later.
+const LEADERLESS_SHARE: i64 = 4;
 /// More partitions than any topic has: a claim beyond is not believed.
 const PARTITIONS_MAX: i32 = 200_000;
 
@@ -378,6 +382,7 @@ impl Core {
         };
         let leaders = topic.leaders.clone();
         let mut news = Vec::new();
+        let mut leaderless = None::<i64>;
         for (at, each) in self.of_topic(name) {
             let Some(&(leader, epoch)) = leaders.get(&at.partition) else {
                 continue;
@@ -407,6 +412,9 @@ impl Core {
                 each.leaderless_since = None;
             } else {
                 let since = *each.leaderless_since.get_or_insert(now);
+                if !each.is_done {
+                    leaderless = leaderless.max(Some(since));
+                }
                 if now.saturating_sub(since) >= LEADERLESS_MS {
                     news.push((at.clone(), "the source has no leader for it".to_owned()));
                 }
@@ -423,6 +431,12 @@ impl Core {
                     _ => {}
                 }
             }
+        }
+        if let Some(since) = leaderless {
+            // Nobody else hurries: without a leader no broker is asked, and none fails.
+            let wait = now.saturating_sub(since) / LEADERLESS_SHARE;
+            let due = now.saturating_add(wait.max(LEADERLESS_WAIT_MS));
+            self.metadata_due = self.metadata_due.min(due);
         }
         for (at, message) in news {
             self.trouble(&at, -1, message);

@@ -5,7 +5,9 @@ use super::{Run, batches, log_bytes};
 use crate::mirror::core::{Next, Node};
 use crate::mirror::perform::lock;
 use crate::mirror::report::EventKind;
-use offsetlog::format::protocol::apis::{FETCH, LIST_GROUPS, OFFSET_FETCH};
+use offsetlog::format::protocol::apis::{
+    FETCH, LIST_GROUPS, OFFSET_FETCH, OFFSET_FOR_LEADER_EPOCH,
+};
 
 /// Ids in the metadata and none in a fetch.
 fn by_name(run: &mut Run) {
@@ -124,4 +126,28 @@ fn many_groups_of_a_broker_do_not_hold_up_its_records() {
         run.now += 10;
     }
     assert!(run.now - ended_at >= run.options.groups_interval_ms);
+}
+
+#[test]
+fn brokers_that_compare_epochs_in_no_way_of_ours_are_copied_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    by_name(&mut run);
+    // Kafka 2.0 and before.
+    run.model.versions.insert(FETCH.key, (4, 8));
+    run.model
+        .versions
+        .insert(OFFSET_FOR_LEADER_EPOCH.key, (0, 1));
+    for is_killed in [false, false, true] {
+        if is_killed {
+            run.kill();
+        }
+        append(&mut run, 0);
+        append(&mut run, 1);
+        go_on(&mut run, 20_000, |_, _| true);
+        assert_same(&run, 0);
+        assert_same(&run, 1);
+    }
+    let report = lock(&run.core).report();
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
 }

@@ -8,6 +8,7 @@ use crate::disk::{Access, IoCall};
 use crate::error::{Error, Result};
 use crate::log::recovery::CUT_FOLDER;
 use crate::log::recovery::scan_segment;
+use crate::log::set_aside::TRUNCATED;
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::segment_path;
 use crate::segment::walk::SCAN_BYTES;
@@ -105,14 +106,15 @@ impl PartitionWriter {
         Ok(kept)
     }
 
-    /// The name that recovery gives to what it cuts: file and position, with a number if there is an earlier one.
+    /// The name that recovery gives to what it cuts, with a word that tells the two apart: `salvage` and `restore` take back what recovery
+    /// cut, and not what a leader did not have. With a number if there is an earlier one.
     fn unused_name(&self, folder: &Path, path: &Path, position: u64) -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut kept = folder.join(format!("{name}.{position}"));
+        let mut kept = folder.join(format!("{name}.{position}.{TRUNCATED}"));
         let mut number = 1;
         while self.directory.disk.stat(&kept).is_ok() {
             number += 1;
-            kept = folder.join(format!("{name}.{position}.{number}"));
+            kept = folder.join(format!("{name}.{position}.{TRUNCATED}.{number}"));
         }
         kept
     }

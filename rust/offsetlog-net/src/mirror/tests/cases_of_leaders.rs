@@ -1,0 +1,130 @@
+//! Leaders that go and come: how soon a mirror follows them.
+
+use super::cases::{append, assert_same, go_on, kept, told};
+use super::{NODES, Run, lock};
+use crate::mirror::core::{Asked, Core, Node};
+use crate::mirror::report::EventKind;
+use crate::mirror::work::Work;
+use std::sync::Mutex;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// A mirror that looks at topics and leaders by itself once an hour.
+fn patient(folder: &std::path::Path) -> Run {
+    let mut run = Run::new(folder, 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    run.options.metadata_interval_ms = HOUR_MS;
+    run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+    append(&mut run, 0);
+    append(&mut run, 1);
+    go_on(&mut run, 10_000, |_, _| true);
+    assert_same(&run, 0);
+    run
+}
+
+#[test]
+fn a_leader_that_is_back_is_followed_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    // The only replica in sync is away for a while, then it leads again.
+    let leader = run.model.partition_of("orders", 0).leader;
+    run.model.partition_of("orders", 0).lead(-1);
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    let problems = told(&report, EventKind::Problem);
+    assert_eq!(problems, ["the source has no leader for it"]);
+    run.model.partition_of("orders", 0).lead(leader);
+    append(&mut run, 0);
+    go_on(&mut run, 10_000, |_, _| true);
+    assert_same(&run, 0);
+}
+
+#[test]
+fn looks_that_bring_nothing_new_go_to_another_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    // As a broker says that is cut off from the controller.
+    run.model.partition_of("orders", 0).lead(-1);
+    let (mut looks, mut others) = (0, 0);
+    for _ in 0..400 {
+        run.now += 100;
+        for node in NODES {
+            run.ask(node);
+            let request = run.asked.get(&node).filter(|_| node == Node::Any);
+            if let Some(request) = request
+                && matches!(request.asked, Asked::Metadata { .. })
+            {
+                looks += 1;
+                others += usize::from(lock(&run.core).wants_another(&request.asked));
+            }
+            run.answer(node, false);
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+    }
+    assert!(others > 0 && others < looks, "{others} of {looks}");
+}
+
+#[test]
+fn a_cut_that_was_overtaken_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.pop();
+    let leader = partition.leader;
+    partition.lead(leader);
+    run.model.settle();
+    let mut overtaken = 0;
+    for _ in 0..100 {
+        run.now += 100;
+        for node in NODES {
+            run.ask(node);
+            run.answer(node, false);
+        }
+        for (works, _) in &mut run.arrived {
+            for work in works {
+                // Something was asked anew before the disk came to it.
+                if let Work::Cut { generation, .. } = work
+                    && overtaken < 2
+                {
+                    *generation = generation.wrapping_sub(1);
+                    overtaken += 1;
+                }
+            }
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+    }
+    assert_eq!(overtaken, 2);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert_eq!(kept(&run, 0), 1);
+}
+
+#[test]
+fn a_batch_of_an_epoch_that_the_metadata_does_not_have_is_told_and_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let leader = run.model.partition_of("orders", 0).leader;
+    let (before, end) = {
+        let partition = run.model.partition_of("orders", 0);
+        (partition.epoch, partition.end())
+    };
+    // The leader knows its next epoch, and no broker's metadata does.
+    run.model.partition_of("orders", 0).lead(leader);
+    append(&mut run, 0);
+    run.model.partition_of("orders", 0).epoch = before;
+    go_on(&mut run, 60_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!(report.partitions[0].log_end_offset, end);
+    assert!(!report.is_complete);
+    let problems = told(&report, EventKind::Problem);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("a leader epoch above"), "{problems:?}");
+    run.model.partition_of("orders", 0).epoch = before + 1;
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert!(lock(&run.core).report().is_complete);
+}

@@ -1,0 +1,233 @@
+//! Which replica of a partition is restored: the best one, and in its place the next best where that fails while it is read.
+
+use super::RestoreOptions;
+use crate::replicas::{ChosenReplica, Extent, choose_replica, readable};
+use crate::salvage::everything;
+use offsetlog::disk::IoCall;
+use offsetlog::{
+    Error, ErrorKind, Isolation, Log, OpenOptions, Result, ScanOptions, TopicPartition,
+};
+use std::io;
+use std::path::PathBuf;
+
+/// The replica of a partition that is restored.
+#[derive(Clone)]
+pub(crate) struct SourcePartition {
+    pub(crate) log: Log,
+    /// Its directory.
+    pub(crate) path: PathBuf,
+    /// The other replicas, with what they have less.
+    pub(crate) others: Vec<(PathBuf, String)>,
+    /// The same, in the same order.
+    pub(crate) other_logs: Vec<Log>,
+    /// Those of them that were better, and failed.
+    pub(crate) failed: Vec<FailedReplica>,
+    pub(crate) log_start_offset: i64,
+    /// What the replica has.
+    pub(crate) extent: Extent,
+    /// Offset, exclusive, up to which it is restored.
+    pub(crate) stop: i64,
+    /// Whether that is before the end of the log.
+    pub(crate) is_cut: bool,
+    /// Bytes of its segments up to there, at most.
+    pub(crate) bytes: u64,
+    /// The greatest leader epoch of the log.
+    pub(crate) leader_epoch: i32,
+    /// The greatest timestamp of the oldest segment with one.
+    pub(crate) oldest_timestamp: Option<i64>,
+    /// The greatest timestamp of the newest segments.
+    pub(crate) newest_timestamp: Option<i64>,
+}
+
+impl SourcePartition {
+    /// Whether one that failed had more of what is to be restored.
+    pub(crate) fn falls_short(&self) -> bool {
+        let own = if self.is_cut { self.stop } else { i64::MAX };
+        let is_more = |failed: &FailedReplica| {
+            let stop = failed.stop.min(own);
+            failed.extent.leader_epoch > self.extent.leader_epoch
+                || failed.extent.end.min(stop) > self.extent.end.min(stop)
+        };
+        self.failed.iter().any(is_more)
+    }
+}
+
+/// A replica that was the best one, and failed while it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct FailedReplica {
+    pub(crate) log: Log,
+    pub(crate) path: PathBuf,
+    pub(crate) extent: Extent,
+    /// Up to where it was to be restored.
+    pub(crate) stop: i64,
+    /// How it failed.
+    pub(crate) reason: String,
+}
+
+impl FailedReplica {
+    /// What is said of it beside the replica that is taken.
+    fn told(&self) -> String {
+        format!("failed while it was read: {}", self.reason)
+    }
+}
+
+/// Chooses among the directories of a partition. `failed` ones are not among them: they fill holes, as far as they can be read.
+/// `None` if there are none.
+///
+/// # Errors
+/// Why the best one cannot be restored, or no one, with its directory.
+pub(super) fn choose(
+    paths: &[PathBuf],
+    mut failed: Vec<FailedReplica>,
+    how: &RestoreOptions,
+    options: &OpenOptions,
+    warnings: &mut Vec<String>,
+) -> std::result::Result<Option<SourcePartition>, (PathBuf, Error)> {
+    let mut first: Option<(PathBuf, Error)> = None;
+    let mut rest: Vec<&PathBuf> = paths.iter().collect();
+    loop {
+        let place = || rest.first().map(|path| (*path).clone()).unwrap_or_default();
+        let (chosen, mut failures) =
+            choose_replica(&rest, options).map_err(|error| (place(), error))?;
+        warnings.extend(failures.iter().map(|error| format!("left out: {error}")));
+        let Some(chosen) = chosen else {
+            let last = failures.pop().map(|error| (place(), error));
+            return first.or(last).map_or(Ok(None), Err);
+        };
+        let (path, log) = (chosen.best.path.clone(), chosen.best.log.clone());
+        let extent = chosen.best.extent();
+        match part(chosen, how) {
+            Ok(mut source) => {
+                for each in &failed {
+                    source.others.push((each.path.clone(), each.told()));
+                    source.other_logs.push(each.log.clone());
+                }
+                source.failed = failed;
+                return Ok(Some(source));
+            }
+            Err(error) if has_failed(&log, &error) => {
+                warnings.push(format!("left out: {error}"));
+                rest.retain(|each| **each != path);
+                failed.push(FailedReplica {
+                    stop: i64::MAX,
+                    reason: error.to_string(),
+                    extent,
+                    log,
+                    path: path.clone(),
+                });
+                first.get_or_insert((path, error));
+            }
+            Err(error) => return Err((path, error)),
+        }
+    }
+}
+
+/// Whether an error means that this log, or what is beside it in its log dir, cannot be read: not that a limit or the process has too
+/// little room, and not that the target failed. No target lies in a source.
+pub(super) fn has_failed(log: &Log, error: &Error) -> bool {
+    let ErrorKind::Io { source, call } = error.kind() else {
+        return false;
+    };
+    let log_dir = log.path().parent().unwrap_or(log.path());
+    error.path().is_some_and(|path| path.starts_with(log_dir))
+        && *call != IoCall::HoldBatch
+        && source.kind() != io::ErrorKind::OutOfMemory
+        && !source
+            .raw_os_error()
+            .is_some_and(|number| TOO_MANY_FILES.contains(&number))
+}
+
+/// `ENFILE` and `EMFILE` of Linux and of macOS.
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
+/// Reads a log to the end.
+///
+/// # Errors
+/// As a restore would have them.
+pub(super) fn read_whole(log: &Log, stop: Option<i64>) -> Result<()> {
+    let mut scan = log.scan(&ScanOptions {
+        stop,
+        ..everything()
+    })?;
+    while scan.next_batch()?.is_some() {}
+    Ok(())
+}
+
+fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> {
+    let ChosenReplica {
+        best,
+        others,
+        other_logs,
+    } = chosen;
+    let extent = best.extent();
+    let log = best.log;
+    let log_start_offset = log.log_start_offset()?;
+    let key = TopicPartition {
+        topic: log.topic().to_owned(),
+        partition: log.partition(),
+    };
+    // Damage at the end of the log hides where it ends: then all is read.
+    let end = if best.end_is_hidden {
+        i64::MAX
+    } else {
+        best.end
+    };
+    let mut stop = end;
+    if let Some(until) = how.until {
+        let first = log.offset_for_timestamp(until, Isolation::ReadUncommitted)?;
+        stop = first.map_or(stop, |first| first.offset);
+    }
+    if let Some(wanted) = how.ends.get(&key) {
+        stop = stop.min(*wanted);
+    }
+    let stop = stop.max(log_start_offset);
+    let is_cut = stop < end;
+    let segments = log.segments()?;
+    let mut bytes = 0;
+    for (segment, next) in segments.iter().zip(
+        segments
+            .iter()
+            .skip(1)
+            .map(|next| next.base_offset)
+            .chain([i64::MAX]),
+    ) {
+        if segment.base_offset < stop && next > log_start_offset {
+            bytes += segment.size_bytes;
+        }
+    }
+    let times = |base| -> Result<Option<i64>> {
+        let age = log.segment_age(base)?;
+        Ok(age
+            .filter(|age| age.is_of_a_record)
+            .map(|age| age.newest_timestamp))
+    };
+    let used: Vec<i64> = segments
+        .iter()
+        .map(|segment| segment.base_offset)
+        .filter(|base| *base < stop)
+        .collect();
+    // Compaction leaves segments without a record.
+    let mut oldest = None;
+    for base in &used {
+        oldest = readable(times(*base))?.flatten();
+        if oldest.is_some() {
+            break;
+        }
+    }
+    let newest = used.last().map(|base| readable(times(*base)));
+    Ok(SourcePartition {
+        path: best.path,
+        others,
+        other_logs,
+        failed: Vec::new(),
+        log_start_offset,
+        extent,
+        stop,
+        is_cut,
+        bytes,
+        leader_epoch: best.leader_epoch,
+        oldest_timestamp: oldest,
+        newest_timestamp: newest.transpose()?.flatten().flatten(),
+        log,
+    })
+}

@@ -1,0 +1,56 @@
+"""Brokers that join the cluster of another one, and where its partitions are led."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from broker import Broker
+from kafka import KafkaAdminClient, TopicPartition
+
+SYNC_SECONDS = 300
+
+
+class MemberBroker(Broker):
+    """A broker without a controller, in the cluster of another one."""
+
+    def __init__(self, first: Broker, directory: Path, node_id: int) -> None:
+        super().__init__(first.version, directory)
+        self.node_id = node_id
+        self._first = first
+
+    def _of_its_kind(self) -> dict[str, object]:
+        return {
+            "process.roles": "broker",
+            "node.id": self.node_id,
+            "controller.quorum.voters": f"1@{self._first.controller}",
+            "listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+
+
+def wait_for_isr(broker: Broker, topics: Iterable[str], nodes: set[int], leader: int | None = None) -> dict[TopicPartition, int]:
+    """Wait until all partitions have exactly these replicas in sync, led by one of them, or by this one; return their leaders."""
+    names = list(topics)
+    leaders = nodes if leader is None else {leader}
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    try:
+        end = time.monotonic() + SYNC_SECONDS
+        while True:
+            partitions: dict[TopicPartition, dict[str, Any]] = {}
+            # The client may ask a broker that has just gone.
+            with contextlib.suppress(KafkaError):
+                for topic in client.describe_topics(names):
+                    partitions |= {TopicPartition(topic["name"], each["partition_index"]): each for each in topic["partitions"]}
+            if partitions and all(set(each["isr_nodes"]) == nodes and each["leader_id"] in leaders for each in partitions.values()):
+                return {at: each["leader_id"] for at, each in partitions.items()}
+            assert time.monotonic() < end, partitions
+            time.sleep(0.2)
+    finally:
+        client.close()

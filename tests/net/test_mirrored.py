@@ -1,0 +1,110 @@
+"""A mirror of a real broker on the golden directories: the broker's bytes, and what clients of others and Spark read when it is served.
+
+What a broker does meanwhile, and what becomes of its groups elsewhere, is in `tests/broker/test_mirror.py` and `test_mirrored_cluster.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import test_clients
+import test_spark_source
+from asking import READABLE, ask, commits
+from client_programs import Client
+from clients import console_rows
+from frames import frames
+from golden import named
+from served import GoldenBroker, Kafka, command, serving
+from test_tools import Tools, kcat_rows, needs_kcat
+
+pytestmark = pytest.mark.proof
+
+MIRROR_SECONDS = 600
+
+
+@pytest.fixture(scope="session")
+def copied(golden_broker: GoldenBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mirror of all topics, and of the groups."""
+    into = tmp_path_factory.mktemp("mirrored") / "copy"
+    line = command("mirror", "--bootstrap", golden_broker.address, "--into", str(into), "--once", "--json")
+    done = subprocess.run(line, capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    whole = json.loads(done.stdout.splitlines()[-1])
+    assert whole["is_complete"]
+    assert not whole["has_losses"]
+    return into
+
+
+@pytest.fixture(scope="session")
+def mirrored(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """What serves it."""
+    with serving([copied], tmp_path_factory.mktemp("mirrored") / "serve") as server:
+        yield server
+
+
+def bytes_from(partition: Path, start: int) -> bytes:
+    """A partition's batches, one segment behind the other, from the one that holds this offset on."""
+    found = []
+    for path in sorted(partition.glob("*.log")):
+        data = path.read_bytes()
+        found += [data[frame.position : frame.position + frame.size_bytes] for frame in frames(path) if frame.last_offset >= start]
+    return b"".join(found)
+
+
+def test_every_byte_is_the_brokers(golden_broker: GoldenBroker, copied: Path) -> None:
+    assert {path.name for path in copied.glob("g-*")} == {golden.name for golden in READABLE}
+    compared = 0
+    for golden in READABLE:
+        (theirs,) = (log_dir / golden.name for log_dir in golden_broker.log_dirs if (log_dir / golden.name).exists())
+        ours = bytes_from(copied / golden.name, 0)
+        assert ours == bytes_from(theirs, golden.start), golden.name
+        compared += len(ours)
+    assert compared > 500_000
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        test_clients.test_topics,
+        test_clients.test_every_record,
+        test_clients.test_times,
+        test_clients.test_ends,
+        test_clients.test_groups_begin_where_the_old_cluster_left_them,
+    ],
+)
+def test_clients_read_what_the_broker_served(client: Client, mirrored: Kafka, check: Callable[[Client, Kafka], None]) -> None:
+    check(client, mirrored)
+
+
+def test_a_group_goes_on_where_it_was(client: Client, mirrored: Kafka) -> None:
+    """Behind what it committed at the broker, and not from the beginning."""
+    (group, offsets), *_ = sorted(commits().items())
+    places = named("g-plain-0", "g-plain-1", "g-plain-2")
+    left = {golden.name: [row.offset for row in golden.rows if row.offset >= offsets[golden.name]] for golden in places}
+    task = {"verb": "subscribe", "group": group, "topic": "g-plain", "records": sum(map(len, left.values()))}
+    (found,) = ask(client, mirrored, task)
+    assert found == {name: rows for name, rows in left.items() if rows}
+    assert 0 < sum(map(len, left.values())) < sum(len(golden.rows) for golden in places)
+
+
+def test_the_console_consumer(mirrored: Kafka) -> None:
+    for topic in ("g-plain", "g-txn"):
+        wanted = {golden.partition: list(golden.committed) for golden in READABLE if golden.topic == topic}
+        count = sum(map(len, wanted.values()))
+        seen = console_rows(Tools(mirrored.address), topic, "read_committed", count)  # type: ignore[arg-type]  # all it needs of a broker
+        assert seen == {number: [row._replace(leader_epoch=-1) for row in rows] for number, rows in wanted.items() if rows}
+
+
+@needs_kcat
+def test_kcat(mirrored: Kafka) -> None:
+    for golden in READABLE:
+        told = [(row.offset, row.timestamp, row.key, row.value) for row in golden.committed]
+        assert kcat_rows(mirrored.address, golden, "-o", "beginning", "-X", "isolation.level=read_committed") == told, golden.name
+
+
+def test_spark_reads_by_its_own_source(mirrored: Kafka, tmp_path: Path) -> None:
+    test_spark_source.test_spark(mirrored, tmp_path)
