@@ -168,7 +168,7 @@ def test_by_the_command_and_its_file(guarded: GuardedBroker, tmp_path: Path) -> 
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={in_properties(value)}\n" for name, value in settings.items()), encoding="utf-8")
     command = [sys.executable, "-m", "offsetlog", "mirror", "--config", str(file), "--into", str(tmp_path / "copy"), "--once"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     assert_same(guarded, tmp_path / "copy")

@@ -23,7 +23,7 @@ from test_tools import Tools, kcat_rows, needs_kcat
 
 pytestmark = pytest.mark.proof
 
-MIRROR_SECONDS = 120
+MIRROR_SECONDS = 600
 
 
 @pytest.fixture(scope="session")

@@ -211,7 +211,7 @@ def test_a_partition_that_goes_is_an_error(tmp_path: Path) -> None:
 def test_ctrl_c_wakes_it(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a"), Log.open(tmp_path / "t-0") as log:
         followed = log.scan().follow(poll_interval_ms=NEVER_MS)
-        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             next(followed)
@@ -229,8 +229,13 @@ def test_other_threads_go_on_while_it_waits(tmp_path: Path) -> None:
                 time.sleep(0.001)
                 turns += 1
 
-        with running(turn):
-            assert list(log.scan().follow(timeout_ms=500)) == []
+        # On a busy machine another program may have the thread's turns.
+        for _ in range(20):
+            turns = 0
+            with running(turn):
+                assert list(log.scan().follow(timeout_ms=500)) == []
+            if turns > 20:
+                break
         assert turns > 20
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -226,13 +227,24 @@ def test_a_signal_handler_that_raises_ends_it(tmp_path: Path) -> None:
         raise EnoughError
 
     before = signal.signal(signal.SIGUSR1, handler)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1))
+    copied = threading.Event()
+
+    def progress(done: MirrorProgress) -> None:
+        if done.partitions and done.partitions == done.partitions_done:
+            copied.set()
+
+    def interrupt() -> None:
+        assert copied.wait(300)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
     try:
-        timer.start()
+        thread.start()
         with Server(CLEAN_LOG_DIRS) as kafka, pytest.raises(EnoughError):
-            mirror(kafka.bootstrap_servers, tmp_path, topics="g-plain")
+            mirror(kafka.bootstrap_servers, tmp_path, topics="g-plain", progress=progress)
     finally:
-        timer.join()
+        thread.join(300)
         signal.signal(signal.SIGUSR1, before)
     with LogDir.open(tmp_path, "a") as copy:
         assert copy.log("g-plain", 0).log_end_offset == 200

@@ -163,7 +163,10 @@ MEASURED = "began = time.monotonic()\nwork()\nprint(time.monotonic() - began, fl
 
 @pytest.mark.parametrize("kind", WORK)
 def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
-    """The answer comes within 0.2 s of the signal, of the process's own time on a busy machine; a call that the system is in the middle of (a sync) ends first."""
+    """The answer comes within 0.2 s of the signal; a call that the system is in the middle of (a sync) ends first.
+
+    On a busy machine they are seconds of the process's own time.
+    """
     with row(19, f"Ctrl-C in {kind}", "signals", 5) as part:
         path = filled(tmp_path / "orders-0")
         if kind in LONG:
