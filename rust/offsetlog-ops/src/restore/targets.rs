@@ -584,10 +584,8 @@ fn one_cluster(places: &Places) -> Result<()> {
 }
 
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
-    let listed = paths.iter().map(|path| options.disk.list(path));
-    listed
-        .into_iter()
-        .all(|listed| listed.map_or(true, |entries| entries.is_empty()))
+    let mut listed = paths.iter().map(|path| options.disk.list(path));
+    listed.all(|listed| listed.map_or(true, |entries| entries.is_empty()))
 }
 
 /// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.
