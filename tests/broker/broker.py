@@ -27,7 +27,7 @@ CLUSTER_ID = "b2Zmc2V0bG9nLXRlc3RzLWM"
 STARTING_SECONDS = 300
 STOPPING_SECONDS = 300
 PROGRAM_SECONDS = 600
-STARTED = re.compile(r"Kafka Server started|KafkaServer id=1\] started")
+STARTED = re.compile(r"Kafka Server started|KafkaServer id=\d+\] started")
 ZOOKEEPER_STARTED = "binding to port"
 CLEAN_MARK = ".kafka_cleanshutdown"
 

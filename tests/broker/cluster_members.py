@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from broker import Broker
+from broker import Broker, ZooKeeperBroker
 from kafka import KafkaAdminClient, TopicPartition
 
 SYNC_SECONDS = 300
@@ -32,6 +32,25 @@ class MemberBroker(Broker):
             "listeners": f"PLAINTEXT://{self.address}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+
+
+class ZooKeeperMember(ZooKeeperBroker):
+    """A broker with the ZooKeeper of another one, which runs."""
+
+    def __init__(self, first: ZooKeeperBroker, directory: Path, node_id: int) -> None:
+        super().__init__(first.version, directory)
+        self.node_id = node_id
+        self._first = first
+
+    def _start_what_it_needs(self) -> None:
+        """Nothing."""
+
+    def _of_its_kind(self) -> dict[str, object]:
+        return {
+            "broker.id": self.node_id,
+            "zookeeper.connect": self._first.controller,
+            "listeners": f"PLAINTEXT://{self.address}",
         }
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
 import re
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from clients import Admin, ReaderOfAll, Writer
-from cluster_members import MemberBroker, wait_for_isr
+from cluster_members import MemberBroker, ZooKeeperMember, wait_for_isr
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, Golden, Row, partitions_of
 from moved_clock import MovedClock, why_not
 from peers import Appended
 
-from broker import Broker, broker_of, dump_files
+from broker import Broker, ZooKeeperBroker, broker_of, dump_files
 from conftest import KRAFT
 from kafka import KafkaAdminClient, TopicPartition
-from offsetlog import Log, restore
+from offsetlog import Log, RestoreReport, restore
 
 SOURCES = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
 READABLE = [golden for golden in CLEAN_PARTITIONS if not golden.topic.startswith("__")]
@@ -98,12 +101,12 @@ def check_compacted(golden: Golden, seen: list[Row], expected: list[Row]) -> Non
 OF_STORAGE = re.compile(r"kafka\.log\.|storage\.internals|LogManager|ReplicaManager|kafka\.cluster\.|bootstrap|activation")
 
 
-def check_words(broker: Broker, directories: Iterable[str]) -> None:
+def check_words(broker: Broker, directories: Iterable[str], always: Sequence[str] = ALWAYS) -> None:
     """Nothing that a clean start does not say; nothing is recovered, truncated, deleted or set aside."""
     said = broker.output().read_text(encoding="utf-8", errors="replace").splitlines()
     alarms = [line for line in said if re.search(r"\b(WARN|ERROR|FATAL)\b", line)]
     about = [line for line in alarms if OF_STORAGE.search(line) or any(name in line for name in directories)]
-    unexpected = [line for line in about if not any(each in line for each in ALWAYS)]
+    unexpected = [line for line in about if not any(each in line for each in always)]
     assert not unexpected, unexpected[:5]
     names = set(directories)
     touched = [
@@ -111,6 +114,8 @@ def check_words(broker: Broker, directories: Iterable[str]) -> None:
         for line in said
         if re.search(r"Recovering|Truncat|Deleting|-stray|Rebuilding|incremented log start", line)
         and any(name in line for name in names)
+        # A follower says so of each log that it begins to follow.
+        and "has no effect" not in line
     ]
     assert not touched, touched[:5]
 
@@ -239,35 +244,61 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
         check_rows(broker, READABLE)
 
 
-UNCLEAN = [DATA / "kafka-4.3.0" / "unclean" / name for name in ("log-dir-1", "log-dir-2")]
+KILLED = ("unclean", "live")
 
 
 def known_of(kind: str) -> tuple[Sequence[Path], list[Golden]]:
     """A dead cluster's disks, and their partitions."""
     if kind == "clean":
         return SOURCES, CLEAN_PARTITIONS
-    if kind == "unclean":
-        return UNCLEAN, partitions_of(UNCLEAN, "kafka-4.3.0-unclean")
-    return OLD_LOG_DIRS, OLD_PARTITIONS
+    if kind == "2.8.2":
+        return OLD_LOG_DIRS, OLD_PARTITIONS
+    log_dirs = [DATA / "kafka-4.3.0" / kind / name for name in ("log-dir-1", "log-dir-2")]
+    return log_dirs, partitions_of(log_dirs, f"kafka-4.3.0-{kind}")
+
+
+class Case(NamedTuple):
+    """Whose disks, into which broker, with how many log dirs."""
+
+    kind: str
+    version: str
+    log_dirs: int
+
+
+IS_WHOLE = bool(os.environ.get("OFFSETLOG_WHOLE_MATRIX"))
+
+
+def cases(pairwise: Sequence[tuple[str, str, int]], kinds: Sequence[str], versions: Sequence[str]) -> list[Case]:
+    """Those that stand for all of them; all, where there is time (`make soak`)."""
+    if IS_WHOLE:
+        return [Case(*each) for each in itertools.product(kinds, versions, (1, 2))]
+    return [Case(*each) for each in pairwise]
 
 
 @pytest.mark.parametrize(
-    ("kind", "version", "count"),
-    [
-        ("clean", "4.3.0", 1),
-        ("clean", "3.9.2", 1),
-        ("unclean", "4.3.0", 2),
-        ("unclean", "3.9.2", 1),
-        ("2.8.2", "4.3.0", 1),
-        ("2.8.2", "3.9.2", 2),
-    ],
+    "case",
+    cases(
+        [
+            ("clean", "4.3.0", 1),
+            ("clean", "3.9.2", 1),
+            ("unclean", "4.3.0", 2),
+            ("unclean", "3.9.2", 1),
+            ("live", "4.3.0", 1),
+            ("2.8.2", "4.3.0", 1),
+            ("2.8.2", "3.9.2", 2),
+        ],
+        ("clean", *KILLED, "2.8.2"),
+        KRAFT,
+    ),
+    ids=lambda case: "-".join(map(str, case)),
 )
-def test_a_cluster_with_one_log_dir_or_two(kind: str, version: str, count: int, tmp_path: Path) -> None:
+def test_a_cluster_with_one_log_dir_or_two(case: Case, tmp_path: Path) -> None:
     """Of a broker that was stopped or killed, and of three old ones with messages of magic 0 and 1, which give no metadata.
 
     Every pair of disks and version, each disk with one log dir and with two, each version too; two log dirs of clean disks are
     `Restored`. Each start makes a new leader epoch.
     """
+    kind, version, count = case
     sources, known = known_of(kind)
     broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY, count=count)
     assert broker.metadata_dir is not None
@@ -282,21 +313,96 @@ def test_a_cluster_with_one_log_dir_or_two(kind: str, version: str, count: int, 
         check_words(broker, [golden.name for golden in partitions])
 
 
+def check_damaged(broker: Broker, report: RestoreReport, known: Iterable[Golden]) -> None:
+    """What a real broker kept of damaged logs is served as that had it, and of all other offsets each is served too, or told as lost."""
+    ends = {TopicPartition(each.topic, each.partition): each.log_end_offset for each in report.partitions}
+    lost = {TopicPartition(each.topic, each.partition): each.losses for each in report.partitions}
+    with ReaderOfAll(broker.address, list(ends), "read_committed") as reader:
+        found, ranges = reader.everything(), reader.ranges()
+    for at, golden in places(known).items():
+        rows = {row.offset: row for row in _told(found[at], epochs=False)}
+        assert {row.offset: row for row in _told(golden.rows, epochs=False)}.items() <= rows.items(), golden.name
+        begin, end = ranges[at]
+        assert (begin, end) == (golden.start, ends[at])
+        told = {offset for loss in lost[at] for offset in range(loss.start, end if loss.stop is None else loss.stop)}
+        assert rows.keys() == set(range(begin, end)) - told, golden.name
+        assert end >= golden.rows[-1].offset + 1
+
+
+@pytest.mark.parametrize(
+    "case", cases([("torn", "4.3.0", 2), ("torn", "3.9.2", 1)], ["torn"], KRAFT), ids=lambda case: "-".join(map(str, case))
+)
+def test_damaged_disks(case: Case, tmp_path: Path) -> None:
+    """Each with another damage: brokers find nothing of it, and nothing to recover, in one run or the next."""
+    sources, known = known_of(case.kind)
+    broker, log_dirs = with_log_dirs(case.version, tmp_path / "broker", BUSY, count=case.log_dirs)
+    assert broker.metadata_dir is not None
+    report = restore(sources, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
+    assert {each.state for each in report.partitions} == {"restored"}
+    assert {f"{each.topic}-{each.partition}" for each in report.partitions} == {golden.name for golden in known}
+    check_files(log_dirs)
+    for _ in range(2):
+        with broker.running():
+            check_damaged(broker, report, known)
+        check_words(broker, [golden.name for golden in known])
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases([("3.9.2-zookeeper", "4.3.0", 2), ("2.8.2-zookeeper", "3.9.2", 1)], ["3.9.2-zookeeper", "2.8.2-zookeeper"], KRAFT),
+    ids=lambda case: "-".join(map(str, case)),
+)
+def test_topics_that_zookeeper_had(case: Case, tmp_path: Path) -> None:
+    """Its data says which topics there are, with their settings and ids; a new cluster without ZooKeeper has them all."""
+    old = DATA / f"kafka-{case.kind}"
+    broker, log_dirs = with_log_dirs(case.version, tmp_path / "broker", BUSY, count=case.log_dirs)
+    assert broker.metadata_dir is not None
+    report = restore(
+        [old / "log-dir", old / "zookeeper"], log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True
+    )
+    assert not report.has_losses
+    settings = json.loads((old / "settings.json").read_text(encoding="utf-8"))
+    topics = Counter(each.topic for each in report.partitions)
+    assert topics.keys() == settings.keys()
+    for _ in range(2):
+        with broker.running():
+            with Admin(broker.address) as admin:
+                held = admin.settings(list(topics))
+                for topic, number in topics.items():
+                    assert len(admin.leader_epochs(topic)) == number
+                    own = {name: value for name, (value, source) in settings[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
+                    assert own.items() <= {name: value for name, (value, _) in held[topic].items()}.items()
+            for topic, number in topics.items():
+                with Writer(broker.address, topic) as writer:
+                    ends = [
+                        writer.send(partition, [Appended(b"key", b"value", int(1000 * time.time()))]) for partition in range(number)
+                    ]
+                assert ends == [[broker.runs - 1]] * number
+        check_words(broker, [f"{each.topic}-{each.partition}" for each in report.partitions])
+
+
 TOPICS = {"g-plain": 3, "g-epochs": 2, "g-codec-zstd": 1, "g-compact": 1, "g-deleted-prefix": 2, "g-idem": 2}
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "count"),
-    [
-        ("4.3.0", "clean", 2),
-        ("3.9.2-zookeeper", "clean", 2),
-        ("2.8.2", "clean", 2),
-        ("2.8.2", "unclean", 1),
-        ("2.8.2", "2.8.2", 1),
-    ],
+    "case",
+    cases(
+        [
+            ("clean", "4.3.0", 2),
+            ("clean", "3.9.2-zookeeper", 2),
+            ("clean", "2.8.2", 2),
+            ("unclean", "2.8.2", 1),
+            ("2.8.2", "2.8.2", 1),
+            ("torn", "2.8.2", 2),
+        ],
+        ("clean", *KILLED, "2.8.2", "torn"),
+        ("4.3.0", "3.9.2-zookeeper", "2.8.2"),
+    ),
+    ids=lambda case: "-".join(map(str, case)),
 )
-def test_a_stopped_broker_takes_restored_topics(version: str, kind: str, count: int, tmp_path: Path) -> None:
+def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path) -> None:
     """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
+    kind, version, count = case
     quiet = {**BUSY, "log.retention.ms": -1}
     broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=count)
     sources, known = known_of(kind)
@@ -317,6 +423,12 @@ def test_a_stopped_broker_takes_restored_topics(version: str, kind: str, count: 
     assert {each.state for each in report.partitions} == {"restored"}
     assert len(partitions) == len(report.partitions)
     assert kind != "clean" or topics == TOPICS
+    if kind == "torn":
+        for _ in range(2):
+            with broker.running():
+                check_damaged(broker, report, partitions)
+            check_words(broker, [golden.name for golden in partitions])
+        return
     with broker.running():
         # The cluster's epochs are below those of the old one, which are counted anew.
         check_rows(broker, partitions, epochs=False)
@@ -386,6 +498,47 @@ def test_replicas_on_two_brokers(version: str, tmp_path: Path) -> None:
     for golden in partitions:
         logs = [b"".join(file.read_bytes() for file in sorted(directory_of(golden, dirs).glob("*.log"))) for dirs in log_dirs.values()]
         assert logs[0] == logs[1], golden.name
+
+
+def test_a_leader_change_with_zookeeper(tmp_path: Path) -> None:
+    """Two stopped brokers of 2.8.2, whose cluster has the topics: when one goes the other has every record, and takes more."""
+    quiet = {**BUSY, "log.retention.ms": -1}
+    first = ZooKeeperBroker("2.8.2", tmp_path / "first")
+    second = ZooKeeperMember(first, tmp_path / "second", 2)
+    log_dirs = {broker: give_log_dirs(broker, quiet) for broker in (first, second)}
+    partitions = [golden for golden in READABLE if golden.topic in TOPICS]
+    with first.running(), second.running(), Admin(first.address) as admin:
+        for topic, number in TOPICS.items():
+            brokers = {partition: [1, 2] if partition % 2 else [2, 1] for partition in range(number)}
+            admin.create_on(topic, brokers, {"cleanup.policy": "compact" if topic == "g-compact" else "delete"})
+        wait_for_isr(first, TOPICS, {1, 2})
+    assert first.zookeeper_dir is not None
+    report = restore(SOURCES, [*log_dirs[first], *log_dirs[second]], topics=list(TOPICS), metadata=first.zookeeper_dir)
+    assert {each.state for each in report.partitions} == {"restored"}
+    assert {tuple(sorted(place.node_id or 0 for place in each.into)) for each in report.partitions} == {(1, 2)}
+    with first.running():
+        with second.running():
+            # The first one leads all that the second one was not there for.
+            wait_for_isr(first, TOPICS, {1, 2})
+            with Admin(first.address) as admin:
+                for topic in TOPICS:
+                    admin.elect_preferred(topic)
+            leaders = wait_for_isr(first, TOPICS, {1, 2})
+            check_rows(first, partitions, epochs=False)
+        assert set(wait_for_isr(first, TOPICS, {1}).values()) == {1}
+        check_rows(first, partitions, epochs=False)
+        with Writer(first.address, "g-plain") as writer:
+            for golden in partitions:
+                if golden.topic == "g-plain":
+                    assert writer.send(golden.partition, [Appended(b"key", b"value", 1_800_000_000_000)]) == [golden.end]
+        with second.running():
+            wait_for_isr(first, TOPICS, {1, 2})
+            check_rows(second, partitions, epochs=False)
+    assert 2 in leaders.values()
+    for broker in (first, second):
+        # Of a broker that goes: its controller has no other leader for what it leads alone, and it fetches no more.
+        allowed = [*ALWAYS, "failed to change state for partition", "marked as failed"]
+        check_words(broker, [golden.name for golden in partitions], allowed)
 
 
 def directory_of(golden: Golden, log_dirs: Iterable[Path]) -> Path:

@@ -118,6 +118,9 @@ def test_replicas_in_a_new_cluster(tmp_path: Path) -> None:
         assert len(set(each.into)) == 2
         for place in each.into:
             check(golden, Path(place.path))
+    # Both brokers have a directory of it now.
+    again = restore(SOURCES, into, topics=["g-plain"], new_cluster=True, replication_factor=2)
+    assert {each.state for each in again.partitions} == {"there"}
     one = restore(SOURCES, formatted(tmp_path / "alone"), topics=["g-plain"], new_cluster=True, replication_factor=3, dry_run=True)
     assert {len(each.into) for each in one.partitions} == {1}
 

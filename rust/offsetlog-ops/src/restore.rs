@@ -230,7 +230,8 @@ pub struct RestorePlan {
     pub remaining: Vec<Remaining>,
     /// What is odd about the sources.
     pub warnings: Vec<String>,
-    log_dirs: Vec<PathBuf>,
+    /// With their brokers.
+    log_dirs: Vec<(Option<i32>, PathBuf)>,
     /// Log dirs of a new cluster that have no other partitions.
     fresh: Vec<PathBuf>,
     bootstraps: Vec<Bootstrap>,

@@ -15,8 +15,8 @@ use offsetlog::disk::{Disk, OverlayDisk};
 use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
-    BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, NewPartition, OnCorrupt, OpenOptions,
-    PartitionBuilder, Result, Scan, ScanOptions, TornTail,
+    BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, LogDir, NewPartition, OnCorrupt,
+    OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail,
 };
 use replicas::Replicas;
 pub(crate) use replicas::history;
@@ -141,7 +141,8 @@ pub fn salvage(
     how: &SalvageOptions,
 ) -> Result<SalvageReport> {
     let log = Log::open(source, options)?;
-    Ok(salvage_log(&log, into.as_ref(), options, how, None, &[])?.report)
+    let place = (into.as_ref(), None);
+    Ok(salvage_log(&log, place, options, how, None, &[])?.report)
 }
 
 /// What was made of a log.
@@ -152,10 +153,10 @@ pub(crate) struct Salvaged {
 }
 
 /// Does the work of [`salvage`]. `begin` says what the new log begins with, and where it stops; its base offset is the old log's.
-/// Holes are filled from `replicas` too.
+/// Holes are filled from `replicas` too. The log dir of the new log may be held.
 pub(crate) fn salvage_log(
     log: &Log,
-    into: &Path,
+    (into, held): (&Path, Option<&LogDir>),
     options: &OpenOptions,
     how: &SalvageOptions,
     begin: Option<&NewPartition>,
@@ -180,6 +181,7 @@ pub(crate) fn salvage_log(
     let mut salvage = Salvage::new(log, options, how, (stop, replicas))?;
     salvage.place = Some(NewPlace {
         into,
+        held,
         begin,
         target: &target,
     });
@@ -227,6 +229,7 @@ pub(crate) fn compare_log(
 #[derive(Clone, Copy)]
 struct NewPlace<'s> {
     into: &'s Path,
+    held: Option<&'s LogDir>,
     begin: Option<&'s NewPartition>,
     /// How the new log is opened.
     target: &'s OpenOptions,
@@ -394,7 +397,10 @@ impl<'s> Salvage<'s> {
                 base_offset: Some(base),
                 ..begin
             };
-            let builder = PartitionBuilder::create(place.into, place.target, &begin)?;
+            let builder = match place.held {
+                Some(held) => held.build_partition(place.into, &begin)?,
+                None => PartitionBuilder::create(place.into, place.target, &begin)?,
+            };
             Sink::Build(Box::new(builder))
         };
         Ok(self.sink.insert(sink))

@@ -1,6 +1,7 @@
 //! One or several log dirs together: their partitions, where each one is, and their topics if the log dirs are open for
 //! appending.
 
+mod builder;
 mod groups;
 mod listing;
 mod maintain;

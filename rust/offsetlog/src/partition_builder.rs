@@ -11,8 +11,9 @@ use crate::disk::{Access, Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_inside_partition};
 use crate::log::{
-    Batch, Checksums, Log, LogWriter, OpenOptions, SegmentInfo, WriteOptions, forget_partition,
-    lock_log_dir, lock_partition, make_directory, partition_name,
+    Batch, Checksums, Log, LogDirFiles, LogWriter, OpenOptions, SegmentInfo, WriteOptions,
+    forget_partition, lock_log_dir, lock_partition, make_directory, open_for_append_in,
+    partition_name,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use offsetlog_format::checksum::Crc64;
@@ -102,7 +103,20 @@ impl PartitionBuilder {
         let new = new.as_ref();
         let new =
             std::path::absolute(new).map_err(|error| Error::io(IoCall::Resolve, new, error))?;
-        let site = Site::prepare(&new, options, begin.replaces_empty)?;
+        Self::create_in(&new, options, begin, None)
+    }
+
+    /// `shared` comes from a program that has the log dir around `new` open, which then writes the lines of its checkpoints.
+    pub(crate) fn create_in(
+        new: &Path,
+        options: &OpenOptions,
+        begin: &NewPartition,
+        shared: Option<&Arc<LogDirFiles>>,
+    ) -> Result<Self> {
+        let site = Site {
+            shared: shared.map(Arc::clone),
+            ..Site::prepare(new, options, begin.replaces_empty)?
+        };
         let made = site.make().and_then(|lock| {
             let write = WriteOptions {
                 config: begin.config.clone(),
@@ -303,6 +317,8 @@ struct Site {
     /// The new directory while it is built. It already has its final name, but is not directly in a log dir.
     building: PathBuf,
     is_log_dir: bool,
+    /// The files that the log dir's partitions share, if somebody gathers their lines.
+    shared: Option<Arc<LogDirFiles>>,
     /// Whether a partition that never had a record may be in its place.
     replaces_empty: bool,
     /// Keeps a broker from starting, because it would delete the unfinished directory.
@@ -351,6 +367,7 @@ impl Site {
             parent,
             aside,
             is_log_dir,
+            shared: None,
             replaces_empty,
             disk,
             _lock: lock,
@@ -376,7 +393,13 @@ impl Site {
                 .first()
                 .is_some_and(|segment| segment.base_offset < log_start_offset);
             let log_start = Some(log_start_offset).filter(|_| begins_inside);
-            forget_partition(&self.new, &self.options, log_start)?;
+            match &self.shared {
+                Some(shared) => {
+                    let name = partition_name(&self.new)?;
+                    shared.forget_stale(name.topic, name.partition, log_start)?;
+                }
+                None => forget_partition(&self.new, &self.options, log_start)?,
+            }
         }
         self.disk
             .rename(&self.building, &self.new)
@@ -393,10 +416,16 @@ impl Site {
         }
         if self.is_log_dir {
             // In a log dir only the log dir's checkpoints hold the log start offset, and what a broker need not recover.
-            let write = made_here(&self.topic);
-            let log = LogWriter::open(&self.new, &self.options, &write)?;
-            let deleted = log.delete_records_before(log_start_offset);
-            return deleted.and_then(|_| log.close_with_lines());
+            give_lines(
+                &self.new,
+                &self.topic,
+                &self.options,
+                self.shared.as_ref(),
+                log_start_offset,
+            )?;
+        }
+        if let Some(shared) = &self.shared {
+            shared.write_lines_in_time((self.options.clock)())?;
         }
         Ok(())
     }
@@ -432,6 +461,19 @@ impl Site {
     fn discard(&self) {
         let _ = remove_all(self.disk.as_ref(), &self.aside, DEPTH_MAX);
     }
+}
+
+/// Gives a partition that was made here its lines in the log dir's checkpoints; at once, unless they are gathered.
+pub(crate) fn give_lines(
+    path: &Path,
+    topic: &str,
+    options: &OpenOptions,
+    shared: Option<&Arc<LogDirFiles>>,
+    log_start_offset: i64,
+) -> Result<()> {
+    let log = open_for_append_in(path, options, &made_here(topic), shared, None)?;
+    let deleted = log.delete_records_before(log_start_offset);
+    deleted.and_then(|_| log.close_with_lines())
 }
 
 /// Options for a partition that was just created here. It belongs to nobody else yet, even if its topic is internal.

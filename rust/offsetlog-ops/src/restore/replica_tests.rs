@@ -361,3 +361,6 @@ mod gaps;
 
 #[path = "fallback_tests.rs"]
 mod fallback;
+
+#[path = "line_tests.rs"]
+mod lines;

@@ -25,15 +25,14 @@ impl RestorePlan {
     /// `Locked`: a broker runs on one of the log dirs. `Io` where the target's own files cannot be written; `Interrupted`.
     pub fn run(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
         // Held to the end: no broker starts meanwhile.
-        let held =
-            LogDir::open_for_append(&self.log_dirs, &self.options, &LogDirOptions::default())?;
-        let done = self.run_locked(progress);
+        let held = Held::open(&self.log_dirs, &self.options)?;
+        let done = self.run_locked(&held, progress);
         let closed = held.close();
         done?;
         closed
     }
 
-    fn run_locked(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
+    fn run_locked(&mut self, held: &Held, progress: Option<&RestoreProgress>) -> Result<()> {
         let total = self.bytes();
         let mut done = 0;
         let mut producer_id_max = self.next_producer_id - 1;
@@ -44,7 +43,7 @@ impl RestorePlan {
             }
             let planned = each.bytes;
             let part = (done, planned, total);
-            match self.restore_best(each, part, progress, &mut producer_id_max) {
+            match self.restore_best(each, (held, part), progress, &mut producer_id_max) {
                 Ok(state) => {
                     if let PartitionState::Restored(report) = &state {
                         each.log_end_offset = Some(report.built.log_end_offset);
@@ -83,6 +82,7 @@ impl RestorePlan {
             }
             return Ok(());
         }
+        held.write_checkpoints()?;
         for log_dir in &self.fresh {
             mark_clean(log_dir, &self.options)?;
         }
@@ -93,7 +93,7 @@ impl RestorePlan {
     fn restore_best(
         &mut self,
         each: &mut PartitionToRestore,
-        part: (u64, u64, u64),
+        part: (&Held, (u64, u64, u64)),
         progress: Option<&RestoreProgress>,
         producer_id_max: &mut i64,
     ) -> Result<PartitionState> {
@@ -154,7 +154,7 @@ impl RestorePlan {
     fn restore(
         &self,
         each: &PartitionToRestore,
-        (done, bytes, total): (u64, u64, u64),
+        (held, (done, bytes, total)): (&Held, (u64, u64, u64)),
         progress: Option<&RestoreProgress>,
         producer_id_max: &mut i64,
     ) -> Result<PartitionState> {
@@ -178,10 +178,15 @@ impl RestorePlan {
             let there = compare::is_there(log, path, each.stop, topic, &self.options, others)?;
             if let Some(max) = there {
                 *producer_id_max = (*producer_id_max).max(max);
+                // A restore that was killed may not have come to them.
+                if let Some(log_dir) = held.around(path) {
+                    log_dir.complete_lines(path)?;
+                }
                 continue;
             }
             let begin = self.begin(each, log)?;
-            let made = salvage_log(log, path, &self.options, &how, Some(&begin), others)?;
+            let place = (path.as_path(), held.around(path));
+            let made = salvage_log(log, place, &self.options, &how, Some(&begin), others)?;
             let Salvaged {
                 report,
                 producer_id_max: max,
@@ -234,6 +239,43 @@ impl RestorePlan {
             }
         }
         Ok(())
+    }
+}
+
+/// The log dirs of each broker, held: those of two brokers have directories of the same partition.
+struct Held(Vec<(Vec<PathBuf>, LogDir)>);
+
+impl Held {
+    fn open(log_dirs: &[(Option<i32>, PathBuf)], options: &OpenOptions) -> Result<Self> {
+        let mut by_node: BTreeMap<Option<i32>, Vec<PathBuf>> = BTreeMap::new();
+        for (node, path) in log_dirs {
+            by_node.entry(*node).or_default().push(path.clone());
+        }
+        let how = LogDirOptions::default();
+        let held = by_node.into_values().map(|paths| {
+            let log_dir = LogDir::open_for_append(&paths, options, &how)?;
+            Ok((paths, log_dir))
+        });
+        held.collect::<Result<_>>().map(Self)
+    }
+
+    /// The one with the log dir of a partition directory.
+    fn around(&self, path: &Path) -> Option<&LogDir> {
+        let is_around = |paths: &[PathBuf]| paths.iter().any(|each| path.parent() == Some(each));
+        let found = self.0.iter().find(|(paths, _)| is_around(paths));
+        found.map(|(_, log_dir)| log_dir)
+    }
+
+    fn write_checkpoints(&self) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|(_, log_dir)| log_dir.write_checkpoints())
+    }
+
+    /// Closes all of them; returns the first error.
+    fn close(&self) -> Result<()> {
+        let closed = self.0.iter().map(|(_, log_dir)| log_dir.close());
+        closed.fold(Ok(()), Result::and)
     }
 }
 

@@ -507,9 +507,10 @@ impl Targets {
             .map_or(0, |(slot, _)| slot)
     }
 
-    /// The log dirs.
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.log_dirs.iter().map(|each| each.path.clone()).collect()
+    /// The log dirs, each with its broker.
+    pub(crate) fn paths(&self) -> Vec<(Option<i32>, PathBuf)> {
+        let all = self.log_dirs.iter();
+        all.map(|each| (each.node_id, each.path.clone())).collect()
     }
 
     /// Whether a stopped broker's cluster has a topic, as far as is known.
@@ -583,10 +584,8 @@ fn one_cluster(places: &Places) -> Result<()> {
 }
 
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
-    let listed = paths.iter().map(|path| options.disk.list(path));
-    listed
-        .into_iter()
-        .all(|listed| listed.map_or(true, |entries| entries.is_empty()))
+    let mut listed = paths.iter().map(|path| options.disk.list(path));
+    listed.all(|listed| listed.map_or(true, |entries| entries.is_empty()))
 }
 
 /// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.

@@ -17,7 +17,7 @@ pub(crate) use locks::{lock_idle, lock_log_dir, lock_partition};
 pub(in crate::log) use log_dir_files::CHECKPOINT_INTERVAL_MS;
 pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
 pub(in crate::log) use partition_state::{
-    CONFIG_FILE, LOCK_FILE, PartitionState, Start, is_ours, read_small, read_state,
+    CONFIG_FILE, LOCK_FILE, PartitionState, Start, is_ours, read_small,
 };
-pub(crate) use partition_state::{STATE_FILE, read_config, write_config};
+pub(crate) use partition_state::{STATE_FILE, read_config, read_state, write_config};
 pub(in crate::log) use state_file::{CleanMark, State, Unclean};

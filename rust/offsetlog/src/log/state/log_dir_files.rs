@@ -179,6 +179,33 @@ impl LogDirFiles {
         }
     }
 
+    /// As [`forget`](Self::forget) for a partition that is about to be created, and that lines of an earlier one must not be found for. Lines
+    /// that promise nothing wait with the others.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn forget_stale(
+        &self,
+        topic: &str,
+        partition: i32,
+        log_start: Option<i64>,
+    ) -> Result<()> {
+        let mut is_stale = false;
+        for file in OffsetCheckpointFile::ALL {
+            let line = self.line_on_disk(file, topic, partition)?.unwrap_or(0);
+            let wanted = match file {
+                OffsetCheckpointFile::LogStartOffset => log_start.unwrap_or(0),
+                _ => 0,
+            };
+            is_stale |= line.max(0) != wanted;
+        }
+        let lines = OffsetCheckpointFile::ALL.map(|file| match file {
+            OffsetCheckpointFile::LogStartOffset => (file, log_start),
+            _ => (file, None),
+        });
+        self.set_lines(&lines, topic, partition, is_stale)
+    }
+
     /// Writes the collected lines.
     ///
     /// # Errors
