@@ -61,7 +61,7 @@ lint: ## formatting, lints, types, layers, features, shape of the tree
 	@$(MAKE) .venv/ready
 	@.ci/lint
 
-bench: $(if $(COMPARE),.venv/ready,.venv/installed .venv-spark40/installed) ## figures beside Kafka's, or COMPARE=commit: is it slower? (ROWS=1-5,20 for some of them)
+bench: $(if $(COMPARE),.venv/ready,.venv/installed .venv-spark40/installed .venv-clients/ready) ## figures beside Kafka's, or COMPARE=commit: is it slower? (ROWS=1-5,20 for some of them)
 	$(say) "benches/python/run.py"
 	@$(bin)/python benches/python/run.py $(if $(ROWS),--rows $(ROWS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COMPARE),--compare '$(COMPARE)')
 

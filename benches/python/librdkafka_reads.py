@@ -18,12 +18,15 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("--bootstrap-server", required=True)
     arguments = parser.parse_args()
-    consumer = Consumer({"bootstrap.servers": arguments.bootstrap_server, "group.id": "bench", "enable.auto.commit": False})
+    # By default it pauses for a second whenever 100,000 messages are queued, and that would be what is measured.
+    queue = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 1 << 20}
+    consumer = Consumer({"bootstrap.servers": arguments.bootstrap_server, "group.id": "bench", "enable.auto.commit": False, **queue})
     partitions = consumer.list_topics(arguments.topic, SECONDS).topics[arguments.topic].partitions
     consumer.assign([TopicPartition(arguments.topic, partition, OFFSET_BEGINNING) for partition in partitions])
     left = arguments.count
     while left > 0:
-        messages = consumer.consume(AT_ONCE, SECONDS)
+        # It waits for as many as it is asked for.
+        messages = consumer.consume(min(AT_ONCE, left), SECONDS)
         if not messages:
             print(f"{left} records did not come", file=sys.stderr)
             return 1

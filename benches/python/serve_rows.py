@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
 
 from broker import Broker
-from data import BUILD, MAVEN_HINT, Kafka, Sizes, need, run, say
+from data import BUILD, MAVEN_HINT, ROOT, Kafka, Sizes, need, run, say
 from fetching import Wire
 from figures import Row, gigabytes, milliseconds
 from processes import BenchError
@@ -119,6 +119,19 @@ def read_all(address: str, authority: str | None = None) -> int:
     return total
 
 
+def written(folder: Path, size: int) -> int:
+    """Writes and syncs so many bytes, in as many files as there are partitions, and does nothing else; their number."""
+    folder.mkdir()
+    piece = bytes(FETCH_BYTES)
+    for partition in range(PARTITIONS):
+        with (folder / str(partition)).open("wb", buffering=0) as file:
+            left = size // PARTITIONS
+            while left > 0:
+                left -= file.write(piece[: min(left, len(piece))])
+            os.fdatasync(file.fileno())
+    return size
+
+
 class Serve:
     """Runs the rows."""
 
@@ -153,12 +166,18 @@ class Serve:
             run(self._kafka.command("produce", broker.address, TOPIC, "none", "1000", str(count)))
             marker.touch()
 
-    def _in_turn(self, sides: tuple[tuple[Callable[[], int], int], ...]) -> tuple[list[Costs], int]:
-        """Rounds of each side by turns, after one that does not count; the bytes that each must have read are the same."""
+    def _in_turn(
+        self, sides: tuple[tuple[Callable[[], int], int], ...], before: Callable[[], None] = lambda: None
+    ) -> tuple[list[Costs], int]:
+        """Rounds of each side by turns, after one that does not count; the bytes that each must have read are the same.
+
+        What `before` does before each costs nobody anything.
+        """
         costs = [Costs() for _ in sides]
         expected = 0
         for turn in range(self._rounds + 1):
             for cost, (work, pid) in zip(costs, sides, strict=True):
+                before()
                 cpu, wall = cpu_seconds(pid), time.monotonic()
                 count = work()
                 wall, cpu = time.monotonic() - wall, cpu_seconds(pid) - cpu
@@ -193,11 +212,12 @@ class Serve:
         java = ["java", "-Xmx1g", "-cp", f"{self._kafka.jars}/*", "org.apache.kafka.tools.ConsumerPerformance"]
         java += ["--topic", TOPIC, "--num-records", str(count), "--timeout", "60000"]
         consumers = {"Java consumer 4.3.0": (java, "--bootstrap-server")}
-        librdkafka = [sys.executable, str(Path(__file__).with_name("librdkafka_reads.py")), TOPIC, str(count)]
-        if subprocess.run([sys.executable, "-c", "import confluent_kafka"], capture_output=True, check=False).returncode == 0:
+        clients = ROOT / ".venv-clients" / "bin" / "python"
+        librdkafka = [str(clients), str(Path(__file__).with_name("librdkafka_reads.py")), TOPIC, str(count)]
+        if clients.exists():
             consumers["librdkafka"] = (librdkafka, "--bootstrap-server")
         else:
-            say("row 45: no confluent-kafka in this environment, so no figure for librdkafka")
+            say("row 45: no figure for librdkafka without confluent-kafka: `make .venv-clients/ready` installs it")
         for name, (words, option) in consumers.items():
             say(f"row 45: {name}")
 
@@ -213,16 +233,22 @@ class Serve:
         say("row 48: a mirror of it")
         into = self._folder / "mirrored"
 
-        def mirror() -> int:
+        def remove() -> None:
+            # And lets the disk finish with it.
             shutil.rmtree(into, ignore_errors=True)
+            os.sync()
+
+        def mirror() -> int:
             words = [str(command()), "mirror", "--bootstrap", broker.address, "--into", str(into), "-t", TOPIC, "--once"]
             run(words)
             return sum(file.stat().st_size for file in into.rglob("*.log") if TOPIC in str(file))
 
-        sides = ((lambda: read_all(broker.address), broker.pid), (mirror, broker.pid))
-        (peer, own), count = self._in_turn(sides)
-        shutil.rmtree(into, ignore_errors=True)
-        yield Row(48, "mirror", "a raw fetch that discards", peer.wall, own.wall, gigabytes(0, count), "times", 0.8, 0.95)
+        size = read_all(broker.address)
+        sides = ((lambda: read_all(broker.address), broker.pid), (mirror, broker.pid), (lambda: written(into, size), broker.pid))
+        (peer, own, limit), count = self._in_turn(sides, remove)
+        remove()
+        work = "mirror, its process and its syncs included"
+        yield Row(48, work, "a raw fetch that discards", peer.wall, own.wall, gigabytes(0, count), "times", 0.8, 0.95, limit.wall)
 
     def _certificate(self) -> tuple[Path, Path]:
         """A key, and a certificate for loopback that is its own authority."""

@@ -13,6 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Cell = Arc<Mutex<Held>>;
 
+/// So many logs are closed or synced one after the other.
+const FEW: usize = 32;
+/// Threads that close or sync more than those.
+const THREADS: usize = 8;
+
 /// The state of one partition's cell.
 #[derive(Debug, Default)]
 enum Held {
@@ -212,11 +217,7 @@ impl OpenLogs {
             let slots = slots.by_partition.drain();
             slots.map(|(_, slot)| slot.cell).collect()
         };
-        let closed = cells
-            .iter()
-            .map(|cell| close(&mut lock(cell), Held::Gone))
-            .collect::<Vec<_>>();
-        closed.into_iter().fold(Ok(()), Result::and)
+        with_each(&cells, |cell| close(&mut lock(cell), Held::Gone))
     }
 
     /// Removes a cell from the list if it is idle and nobody has it in hand.
@@ -235,6 +236,40 @@ impl OpenLogs {
     }
 }
 
+/// Does something with each of them, also after an error. Of many with several threads: what waits for the disk waits together, and a file
+/// system's journal takes what waits for it at once.
+///
+/// # Errors
+/// An error of `work`; `Poisoned` if it panicked.
+pub(super) fn with_each<T: Sync>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
+    let do_some = |some: &[T]| some.iter().map(&work).fold(Ok(()), Result::and);
+    if items.len() <= FEW {
+        return do_some(items);
+    }
+    std::thread::scope(|scope| {
+        let do_some = &do_some;
+        let mut done = Ok(());
+        let mut threads = Vec::with_capacity(THREADS);
+        for some in items.chunks(items.len().div_ceil(THREADS)) {
+            let thread = std::thread::Builder::new().name("offsetlog-logs".to_owned());
+            match thread.spawn_scoped(scope, move || do_some(some)) {
+                Ok(started) => threads.push(started),
+                // Without a thread the caller does it.
+                Err(_) => done = done.and(do_some(some)),
+            }
+        }
+        threads.into_iter().fold(done, |done, thread| {
+            done.and(thread.join().unwrap_or_else(|_| {
+                let first = "a thread that closed or synced logs panicked".to_owned();
+                Err(Error::new(ErrorKind::Poisoned { first }))
+            }))
+        })
+    })
+}
+
 /// Closes the log in a cell and leaves `left` there.
 fn close(held: &mut Held, left: Held) -> Result<()> {
     match std::mem::replace(held, left) {
@@ -245,4 +280,29 @@ fn close(held: &mut Held, left: Held) -> Result<()> {
 
 fn lock(cell: &Mutex<Held>) -> MutexGuard<'_, Held> {
     cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A log that cannot be closed keeps no other one open.
+    #[test]
+    fn each_is_done_once_and_an_error_is_given() {
+        for many in [1, FEW, FEW + 1, 10 * FEW + 3] {
+            let items: Vec<AtomicUsize> = (0..many).map(|_| AtomicUsize::new(0)).collect();
+            let bad = many / 2;
+            let done = with_each(&items, |item| {
+                item.fetch_add(1, Ordering::SeqCst);
+                if std::ptr::eq(item, &raw const items[bad]) {
+                    return Err(Error::new(ErrorKind::Closed));
+                }
+                Ok(())
+            });
+            assert!(matches!(done.unwrap_err().kind(), ErrorKind::Closed));
+            assert!(items.iter().all(|item| item.load(Ordering::SeqCst) == 1));
+            assert!(with_each(&items, |_| Ok(())).is_ok());
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Log dirs that are open for appending: appends by topic, and opens partitions on use.
 
 use super::listing::Listing;
-use super::open_logs::OpenLogs;
+use super::open_logs::{OpenLogs, with_each};
 use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
 use crate::append_info::AppendInfo;
@@ -389,14 +389,14 @@ impl LogDir {
         }
     }
 
-    /// Makes everything durable that was appended to any partition. Stops at the first error. If another thread closes a
+    /// Makes everything durable that was appended to any partition, all that can be. If another thread closes a
     /// partition meanwhile, the close makes it durable.
     ///
     /// # Errors
-    /// Those of [`LogWriter::flush`].
+    /// The first error of [`LogWriter::flush`].
     pub fn flush(&self) -> Result<()> {
         let logs = self.writer()?.logs.all();
-        logs.iter().try_for_each(|log| match log.flush() {
+        with_each(&logs, |log| match log.flush() {
             Err(error) if is_closed(&error) => {
                 if log.is_durable() || !self.has(log.topic(), log.partition()) {
                     return Ok(());

@@ -56,6 +56,9 @@ struct Pending {
     later: Option<(GroupCommit, AskedOffset)>,
 }
 
+/// Partition and group of an offset that waits.
+type WaitingKey = (TopicPartition, String);
+
 /// When an offset was told.
 #[derive(Debug, Clone, Copy)]
 struct AskedOffset {
@@ -70,7 +73,7 @@ pub(in crate::mirror) struct GroupOffsets {
     began_at: i64,
     brokers: BTreeMap<i32, OfBroker>,
     /// By partition first: an append asks for those of its own.
-    pending: BTreeMap<(TopicPartition, String), Pending>,
+    pending: BTreeMap<WaitingKey, Pending>,
     /// When many are looked through again.
     walk_at: i64,
     stored: BTreeMap<(String, TopicPartition), GroupCommit>,
@@ -562,10 +565,8 @@ impl Core {
     }
 }
 
-type Key = (TopicPartition, String);
-
 /// The keys of offsets that wait, of one partition or of all.
-fn keys_of(of: Option<&TopicPartition>) -> (Bound<Key>, Bound<Key>) {
+fn keys_of(of: Option<&TopicPartition>) -> (Bound<WaitingKey>, Bound<WaitingKey>) {
     let Some(at) = of else {
         return (Bound::Unbounded, Bound::Unbounded);
     };
