@@ -317,3 +317,7 @@ impl Loading<'_> {
 
 /// The advice for damage that opening does not repair.
 pub(in crate::log) const RECOVER: &str = "`offsetlog recover --dry-run` shows what recovering would cut, `offsetlog recover` does it and keeps what it cuts";
+
+#[cfg(test)]
+#[path = "loader_tests.rs"]
+mod tests;
