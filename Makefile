@@ -99,7 +99,7 @@ dist: .venv-dist/ready ## a release, into build/release: wheels for glibc 2.17 o
 	$(say) ".ci/dist"
 	@.ci/dist
 
-dist-check: .venv-dist/ready ## shows that they work: on glibc 2.23, on aarch64 under qemu, from the sdist (Debian or Ubuntu, root)
+dist-check: .venv-dist/ready ## shows that they work: the crates, on glibc 2.23, on aarch64 under qemu, from the sdist (Debian or Ubuntu, root)
 	@.ci/dist-check
 
 clean: ## remove all that make made

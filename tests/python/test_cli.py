@@ -265,6 +265,35 @@ def test_the_documentation_names_every_verb_and_option() -> None:
             assert any(f"`{name}" in text or f" {name}" in text for name in [option, *letters]), (verb, option)
 
 
+# What the help of a verb may say of a code: the meaning that docs/cli.md gives it, in the verb's own words.
+CODES = {
+    "0": r"^(done|stopped by SIGTERM)",
+    "1": r"nothing|^no ",
+    "2": r"usage or input error|usage error",
+    "3": r"damage|lost|deleted|warnings or errors|could not be read|something to mend",
+    "4": r"line",
+    "130": r"interrupted|Ctrl-C",
+}
+
+
+@pytest.mark.slow
+def test_an_exit_code_means_the_same_in_every_verb() -> None:
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^  \| (\d+) \| (.*) \|$", text, re.MULTILINE))
+    assert table.keys() == CODES.keys()
+    commands = offsetlog("--help").stdout.partition("\nRead records and state:\n")[2].partition("\nOptions:")[0]
+    told = 0
+    for verb in set(re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)) - {"help"}:
+        lines = " ".join(offsetlog(verb, "--help").stdout.split()).partition("Exit codes: ")[2].rstrip(".")
+        for part in lines.split("; ") if lines else []:
+            code, _, meaning = part.partition(" ")
+            assert re.search(CODES[code], meaning), (verb, part)
+            # A verb that has this one is named where the code is told.
+            assert code not in {"3", "4"} or f"`{verb}" in table[code], (verb, code)
+            told += 1
+    assert told > 60
+
+
 def test_cat_goes_on_behind_damage_or_ends_there_when_asked() -> None:
     """What is left out goes to standard error; without the option damage is an error."""
     torn = "tests/data/kafka-4.3.0/torn"

@@ -57,7 +57,7 @@ use std::path::PathBuf;
   offsetlog restore /mnt/dead --into /var/lib/kafka/data --new-cluster
   offsetlog serve /mnt/dead
 
-Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 verify, dump, salvage, restore or recover --dry-run found damage; \
+Exit codes: 0 done; 1 nothing found, or nothing to do; 2 failed: usage or input error; 3 damage or a loss was found by verify, dump, salvage, restore, recover --dry-run or mirror; \
 4 append refused a line; 130 interrupted."
 )]
 pub(crate) struct Cli {
