@@ -241,6 +241,27 @@ def test_adopt(source: Source, shell: Shell) -> None:
         assert (line["log_start_offset"], line["log_end_offset"]) == (golden.start, end_of(golden))
 
 
+@pytest.mark.parametrize("kind", ["unclean", "live"])
+def test_adopt_takes_in_what_waits_for_its_deletion(kind: str, shell: Shell, tmp_path: Path) -> None:
+    """The broker died before it removed them: what they would be, under their own topic's id, by the headers of their batches."""
+    source = KINDS[kind](tmp_path / "disks")
+    waiting = sorted(source.root.rglob("*-delete"))
+    assert len(waiting) == 2
+    with unchanged(source):
+        for directory in waiting:
+            name = directory.name.partition(".")[0]
+            identifier = topic_id(Golden(DATA, directory))
+            done = shell("adopt", directory, "--topic-id", identifier, "--single-replica", "--dry-run")
+            assert done.code == 0, done.err
+            (line,) = done.lines
+            assert (name_of(line), Path(line["path"]).name, line["changed"], line["topic_id_before"]) == (name, name, True, identifier)
+            headers = all_frames(directory)
+            assert line["log_end_offset"] == headers[-1].last_offset + 1
+            assert line["records"] == sum(each.record_count or 0 for each in headers if not each.is_control)
+            (adopted,) = adopt(directory, topic_id=identifier, single_replica=True, dry_run=True)
+            assert (adopted.records, adopted.log_end_offset) == (line["records"], line["log_end_offset"])
+
+
 def test_metadata(source: Source, shell: Shell) -> None:
     """Topics of the cluster where its metadata is; of each directory what it is, whose, and what a broker would do."""
     with unchanged(source):
