@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from frames import frames, logs
-from golden import DATA, Golden, Row, named, rows
+from golden import DATA, Golden, Row, named, row, rows
 from rescue_sources import producers
+from test_convert import as_current
 from test_no_trace import traces
 from test_on_corrupt import PARTITIONS as TORN
 from test_transactions import dumped
 
-from offsetlog import Log, LogDir, OffsetLogError, Server, adopt, end_transaction, identity, recover, restore, salvage
+from offsetlog import Log, LogDir, OffsetLogError, Server, adopt, convert, end_transaction, identity, recover, restore, salvage
 from offsetlog._offsetlog import run_cli
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -220,6 +221,36 @@ def test_a_server_serves_it(plain: Kept) -> None:
     with Server([plain.path]) as server:
         assert server.running
         assert not server.events()
+
+
+def test_why(plain: Kept, transactional: Kept, shell: Shell) -> None:
+    """What the file lacks, settings, is unknown; where ``read_committed`` ends is known of its batches."""
+    begun = next(frame for frame in frames(transactional.path) if frame.producer_id == 1000)
+    for file, expected in ((plain, {}), (transactional, {"read_committed": begun.base_offset})):
+        code, lines, err = shell("why", file.path)
+        assert code == 0, err
+        assert {line["question"]: line["offset"] for line in lines if line["question"] != "deletion"} == expected
+        assert {line["question"] for line in lines} == {"deletion", *expected}
+        with LogDir.open(file.path) as log_dir:
+            assert [each.sentence for each in log_dir.why()] == [line["sentence"] for line in lines]
+
+
+def test_settings(plain: Kept, shell: Shell) -> None:
+    """Nobody stored any with it."""
+    code, _, err = shell("settings", plain.path, "-t", plain.golden.topic)
+    assert code == 0, err
+    with LogDir.open(plain.path) as log_dir:
+        assert log_dir.topic_config(plain.golden.topic).to_dict() == {}
+
+
+def test_convert(plain: Kept, shell: Shell, tmp_path: Path) -> None:
+    """A log of today's format with all records of the file."""
+    code, _, err = shell("convert", plain.path, tmp_path / "shell" / plain.golden.name)
+    assert code == 0, err
+    convert(plain.path, tmp_path / "python" / plain.golden.name)
+    for place in ("shell", "python"):
+        with Log.open(tmp_path / place / plain.golden.name) as log:
+            assert list(map(row, log.scan())) == [as_current(seen, 0) for seen in plain.rows]
 
 
 # Others take directories: a file is refused, and nothing is made.

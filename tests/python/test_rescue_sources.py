@@ -145,22 +145,19 @@ def test_salvage(source: Source, shell: Shell, tmp_path: Path) -> None:
 
 def test_why(source: Source, shell: Shell) -> None:
     """A sentence of each partition's deletion, and one where read_committed ends before the log does."""
-    # Of brokers with replicas of each other one.
-    dirs = [place for place in source.dirs if place.name not in {"broker-2", "broker-3"}]
-    names = {golden.name for golden in source.partitions if golden.directory.parent in dirs}
     with unchanged(source):
-        done = shell("why", *dirs)
-        with LogDir.open(dirs) as log_dir:
+        done = shell("why", *source.dirs)
+        with LogDir.open(source.dirs) as log_dir:
             try:
                 answers = log_dir.why()
             except UnreadPartitionsError as error:
                 answers = error.partial
     unread = {name_of(line) for line in done.lines if "error" in line}
-    assert unread == names & {UNREADABLE}
+    assert unread == source.names & {UNREADABLE}
     assert done.code == (2 if unread else 0), done.err
     lines = [line for line in done.lines if "error" not in line]
     asked = Counter((name_of(line), line["question"]) for line in lines)
-    assert {name for name, question in asked if question == "deletion"} == names - unread
+    assert {name for name, question in asked if question == "deletion"} == source.names - unread
     assert set(asked.values()) == {1}
     reading = {name_of(line): line["offset"] for line in lines if line["question"] == "read_committed"}
     assert reading == source.open_transactions
@@ -280,8 +277,7 @@ def test_metadata(source: Source, shell: Shell) -> None:
     for golden in source.partitions:
         line = by_path[str(golden.directory)]
         assert (line["kind"], name_of(line), line["topic_id"]) == ("live", golden.name, topic_id(golden))
-        if (golden.directory.parent / "meta.properties").exists():
-            assert line["outcome"] == ("serves" if has_metadata else "unknown")
+        assert line["outcome"] == ("serves" if has_metadata else "unknown")
     for place in source.log_dirs:
         line = by_path[str(place)]
         node = property_of(place, "node.id", "broker.id")
