@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource
 
 import offsetlog
 import offsetlog.spark
+from offsetlog._offsetlog import run_cli
 
 PAGE = verbs_page.text()
 ROWS = list(verbs_page.rows(PAGE))
@@ -130,3 +131,13 @@ def test_the_help_and_its_page_name_the_verbs_that_only_read(told: str) -> None:
     assert found is not None, words
     always, sometimes = (set(re.findall(r"\w+", names)) - {"and"} for names in found.groups())
     assert (always, sometimes) == (reads - changes, reads & changes)
+
+
+@pytest.mark.parametrize("verb", of_command())
+def test_dry_runs_are_where_the_rows_have_them(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What only reads needs none."""
+    cells = [row.cells["changes files"] for row in ROWS if verb in row.verbs]
+    assert run_cli([*verb.split(), "--help"], []) == 0
+    has_option = re.search(r"^ +(-n, )?--dry-run\b", capfd.readouterr().out, re.MULTILINE) is not None
+    assert has_option == any("dry run" in cell for cell in cells)
+    assert not (has_option and all(cell.startswith("no") for cell in cells))
