@@ -106,6 +106,9 @@ pub(crate) fn with_advice(error: &offsetlog::Error) -> String {
             io::ErrorKind::NotFound => {
                 "check the path, or list again: a running broker may have removed it"
             }
+            io::ErrorKind::NotADirectory if is_kept(error) => {
+                "give the partition's directory, or this file to 'offsetlog salvage'"
+            }
             io::ErrorKind::NotADirectory => "give the directory that holds it",
             io::ErrorKind::PermissionDenied => "read permission is all that is needed",
             _ => "",
@@ -118,6 +121,12 @@ pub(crate) fn with_advice(error: &offsetlog::Error) -> String {
     } else {
         format!("{error}; {advice}")
     }
+}
+
+/// Whether an error is about a file that was cut off a log and kept.
+fn is_kept(error: &offsetlog::Error) -> bool {
+    let folder = error.path().and_then(std::path::Path::parent);
+    folder.is_some_and(|folder| folder.ends_with("offsetlog-cut"))
 }
 
 /// The engine's words, then what to do, where somebody wants to write.

@@ -265,7 +265,8 @@ impl<'a> Cluster<'a> {
         let is_kraft = place.version().map(|version| version > 0);
         let is_other = self.other_cluster(place);
         Judge {
-            is_kraft: is_kraft.or(self.is_kraft).unwrap_or(true),
+            // Without any meta.properties only a broker with ZooKeeper starts there.
+            is_kraft: is_kraft.or(self.is_kraft).unwrap_or(false),
             known: self.known.as_ref().filter(|_| is_other.is_none()),
             missing: match (is_other, error) {
                 (Some(there), _) => format!("the metadata is that of cluster {there}"),

@@ -3,7 +3,7 @@
 use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Interrupt, Log, OpenOptions, ScanOptions, partition_name, read_config};
+use crate::log::{Interrupt, Log, OpenOptions, ScanOptions, SetAside, partition_name, read_config};
 use crate::old_log::{Layout, OldLog, layout};
 use crate::partition_builder::{Kind, Message, NewPartition, PartitionBuilder};
 use crate::segment::walk::TornTail;
@@ -116,6 +116,10 @@ enum Source {
 
 impl Source {
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        // One file that was set aside is a log of its own.
+        if SetAside::of(path).is_some() {
+            return Log::open(path, options).map(Self::Current);
+        }
         match layout(options.disk.as_ref(), path)? {
             Layout::Old => OldLog::open(path, options).map(Self::Old),
             Layout::Current => Log::open(path, options).map(Self::Current),

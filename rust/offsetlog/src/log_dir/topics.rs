@@ -323,20 +323,25 @@ impl LogDir {
         Ok((held, parents))
     }
 
-    /// The settings stored with the topic's first partition, without defaults.
+    /// The first partition of a topic that is here, and its first directory if several log dirs have a replica.
+    fn first_of(&self, topic: &str) -> Option<(i32, PathBuf)> {
+        let listing = self.0.listing();
+        let partition = listing.numbers(topic).next()?;
+        let paths = listing.partitions.get(&TopicPartition {
+            topic: topic.to_owned(),
+            partition,
+        })?;
+        Some((partition, paths.first()?.clone()))
+    }
+
+    /// The settings stored with the topic's first partition, without defaults. If several log dirs have a replica of it, those of the first
+    /// one given.
     ///
     /// # Errors
     /// `LogDir` if there is no such topic; `Io`, `MetadataFile`.
     pub fn topic_config(&self, topic: &str) -> Result<LogConfig> {
-        let first = self.0.listing().numbers(topic).next();
-        let path = first.and_then(|partition| {
-            self.path_of(&TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            })
-        });
-        match path {
-            Some(path) => Ok(read_config(self.disk(), &path)?.unwrap_or_default()),
+        match self.first_of(topic) {
+            Some((_, path)) => Ok(read_config(self.disk(), &path)?.unwrap_or_default()),
             None => Err(self.unknown(topic, 0)),
         }
     }
@@ -384,14 +389,11 @@ impl LogDir {
         cluster: &ClusterSettings,
     ) -> Result<TopicSettings> {
         let stored = self.topic_config(topic)?;
-        let first = self.0.listing().numbers(topic).next();
-        let partition = first.unwrap_or_default();
-        let path = self.path_of(&TopicPartition {
-            topic: topic.to_owned(),
-            partition,
-        });
+        let Some((partition, path)) = self.first_of(topic) else {
+            return Err(self.unknown(topic, 0));
+        };
         let ClusterSettings(surroundings) = cluster;
-        let found = surroundings.membership(&path.unwrap_or_default(), topic, partition)?;
+        let found = surroundings.membership(&path, topic, partition)?;
         let defaults = self
             .0
             .writer

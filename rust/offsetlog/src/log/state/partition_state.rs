@@ -11,12 +11,11 @@ use super::state_file::{CleanMark, Lines, State};
 use crate::config::LogConfig;
 use crate::disk::{Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::has_log_dir_files;
+use crate::folder::{has_log_dir_files, is_absent};
 use crate::log::Membership;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::CLEAN_SHUTDOWN;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -414,10 +413,11 @@ pub(crate) fn read_state(
     Ok(state)
 }
 
+/// A file beside the segments, if there is one. Beside a single file that was set aside there is none.
 pub(crate) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     match read_whole(disk, path, 16 << 20) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(Error::io(IoCall::Read, path, error)),
     }
 }
