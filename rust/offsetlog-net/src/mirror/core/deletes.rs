@@ -33,7 +33,7 @@ pub(in crate::mirror) struct Away {
 }
 
 impl Away {
-    /// Another look without it.
+    /// Another look without it. Of looks that were hurried by something else, only those count that are apart.
     fn missed(&mut self, is_another: bool, now: i64, pause_ms: i64) {
         let is_new = self.looks == 0
             || self.is_another != is_another
@@ -46,8 +46,10 @@ impl Away {
                 ..Self::default()
             };
         }
-        self.looks = self.looks.saturating_add(1);
-        self.last = now;
+        if self.looks == 0 || now.saturating_sub(self.last) >= MISSED_INTERVAL_MS {
+            self.looks = self.looks.saturating_add(1);
+            self.last = now;
+        }
     }
 
     const fn lasted(self, now: i64) -> i64 {

@@ -264,7 +264,6 @@ impl Core {
                     return;
                 }
                 known.away = Away::default();
-                known.seen = known.seen.max(look);
                 if known.id.is_zero() && !id.is_zero() && known.state == TopicState::Ready {
                     // A cluster that was upgraded. The directory says whether it is the topic that was copied.
                     known.state = TopicState::Making;
@@ -278,6 +277,9 @@ impl Core {
                 }
                 if !id.is_zero() {
                     known.id = id;
+                }
+                if known.id == id {
+                    known.seen = known.seen.max(look);
                 }
                 if matches!(
                     known.state,
