@@ -57,12 +57,12 @@ fn do_one(
             partitions,
             config,
         } => match store.topic(&name, id, partitions, config.as_deref()) {
-            Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, ready, now),
+            Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, id, ready, now),
             Ok(TopicOutcome::Another(ours)) => {
                 lock(core).topic_is_another(&name, ours, id, now);
             }
             Err(error) if is_of_topic(error.kind()) => {
-                lock(core).topic_refused(&name, &error.to_string());
+                lock(core).topic_refused(&name, id, &error.to_string());
             }
             Err(error) => return Err(error.into()),
         },

@@ -24,8 +24,8 @@ use super::store::Store;
 use super::work::Work;
 use model::{BROKERS, Model, Random};
 use offsetlog::OpenOptions;
-use offsetlog::format::Frame;
 use offsetlog::format::protocol::apis::FETCH;
+use offsetlog::format::{Frame, PartitionMetadata, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -323,6 +323,13 @@ fn log_bytes(folder: &Path) -> Vec<u8> {
     segments
         .flat_map(|(path, _)| std::fs::read(path).unwrap())
         .collect()
+}
+
+/// The topic's id that a partition directory has.
+fn topic_id(run: &Run, partition: &str) -> Uuid {
+    let file = run.folder.join(partition).join("partition.metadata");
+    let metadata = PartitionMetadata::parse(&std::fs::read(file).unwrap());
+    metadata.unwrap().topic_id
 }
 
 fn batches(mut bytes: &[u8]) -> Vec<Vec<u8>> {

@@ -243,12 +243,13 @@ impl Core {
     /// The directory has a topic of this name with another id.
     pub(crate) fn topic_is_another(&mut self, name: &str, ours: Uuid, theirs: Uuid, now: i64) {
         let (again_ms, pause_ms) = self.intervals(0);
-        let Some(topic) = self.topics.get_mut(name) else {
+        let Some(topic) = self
+            .topics
+            .get_mut(name)
+            .filter(|topic| topic.awaits(theirs))
+        else {
             return;
         };
-        if topic.state != TopicState::Making {
-            return;
-        }
         topic.state = TopicState::Another;
         // Later looks are compared with what is here.
         topic.id = ours;
