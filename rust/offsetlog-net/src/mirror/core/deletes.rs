@@ -178,15 +178,7 @@ impl Core {
         works: &mut Vec<Work>,
     ) {
         let (_, pause_ms) = self.intervals(0);
-        let mut unproven = Vec::new();
-        for (at, each) in self.of_topic(name) {
-            // An append that is under way may still end.
-            if each.pending > 0 || each.proven < each.end {
-                unproven.push(at.clone());
-            }
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
+        let unproven = self.void(name);
         let Some(topic) = self.topics.get_mut(name) else {
             return;
         };
@@ -197,7 +189,7 @@ impl Core {
         let away = topic.away;
         if topic.state != TopicState::Another {
             topic.state = TopicState::Another;
-            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
+            works.extend(unproven);
             self.tell_recreated(name, ours, theirs);
         }
         if !self.follows() || away.is_told {
@@ -224,6 +216,20 @@ impl Core {
                 self.tell(MirrorEvent::topic(EventKind::Recreated, name, message));
             }
         }
+    }
+
+    /// The source has another topic of the name: what is under way for the copy is void. Returns the cuts of what may be of the other one.
+    fn void(&mut self, name: &str) -> Vec<Work> {
+        let mut unproven = Vec::new();
+        for (at, each) in self.of_topic(name) {
+            // An append that is under way may still end.
+            if each.pending > 0 || each.proven < each.end {
+                unproven.push(Work::CutUnproven { at: at.clone() });
+            }
+            each.restart(Need::Fetch);
+            each.is_done = true;
+        }
+        unproven
     }
 
     fn tell_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid) {
@@ -254,16 +260,8 @@ impl Core {
         // Later looks are compared with what is here.
         topic.id = ours;
         topic.away.missed(true, now, pause_ms);
-        let mut unproven = Vec::new();
-        for (at, each) in self.of_topic(name) {
-            if each.pending > 0 || each.proven < each.end {
-                unproven.push(at.clone());
-            }
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
-        let cuts = unproven.into_iter().map(|at| Work::CutUnproven { at });
-        self.unasked.extend(cuts);
+        let unproven = self.void(name);
+        self.unasked.extend(unproven);
         self.tell_recreated(name, ours, theirs);
         if self.follows() {
             self.metadata_due = self.metadata_due.min(now.saturating_add(again_ms));
