@@ -4,9 +4,11 @@ use super::cases::{append, assert_same, finished, once};
 use super::model::ModelBatch;
 use super::{Run, batches};
 use crate::mirror::batches::walk;
+use crate::mirror::core::Core;
 use crate::mirror::options::MirrorOptions;
+use crate::mirror::perform::{lock, perform};
 use crate::mirror::store::{Store, TopicOutcome, is_of_topic};
-use crate::mirror::work::{Append, GroupCommit};
+use crate::mirror::work::{Append, GroupCommit, Work};
 use offsetlog::disk::Disk;
 use offsetlog::format::Uuid;
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
@@ -16,7 +18,7 @@ use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
 use offsetlog_faults::sim::{Cut, Fill, Names, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -399,4 +401,25 @@ fn a_sync_beside_appends_that_fails_is_told_and_nothing_counts_as_durable() {
         assert!(logs["kept-0"] == wanted(copied) && logs["orders-0"] == wanted(3));
         assert_eq!(offsets.into_values().collect::<Vec<_>>(), [3]);
     }
+}
+
+#[test]
+fn a_sync_that_fails_before_a_deletion_is_no_fault_of_the_deleted_topic() {
+    let sim = SimDisk::new(filled());
+    let mut store = opened(Arc::new(sim.clone()), 0);
+    made(&mut store, "kept", 1);
+    made(&mut store, "orders", 2);
+    copy(&mut store, &at("kept", 0), 3).unwrap();
+    // Somebody removes the segment of another topic.
+    let segment = "kept-0/00000000000000000000.log";
+    sim.unlink(&Path::new(MIRROR).join(segment)).unwrap();
+    let core = Mutex::new(Core::new(MirrorOptions::default(), 0));
+    let works = vec![Work::DeleteTopic {
+        name: "orders".to_owned(),
+    }];
+    let error = perform(&core, &mut store, works, &[], 0).unwrap_err();
+    assert!(error.to_string().contains("kept-0"), "{error}");
+    assert!(store.topics().contains(&"orders".to_owned()));
+    assert!(lock(&core).news().is_empty());
+    drop(store.close());
 }
