@@ -1,12 +1,13 @@
 //! What the disk refuses, and where it fails: one partition has a problem, or the mirror ends and the next one finds everything whole.
 
-use super::cases::{append, assert_same, finished, once};
+use super::cases::{append, assert_same, finished, go_on, once, told};
 use super::model::ModelBatch;
-use super::{Run, batches};
+use super::{NODES, Run, batches};
 use crate::mirror::batches::walk;
 use crate::mirror::core::Core;
 use crate::mirror::options::MirrorOptions;
 use crate::mirror::perform::{lock, perform};
+use crate::mirror::report::EventKind;
 use crate::mirror::store::{Store, TopicOutcome, is_of_topic};
 use crate::mirror::work::{Append, GroupCommit, Work};
 use offsetlog::disk::Disk;
@@ -422,4 +423,52 @@ fn a_sync_that_fails_before_a_deletion_is_no_fault_of_the_deleted_topic() {
     assert!(store.topics().contains(&"orders".to_owned()));
     assert!(lock(&core).news().is_empty());
     drop(store.close());
+}
+
+#[test]
+fn a_partition_that_did_not_open_and_is_back_with_its_topic_comes_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    // All that there is comes at once.
+    run.model.append_one("orders", 0, (10, 1), false, false);
+    run.model.settle();
+    // Another topic without a leader keeps the mirror waiting.
+    run.model.make("other", 1);
+    run.model.partition_of("other", 0).lead(-1);
+    let of_orders =
+        |work: &Work| matches!(work, Work::Append(append) if append.at == at("orders", 0));
+    let mut has_failed = false;
+    while !has_failed {
+        for node in NODES {
+            run.ask(node);
+            run.answer(node, false);
+        }
+        while let Some((works, bytes)) = run.arrived.pop_front() {
+            for work in works {
+                let store = run.store.as_mut().unwrap();
+                if of_orders(&work) && !has_failed {
+                    // Its batches are there, and then it does not open again.
+                    let Work::Append(append) = work else { continue };
+                    store
+                        .append(&append, &bytes[append.records.clone()])
+                        .unwrap();
+                    lock(&run.core).broken(&append.at, "it does not open");
+                    has_failed = true;
+                } else {
+                    perform(&run.core, store, vec![work], &bytes, run.now).unwrap();
+                }
+            }
+        }
+        run.now += 100;
+    }
+    run.model.hidden.insert("orders".to_owned());
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!(told(&report, EventKind::DeletedTopic).len(), 1);
+    run.model.hidden.clear();
+    go_on(&mut run, MINUTE_MS, |_, _| true);
+    let is_done = lock(&run.core).partitions[&at("orders", 0)].is_done;
+    let report = lock(&run.core).report();
+    assert!(is_done, "{report:#?}");
+    assert_same(&run, 0);
 }

@@ -241,3 +241,22 @@ fn brokers_that_tell_ids_by_turns_do_not_hold_up_a_topic() {
     let report = lock(&run.core).report();
     assert!(report.is_complete, "{report:#?}");
 }
+
+#[test]
+fn an_answer_for_a_deleted_topic_does_not_fit_a_partition_that_does_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    asks_for_settings(&mut run);
+    let mut core = lock(&run.core);
+    // A topic of this name was deleted, and its partitions had come so far.
+    core.first_generation = 5;
+    let ready = ReadyTopic {
+        broken: vec![(0, "it does not open".to_owned())],
+        ..ReadyTopic::default()
+    };
+    let id = run.model.topics["orders"].id;
+    core.topic_ready("orders", id, ready, run.now);
+    let generations = core.partitions.values().map(|each| each.generation);
+    assert!(generations.min().is_some_and(|lowest| lowest >= 5));
+}
