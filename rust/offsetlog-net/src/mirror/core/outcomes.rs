@@ -296,6 +296,8 @@ impl Core {
     pub(crate) fn deleted_before(&mut self, at: &TopicPartition, start: i64) {
         if let Some(partition) = self.partitions.get_mut(at) {
             partition.start = start;
+            // Behind a gap it is less than the source has deleted: the rest follows when there are records again.
+            partition.deleted_to = start;
         }
     }
 }
