@@ -209,3 +209,30 @@ fn looks_that_a_new_leader_hurries_do_not_make_a_topic_deleted_at_once() {
     let report = lock(&run.core).report();
     assert!(told(&report, EventKind::DeletedTopic).is_empty());
 }
+
+#[test]
+fn what_an_unclean_election_cut_below_the_sources_start_stays_and_the_gap_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let before = log_bytes(&run.folder.join("orders-0"));
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.pop();
+    let leader = partition.leader;
+    partition.lead(leader);
+    append(&mut run, 0);
+    append(&mut run, 0);
+    // All that could tell what the leader had there is deleted, its epochs too.
+    let partition = run.model.partition_of("orders", 0);
+    partition.start = partition.end();
+    partition.epochs = vec![(partition.epoch, partition.start)];
+    let gone = partition.log.len();
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    let log = &run.model.topics["orders"].partitions[0].log[gone..];
+    let behind: Vec<u8> = log.iter().flat_map(|batch| batch.bytes.clone()).collect();
+    assert!(log_bytes(&run.folder.join("orders-0")) == [before, behind].concat());
+    let report = lock(&run.core).report();
+    let lost = told(&report, EventKind::Lost);
+    assert_eq!(lost.len(), 1, "{report:#?}");
+    assert!(lost[0].contains("goes on behind them"), "{lost:?}");
+}
