@@ -118,15 +118,21 @@ pub(crate) fn walk(
     }
 }
 
-/// Splits whole batches into runs of at most `at_most` bytes each, and of one batch at least.
+/// Splits whole batches into runs that one segment can hold: of at most `at_most` bytes and offsets that are at most `i32::MAX` apart each,
+/// and of one batch at least.
 pub(crate) fn runs(records: &[u8], at_most: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = records;
     std::iter::from_fn(move || {
         let mut taken = 0_usize;
-        while let Ok(frame) = offsetlog::format::Frame::parse(rest.get(taken..).unwrap_or_default())
-        {
-            let with = taken.saturating_add(frame.size_bytes);
-            if with > rest.len() || (taken > 0 && with > at_most) {
+        let mut first = None;
+        while let Ok(header) = BatchHeader::parse(rest.get(taken..).unwrap_or_default()) {
+            let with = taken.saturating_add(header.size_bytes);
+            let base = header.base_offset.unwrap_or(header.last_offset);
+            let span = header
+                .last_offset
+                .saturating_sub(*first.get_or_insert(base));
+            let fits = with <= at_most && span <= i64::from(i32::MAX);
+            if with > rest.len() || (taken > 0 && !fits) {
                 break;
             }
             taken = with;

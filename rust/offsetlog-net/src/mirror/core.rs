@@ -129,6 +129,13 @@ pub(super) struct Topic {
     pub(super) leaders: Leaders,
 }
 
+impl Topic {
+    /// Whether the disk is to make ready the topic with this id: what it says of another one of the name is over.
+    pub(super) fn awaits(&self, id: Uuid) -> bool {
+        self.state == TopicState::Making && self.id == id
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TopicState {
     /// Its settings are to be asked first.
@@ -478,6 +485,11 @@ impl Core {
             // It may be back.
             let topic = self.topics.get(name);
             return topic.is_none_or(|topic| topic.state == TopicState::Deleting);
+        }
+        if let Work::Topic { name, id, .. } = work {
+            // It may be deleted, and another one made meanwhile.
+            let topic = self.topics.get(name);
+            return topic.is_some_and(|topic| topic.awaits(*id));
         }
         match work.generation() {
             Some((at, generation)) => self

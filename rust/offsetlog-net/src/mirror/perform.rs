@@ -57,12 +57,12 @@ fn do_one(
             partitions,
             config,
         } => match store.topic(&name, id, partitions, config.as_deref()) {
-            Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, ready, now),
+            Ok(TopicOutcome::Ready(ready)) => lock(core).topic_ready(&name, id, ready, now),
             Ok(TopicOutcome::Another(ours)) => {
                 lock(core).topic_is_another(&name, ours, id, now);
             }
             Err(error) if is_of_topic(error.kind()) => {
-                lock(core).topic_refused(&name, &error.to_string());
+                lock(core).topic_refused(&name, id, &error.to_string());
             }
             Err(error) => return Err(error.into()),
         },
@@ -70,13 +70,17 @@ fn do_one(
             let warnings = store.set_settings(&name, &config)?;
             lock(core).settings_stored(&name, warnings);
         }
-        Work::DeleteTopic { name } => match store.delete_topic(&name) {
-            Ok(()) => lock(core).topic_deleted(&name, now),
-            Err(error) if is_of_topic(error.kind()) => {
-                lock(core).topic_stays(&name, &error.to_string());
+        Work::DeleteTopic { name } => {
+            // What fails to be synced may be of other topics: that is for nobody to pass over.
+            store.flush()?;
+            match store.delete_topic(&name) {
+                Ok(()) => lock(core).topic_deleted(&name, now),
+                Err(error) if is_of_topic(error.kind()) => {
+                    lock(core).topic_stays(&name, &error.to_string());
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        },
+        }
         Work::Commits(commits) => {
             let refused = store.commit(&commits)?;
             let mut core = lock(core);

@@ -542,3 +542,28 @@ fn open(
     }
     Ok((connection, versions))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_measured_by_a_clock_that_nobody_sets() {
+        // A time of day that the system's clock does not have, as after it was set.
+        let (began, at) = (Instant::now(), 1000);
+        let shared = Shared {
+            core: Mutex::new(Core::new(MirrorOptions::default(), at)),
+            moved: Condvar::new(),
+            source: Source::default(),
+            began: (began, at),
+        };
+        let earliest = began.elapsed();
+        let now = shared.now() - at;
+        let latest = began.elapsed();
+        let milliseconds = |span: Duration| i64::try_from(span.as_millis()).unwrap();
+        assert!(
+            (milliseconds(earliest)..=milliseconds(latest)).contains(&now),
+            "{now}"
+        );
+    }
+}

@@ -33,7 +33,7 @@ pub(in crate::mirror) struct Away {
 }
 
 impl Away {
-    /// Another look without it.
+    /// Another look without it. Of looks that were hurried by something else, only those count that are apart.
     fn missed(&mut self, is_another: bool, now: i64, pause_ms: i64) {
         let is_new = self.looks == 0
             || self.is_another != is_another
@@ -46,8 +46,10 @@ impl Away {
                 ..Self::default()
             };
         }
-        self.looks = self.looks.saturating_add(1);
-        self.last = now;
+        if self.looks == 0 || now.saturating_sub(self.last) >= MISSED_INTERVAL_MS {
+            self.looks = self.looks.saturating_add(1);
+            self.last = now;
+        }
     }
 
     const fn lasted(self, now: i64) -> i64 {
@@ -176,15 +178,7 @@ impl Core {
         works: &mut Vec<Work>,
     ) {
         let (_, pause_ms) = self.intervals(0);
-        let mut unproven = Vec::new();
-        for (at, each) in self.of_topic(name) {
-            // An append that is under way may still end.
-            if each.pending > 0 || each.proven < each.end {
-                unproven.push(at.clone());
-            }
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
+        let unproven = self.void(name);
         let Some(topic) = self.topics.get_mut(name) else {
             return;
         };
@@ -195,7 +189,7 @@ impl Core {
         let away = topic.away;
         if topic.state != TopicState::Another {
             topic.state = TopicState::Another;
-            works.extend(unproven.into_iter().map(|at| Work::CutUnproven { at }));
+            works.extend(unproven);
             self.tell_recreated(name, ours, theirs);
         }
         if !self.follows() || away.is_told {
@@ -224,6 +218,20 @@ impl Core {
         }
     }
 
+    /// The source has another topic of the name: what is under way for the copy is void. Returns the cuts of what may be of the other one.
+    fn void(&mut self, name: &str) -> Vec<Work> {
+        let mut unproven = Vec::new();
+        for (at, each) in self.of_topic(name) {
+            // An append that is under way may still end.
+            if each.pending > 0 || each.proven < each.end {
+                unproven.push(Work::CutUnproven { at: at.clone() });
+            }
+            each.restart(Need::Fetch);
+            each.is_done = true;
+        }
+        unproven
+    }
+
     fn tell_recreated(&mut self, name: &str, ours: Uuid, theirs: Uuid) {
         let follows = self.follows();
         let then = if follows {
@@ -241,26 +249,19 @@ impl Core {
     /// The directory has a topic of this name with another id.
     pub(crate) fn topic_is_another(&mut self, name: &str, ours: Uuid, theirs: Uuid, now: i64) {
         let (again_ms, pause_ms) = self.intervals(0);
-        let Some(topic) = self.topics.get_mut(name) else {
+        let Some(topic) = self
+            .topics
+            .get_mut(name)
+            .filter(|topic| topic.awaits(theirs))
+        else {
             return;
         };
-        if topic.state != TopicState::Making {
-            return;
-        }
         topic.state = TopicState::Another;
         // Later looks are compared with what is here.
         topic.id = ours;
         topic.away.missed(true, now, pause_ms);
-        let mut unproven = Vec::new();
-        for (at, each) in self.of_topic(name) {
-            if each.pending > 0 || each.proven < each.end {
-                unproven.push(at.clone());
-            }
-            each.restart(Need::Fetch);
-            each.is_done = true;
-        }
-        let cuts = unproven.into_iter().map(|at| Work::CutUnproven { at });
-        self.unasked.extend(cuts);
+        let unproven = self.void(name);
+        self.unasked.extend(unproven);
         self.tell_recreated(name, ours, theirs);
         if self.follows() {
             self.metadata_due = self.metadata_due.min(now.saturating_add(again_ms));

@@ -443,9 +443,10 @@ impl Core {
             return;
         };
         partition.source_start = Some(start);
-        // What is above the copy's end is no start of what it has. By name, it may be another topic's.
+        // What is above what the copy has reached is no start of what it has. By name, it may be another topic's.
         let is_proven = is_by_id || is_old || start <= partition.proven;
-        if start <= partition.start || partition.is_empty() || start > partition.end || !is_proven {
+        let is_reached = start <= partition.reached();
+        if start <= partition.start || partition.is_empty() || !is_reached || !is_proven {
             return;
         }
         let from = partition.start;

@@ -251,7 +251,9 @@ impl Core {
         let mut is_back = false;
         let state = match self.topics.get_mut(name) {
             // The disk has it in hand. Later looks will tell.
-            Some(known) if known.state == TopicState::Making && is_another(known.id, id) => return,
+            Some(known) if known.state == TopicState::Making && !id.is_zero() && known.id != id => {
+                return;
+            }
             // Nothing was compared with it yet; the disk will say which one is here.
             Some(known) if known.state != TopicState::Settings && is_another(known.id, id) => {
                 let ours = known.id;
@@ -264,7 +266,6 @@ impl Core {
                     return;
                 }
                 known.away = Away::default();
-                known.seen = known.seen.max(look);
                 if known.id.is_zero() && !id.is_zero() && known.state == TopicState::Ready {
                     // A cluster that was upgraded. The directory says whether it is the topic that was copied.
                     known.state = TopicState::Making;
@@ -279,6 +280,9 @@ impl Core {
                 if !id.is_zero() {
                     known.id = id;
                 }
+                if known.id == id {
+                    known.seen = known.seen.max(look);
+                }
                 if matches!(
                     known.state,
                     TopicState::Gone | TopicState::Another | TopicState::Deleting
@@ -292,7 +296,7 @@ impl Core {
                     known.partitions = count;
                     works.push(Work::Topic {
                         name: name.to_owned(),
-                        id,
+                        id: known.id,
                         partitions: count,
                         config: None,
                     });

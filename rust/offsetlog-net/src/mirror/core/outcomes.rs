@@ -7,6 +7,7 @@ use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::store::ReadyTopic;
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
+use offsetlog::format::Uuid;
 use std::path::PathBuf;
 
 impl Core {
@@ -28,20 +29,17 @@ impl Core {
     }
 
     /// A topic is ready.
-    pub(crate) fn topic_ready(&mut self, name: &str, ready: ReadyTopic, now: i64) {
+    pub(crate) fn topic_ready(&mut self, name: &str, id: Uuid, ready: ReadyTopic, now: i64) {
         let ReadyTopic {
             positions,
             new,
             broken,
             warnings,
         } = ready;
-        let Some(topic) = self.topics.get_mut(name) else {
-            return;
-        };
-        if topic.state != TopicState::Making {
+        let Some(topic) = self.topics.get_mut(name).filter(|topic| topic.awaits(id)) else {
             // Later looks have told otherwise.
             return;
-        }
+        };
         topic.state = TopicState::Ready;
         let is_new = new.len() == positions.len() + broken.len();
         topic
@@ -87,8 +85,8 @@ impl Core {
     }
 
     /// A topic cannot be copied.
-    pub(crate) fn topic_refused(&mut self, name: &str, reason: &str) {
-        if let Some(topic) = self.topics.get_mut(name) {
+    pub(crate) fn topic_refused(&mut self, name: &str, id: Uuid, reason: &str) {
+        if let Some(topic) = self.topics.get_mut(name).filter(|topic| topic.awaits(id)) {
             topic.state = TopicState::Refused;
             let message = format!("topic {name} is not copied: {reason}");
             self.tell(MirrorEvent::topic(EventKind::Problem, name, message));
@@ -298,6 +296,8 @@ impl Core {
     pub(crate) fn deleted_before(&mut self, at: &TopicPartition, start: i64) {
         if let Some(partition) = self.partitions.get_mut(at) {
             partition.start = start;
+            // Behind a gap it is less than the source has deleted: the rest follows when there are records again.
+            partition.deleted_to = start;
         }
     }
 }

@@ -54,18 +54,20 @@ impl Syncs {
         Ok(())
     }
 
-    /// Waits for the sync that is under way.
+    /// Waits for the sync that is under way. What it was to sync is as it was before if it failed.
     ///
     /// # Errors
     /// Its error.
     pub(super) fn end(&mut self) -> Result<()> {
-        match self.running.take().map(JoinHandle::join) {
+        let ended = match self.running.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(synced)) => synced,
             Some(Err(_)) => Err(Error::new(ErrorKind::Poisoned {
                 first: "the thread that syncs panicked".to_owned(),
             })),
-        }
+        };
+        self.is_dirty |= ended.is_err();
+        ended
     }
 
     /// Makes everything durable.

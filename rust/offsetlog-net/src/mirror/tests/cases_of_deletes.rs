@@ -328,3 +328,48 @@ fn records_that_the_source_deleted_are_deleted_and_their_segments_too() {
     let first = log.batches(None, None).unwrap().next().unwrap().unwrap();
     assert!(first.base_offset <= start && first.last_offset >= start);
 }
+
+#[test]
+fn records_of_a_source_that_is_empty_by_now_are_deleted_though_some_were_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    // More comes, and all of it is deleted before it is fetched.
+    append(&mut run, 0);
+    let partition = run.model.partition_of("orders", 0);
+    partition.start = partition.end();
+    partition.epochs = vec![(partition.epoch, partition.start)];
+    let start = partition.start;
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    let of_orders = report.partitions.iter().find(|each| each.topic == "orders");
+    let (first, end) = of_orders
+        .map(|each| (each.log_start_offset, each.log_end_offset))
+        .unwrap();
+    assert!(first == end && end < start, "{first} to {end}");
+    assert_eq!(told(&report, EventKind::Lost).len(), 1);
+    let said = told(&report, EventKind::DeletedRecords);
+    assert!(said[0].ends_with("they are deleted here too"), "{said:?}");
+    // What comes then has its offsets, also behind a kill.
+    for is_killed in [false, true] {
+        if is_killed {
+            run.kill();
+        }
+        append(&mut run, 0);
+        go_on(&mut run, 20_000, |_, _| true);
+        let report = lock(&run.core).report();
+        let of_orders = report.partitions.iter().find(|each| each.topic == "orders");
+        assert_eq!(of_orders.unwrap().log_start_offset, start, "{is_killed}");
+    }
+    let end = run.model.topics["orders"].partitions[0].end();
+    run.store.take().unwrap().close().unwrap();
+    let log_dir = LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
+    let log = log_dir.log("orders", 0).unwrap();
+    let first = log.batches(None, None).unwrap().next().unwrap().unwrap();
+    assert_eq!(
+        (first.base_offset, log.log_start_offset().unwrap()),
+        (start, start)
+    );
+    assert_eq!(log.log_end_offset().unwrap(), end);
+}

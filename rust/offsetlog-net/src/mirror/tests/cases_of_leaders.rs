@@ -1,10 +1,13 @@
 //! Leaders that go and come: how soon a mirror follows them.
 
 use super::cases::{append, assert_same, go_on, kept, told};
-use super::{NODES, Run, lock};
+use super::{NODES, Run, lock, log_bytes};
 use crate::mirror::core::{Asked, Core, Node};
+use crate::mirror::partition::Need;
 use crate::mirror::report::EventKind;
 use crate::mirror::work::Work;
+use offsetlog::format::Uuid;
+use offsetlog::format::protocol::apis::FETCH;
 use std::sync::Mutex;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -127,4 +130,109 @@ fn a_batch_of_an_epoch_that_the_metadata_does_not_have_is_told_and_waited_for() 
     go_on(&mut run, 20_000, |_, _| true);
     assert_same(&run, 0);
     assert!(lock(&run.core).report().is_complete);
+}
+
+/// A leader that was elected uncleanly ends below the copy; its answer waits for a look.
+fn diverged(run: &mut Run) {
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.pop();
+    let leader = partition.leader;
+    partition.lead(leader);
+    run.model.settle();
+    let waits = |run: &Run| {
+        let core = lock(&run.core);
+        let mut needs = core.partitions.values().map(|each| each.need);
+        needs.any(|need| matches!(need, Need::Confirm { .. }))
+    };
+    for _ in 0..100 {
+        if waits(run) {
+            return;
+        }
+        go_on(run, 0, |_, _| true);
+    }
+    panic!("no divergence was found");
+}
+
+#[test]
+fn a_cut_is_confirmed_by_no_look_that_did_not_show_the_topic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let before = log_bytes(&run.folder.join("orders-0"));
+    diverged(&mut run);
+    // The looks that come then do not show it: it may be another one of its name by now.
+    run.model.hidden.insert("orders".to_owned());
+    run.model.make("other", 1);
+    go_on(&mut run, 1000, |_, _| true);
+    let has_cuts = |run: &Run| !told(&lock(&run.core).report(), EventKind::Cut).is_empty();
+    assert!(!has_cuts(&run));
+    assert!(log_bytes(&run.folder.join("orders-0")) == before);
+    run.model.hidden.clear();
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert!(has_cuts(&run), "{report:#?}");
+    assert!(told(&report, EventKind::DeletedTopic).is_empty());
+    assert_same(&run, 0);
+    assert_eq!(kept(&run, 0), 1);
+}
+
+#[test]
+fn a_cut_is_confirmed_by_no_look_without_the_topics_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    run.model.versions.insert(FETCH.key, (4, 12));
+    let before = log_bytes(&run.folder.join("orders-0"));
+    diverged(&mut run);
+    // While brokers are upgraded, some say no ids.
+    let id = run.model.topics["orders"].id;
+    run.model.topics.get_mut("orders").unwrap().id = Uuid::from_bytes([0; 16]);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert!(log_bytes(&run.folder.join("orders-0")) == before);
+    run.model.topics.get_mut("orders").unwrap().id = id;
+    go_on(&mut run, HOUR_MS, |_, _| true);
+    assert_same(&run, 0);
+    assert_eq!(kept(&run, 0), 1);
+}
+
+#[test]
+fn looks_that_a_new_leader_hurries_do_not_make_a_topic_deleted_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let leader = run.model.partition_of("orders", 0).leader;
+    run.model.partition_of("orders", 0).lead(leader);
+    // A broker that has just started does not show the topic, and each fetch asks it again.
+    run.model.hidden.insert("orders".to_owned());
+    go_on(&mut run, 1500, |_, _| true);
+    run.model.hidden.clear();
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(told(&report, EventKind::DeletedTopic).is_empty());
+}
+
+#[test]
+fn what_an_unclean_election_cut_below_the_sources_start_stays_and_the_gap_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let before = log_bytes(&run.folder.join("orders-0"));
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.pop();
+    let leader = partition.leader;
+    partition.lead(leader);
+    append(&mut run, 0);
+    append(&mut run, 0);
+    // All that could tell what the leader had there is deleted, its epochs too.
+    let partition = run.model.partition_of("orders", 0);
+    partition.start = partition.end();
+    partition.epochs = vec![(partition.epoch, partition.start)];
+    let gone = partition.log.len();
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    let log = &run.model.topics["orders"].partitions[0].log[gone..];
+    let behind: Vec<u8> = log.iter().flat_map(|batch| batch.bytes.clone()).collect();
+    assert!(log_bytes(&run.folder.join("orders-0")) == [before, behind].concat());
+    let report = lock(&run.core).report();
+    let lost = told(&report, EventKind::Lost);
+    assert_eq!(lost.len(), 1, "{report:#?}");
+    assert!(lost[0].contains("goes on behind them"), "{lost:?}");
 }

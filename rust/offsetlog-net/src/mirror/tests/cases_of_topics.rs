@@ -1,9 +1,13 @@
 //! Topics that are away, back, made anew, or grow while they are made.
 
 use super::cases::{append, assert_same, go_on, told};
-use super::{Node, Run, lock, log_bytes};
+use super::{Node, Run, lock, log_bytes, topic_id};
+use crate::mirror::core::Core;
 use crate::mirror::report::EventKind;
+use crate::mirror::store::ReadyTopic;
+use crate::mirror::work::Work;
 use offsetlog::format::Uuid;
+use std::sync::Mutex;
 
 #[test]
 fn a_topic_that_was_away_and_is_back_is_copied_again() {
@@ -87,18 +91,22 @@ fn an_older_id_that_only_a_lagging_broker_shows_is_not_taken_for_the_copys() {
     assert!(report.is_complete, "{report:#?}");
 }
 
-#[test]
-fn a_partition_that_is_added_while_its_topic_is_made_is_copied() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::new(folder.path(), 5, false);
-    run.model.topics.retain(|name, _| name == "orders");
-    // Topics, then their settings: the disk has the work, and takes its time.
+/// Topics, then their settings: the disk has the work to make them, and takes its time.
+fn asks_for_settings(run: &mut Run) {
     run.ask(Node::Any);
     run.answer(Node::Any, false);
     run.work();
     run.ask(Node::Any);
     run.answer(Node::Any, false);
     assert!(!run.arrived.is_empty());
+}
+
+#[test]
+fn a_partition_that_is_added_while_its_topic_is_made_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    asks_for_settings(&mut run);
     let topic = run.model.topics.get_mut("orders").unwrap();
     let new = topic.partitions[0].clone();
     topic.partitions.push(new);
@@ -108,4 +116,147 @@ fn a_partition_that_is_added_while_its_topic_is_made_is_copied() {
     run.answer(Node::Any, false);
     go_on(&mut run, 20_000, |_, _| true);
     assert_same(&run, 2);
+}
+
+#[test]
+fn what_the_disk_says_of_another_topic_of_the_name_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    append(&mut run, 0);
+    let other = Uuid::from_bytes([9; 16]);
+    let says = |run: &Run| {
+        let ready = ReadyTopic {
+            new: vec![9],
+            ..ReadyTopic::default()
+        };
+        let mut core = lock(&run.core);
+        core.topic_ready("orders", other, ready, run.now);
+        core.topic_is_another("orders", Uuid::from_bytes([8; 16]), other, run.now);
+        core.topic_refused("orders", other, "it is refused");
+        let works = core.take_works(run.now);
+        assert!(works.is_empty(), "{works:?}");
+    };
+    // While the disk makes it ready, and when it is copied.
+    asks_for_settings(&mut run);
+    says(&run);
+    go_on(&mut run, 20_000, |_, _| true);
+    says(&run);
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete, "{report:#?}");
+    let problems = told(&report, EventKind::Problem);
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[test]
+fn a_topic_that_is_shown_again_while_it_is_deleted_does_not_hold_the_one_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    run.model.make("kept", 1);
+    run.model.deletes = true;
+    run.options.follow_deletes = true;
+    run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+    append(&mut run, 0);
+    go_on(&mut run, 20_000, |_, _| true);
+    let first = run.model.topics["orders"].clone();
+    run.model.make("orders", 2);
+    // The disk begins to delete the copy of the first topic.
+    let is_delete = |work: &Work| matches!(work, Work::DeleteTopic { .. });
+    while !run
+        .arrived
+        .iter()
+        .flat_map(|(works, _)| works)
+        .any(is_delete)
+    {
+        run.work();
+        run.ask(Node::Any);
+        run.answer(Node::Any, false);
+        run.now += 100;
+    }
+    run.arrived.clear();
+    run.store.as_mut().unwrap().delete_topic("orders").unwrap();
+    // Meanwhile a broker that lags shows it once more, and says its settings.
+    let anew = run.model.topics.insert("orders".to_owned(), first);
+    run.now += 100_000;
+    for _ in 0..2 {
+        run.ask(Node::Any);
+        run.answer(Node::Any, false);
+    }
+    let is_topic = |work: &Work| matches!(work, Work::Topic { .. });
+    assert!(
+        run.arrived
+            .iter()
+            .flat_map(|(works, _)| works)
+            .any(is_topic)
+    );
+    lock(&run.core).topic_deleted("orders", run.now);
+    run.model.topics.insert("orders".to_owned(), anew.unwrap());
+    append(&mut run, 0);
+    for _ in 0..2 {
+        run.now += 10_000;
+        run.ask(Node::Any);
+        run.answer(Node::Any, false);
+    }
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert_eq!(topic_id(&run, "orders-0"), run.model.topics["orders"].id);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete, "{report:#?}");
+}
+
+#[test]
+fn brokers_that_tell_ids_by_turns_do_not_hold_up_a_topic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    append(&mut run, 0);
+    let id = run.model.topics["orders"].id;
+    let look = |run: &mut Run, id| {
+        run.model.topics.get_mut("orders").unwrap().id = id;
+        run.now += run.options.metadata_interval_ms;
+        run.ask(Node::Any);
+        run.answer(Node::Any, false);
+    };
+    let none = Uuid::from_bytes([0; 16]);
+    // The first look has no id, and another broker tells it before the disk has made the topic.
+    run.model.topics.get_mut("orders").unwrap().id = none;
+    asks_for_settings(&mut run);
+    look(&mut run, id);
+    go_on(&mut run, 20_000, |_, _| true);
+    append(&mut run, 0);
+    // A partition more, that a look without an id shows first.
+    let topic = run.model.topics.get_mut("orders").unwrap();
+    let new = topic.partitions[1].clone();
+    topic.partitions.push(new);
+    append(&mut run, 2);
+    look(&mut run, none);
+    look(&mut run, id);
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert_same(&run, 2);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete, "{report:#?}");
+}
+
+#[test]
+fn an_answer_for_a_deleted_topic_does_not_fit_a_partition_that_does_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new(folder.path(), 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    asks_for_settings(&mut run);
+    let mut core = lock(&run.core);
+    // A topic of this name was deleted, and its partitions had come so far.
+    core.first_generation = 5;
+    let ready = ReadyTopic {
+        broken: vec![(0, "it does not open".to_owned())],
+        ..ReadyTopic::default()
+    };
+    let id = run.model.topics["orders"].id;
+    core.topic_ready("orders", id, ready, run.now);
+    let generations = core.partitions.values().map(|each| each.generation);
+    assert!(generations.min().is_some_and(|lowest| lowest >= 5));
 }
