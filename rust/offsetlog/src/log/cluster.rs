@@ -31,7 +31,6 @@ use offsetlog_format::meta_properties::read_properties;
 use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
 use offsetlog_format::{FileName, PartitionMetadata, SegmentFile, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use zookeeper::Places;
@@ -521,7 +520,7 @@ fn told<T>(read: Result<T>) -> Result<std::result::Result<T, String>> {
 /// segments and without settings comes from elsewhere.
 fn has_segments(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let entries = match disk.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if crate::folder::is_absent(&error) => return Ok(false),
         listed => listed.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
     let mut files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
