@@ -62,6 +62,8 @@ pub struct Plan {
     pub half: bool,
     /// Nothing fails, but a read or write does only the first half of what was asked.
     pub short: bool,
+    /// Nothing fails, but one bit of what is written is another one on the disk.
+    pub flips: bool,
 }
 
 /// A call that failed.
@@ -118,6 +120,7 @@ impl Plan {
             error: 5,
             half: false,
             short: false,
+            flips: false,
         }
     }
 }
@@ -176,7 +179,9 @@ impl FaultDisk {
         run: impl FnOnce(&dyn Disk) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.0.fault(call, path.to_str().unwrap_or_default()) {
-            Some(plan) if !plan.short => Err(io::Error::from_raw_os_error(plan.error)),
+            Some(plan) if !plan.short && !plan.flips => {
+                Err(io::Error::from_raw_os_error(plan.error))
+            }
             _ => run(self.0.inner.as_ref()),
         }
     }
@@ -323,7 +328,9 @@ impl FaultFile {
         run: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.faults.fault(call, &self.path) {
-            Some(plan) if !plan.short => Err(io::Error::from_raw_os_error(plan.error)),
+            Some(plan) if !plan.short && !plan.flips => {
+                Err(io::Error::from_raw_os_error(plan.error))
+            }
             _ => run(self.inner.as_ref()),
         }
     }
@@ -362,6 +369,14 @@ impl DiskFile for FaultFile {
                 Some(plan) if plan.short => {
                     self.inner.write_at(half, position)?;
                     Ok(half.len())
+                }
+                Some(plan) if plan.flips => {
+                    let mut bytes = rest.to_vec();
+                    if let Some(byte) = bytes.get_mut(rest.len() / 2) {
+                        *byte ^= 1;
+                    }
+                    self.inner.write_at(&bytes, position)?;
+                    Ok(bytes.len())
                 }
                 Some(plan) => {
                     if plan.half {

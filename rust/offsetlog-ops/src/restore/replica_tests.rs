@@ -364,3 +364,6 @@ mod fallback;
 
 #[path = "line_tests.rs"]
 mod lines;
+
+#[path = "written_tests.rs"]
+mod written;
