@@ -1,4 +1,4 @@
-"""A running broker's directory is read while producers write into it: in the end every record that a consumer gets, each once."""
+"""A running broker's directory is read, salvaged and restored while producers write into it: every record that a consumer gets, each once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from golden import Row, row, rows
 from partitions import entries
 
 from broker import broker_of
-from offsetlog import Log
+from offsetlog import Log, restore, salvage, verify
 
 TOPIC = "live"
 NOW = 1_700_000_000_000
@@ -65,6 +65,32 @@ class Looker(threading.Thread):
             self.failure = failure
 
 
+class Rescuer(threading.Thread):
+    """Salvages the partition and restores its log dir, again and again: what is there by then, as a sound log."""
+
+    def __init__(self, path: Path, into: Path) -> None:
+        super().__init__(daemon=True)
+        self.made: list[Path] = []
+        self.failure: Exception | None = None
+        self.enough = threading.Event()
+        self._path = path
+        self._into = into
+
+    def run(self) -> None:
+        try:
+            while not self.enough.wait(0.2):
+                place = self._into / f"{len(self.made)}"
+                salvaged = salvage(self._path, place / "salvaged" / self._path.name)
+                # The broker has written a batch half, at most; and where its checkpoint says more, that is read too.
+                assert salvaged.losses == ()
+                restored = restore(self._path.parent, place / "restored", topics=TOPIC)
+                assert [each.state for each in restored.partitions] == ["restored"]
+                assert not restored.has_losses
+                self.made += [place / "salvaged" / self._path.name, place / "restored" / self._path.name]
+        except Exception as failure:  # noqa: BLE001
+            self.failure = failure
+
+
 def produced(address: str) -> None:
     """Plain batches in all codecs, and transactions of which every third is aborted."""
     chosen = random.Random("live")
@@ -99,8 +125,8 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
             assert time.monotonic() < until, f"no segment in {path}"
             time.sleep(0.05)
         followers = {isolation: Follower(path, isolation) for isolation in ISOLATIONS}
-        looker = Looker(path)
-        threads: list[Follower | Looker] = [*followers.values(), looker]
+        looker, rescuer = Looker(path), Rescuer(path, tmp_path / "rescued")
+        threads: list[Follower | Looker | Rescuer] = [*followers.values(), looker, rescuer]
         for thread in threads:
             thread.start()
         produced(broker.address)
@@ -113,6 +139,7 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
             # Wakes who has read it all already.
             last.send(0, entries("last", 1, NOW)[:1])
         looker.enough.set()
+        rescuer.enough.set()
         for thread in threads:
             thread.join(300)
             assert not thread.is_alive()
@@ -130,6 +157,17 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
     for fewer, more in zip(looker.looks, [*looker.looks[1:], everything], strict=True):
         assert more[: len(fewer)] == fewer or fewer[: len(everything)] == everything
     assert len(wanted["read_committed"]) < len(wanted["read_uncommitted"])
+    whole = wanted["read_uncommitted"]
+    lengths = []
+    for made in rescuer.made:
+        with Log.open(made) as log:
+            found = list(rows(log.scan()))
+        # Of the one that woke the followers there may be one more.
+        assert found[: len(whole)] == whole[: len(found)]
+        assert not verify(made).damaged
+        lengths.append(len(found))
+    assert lengths[::2] == sorted(lengths[::2])
+    assert len(set(lengths)) > 3
     with Log.open(path) as log:
         for isolation in ISOLATIONS:
             assert list(rows(log.scan(isolation_level=isolation)))[: len(wanted[isolation])] == wanted[isolation]
