@@ -126,6 +126,13 @@ def shared(broker: Broker) -> dict[tuple[str, ...], tuple[str, ...]]:
     }
 
 
+def states(broker: Broker) -> dict[str, str]:
+    """What the broker says of its groups, by Kafka's tool."""
+    printed, _ = run(java("4.3.0", TOOLS["4.3.0"], "--bootstrap-server", broker.address, "--list", "--state"))
+    rows = [line.split() for line in printed.splitlines() if line.strip()]
+    return {row[0]: row[-1] for row in rows}
+
+
 def test_share_groups_and_states(tmp_path: Path) -> None:
     broker = broker_of("4.3.0", tmp_path / "broker")
     broker.settings = {
@@ -162,14 +169,40 @@ def test_share_groups_and_states(tmp_path: Path) -> None:
         }
         # It may lead the group before it knows the topic, and then assigns nothing: that it has joined is enough.
         consumer = KafkaConsumer("orders", bootstrap_servers=broker.address, group_id="reading")
-        states: dict[str, str] = {}
         end = time.monotonic() + SECONDS
-        while states.get("reading") != "Stable":
-            assert time.monotonic() < end, states
+        while states(broker).get("reading") != "Stable":
+            assert time.monotonic() < end
             consumer.poll(timeout_ms=200)
-            printed, _ = run(java("4.3.0", TOOLS["4.3.0"], *address, "--list", "--state"))
-            rows = [line.split() for line in printed.splitlines() if line.strip()]
-            states = {row[0]: row[-1] for row in rows}
         reading = told(broker)["reading"]
         assert (reading["kind"], reading["state"], len(reading["members"])) == ("classic", "Stable", 1)
         consumer.close()
+
+
+def test_a_group_of_the_new_protocol(tmp_path: Path) -> None:
+    """KIP-848: the broker assigns. While a member reads, and when it has left with its offsets committed."""
+    broker = broker_of("4.3.0", tmp_path / "broker")
+    broker.format()
+    with broker.running():
+        with_topics(broker)
+        program = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.address)
+        what = ("--topic", "orders", "--from-beginning", "--group", "newer", "--consumer-property", "group.protocol=consumer")
+        with (tmp_path / "read").open("w+") as read:
+            member = subprocess.Popen(java("4.3.0", *program, *what), stdout=read)
+            try:
+                end = time.monotonic() + SECONDS
+                while states(broker).get("newer") != "Stable" or (tmp_path / "read").read_text().count("value") < 40:
+                    assert time.monotonic() < end
+                found = told(broker)["newer"]
+                assert (found["kind"], found["state"], len(found["members"])) == ("consumer", "Stable", 1)
+            finally:
+                member.terminate()
+                member.wait(SECONDS)
+        while states(broker)["newer"] != "Empty":
+            assert time.monotonic() < end
+        found = told(broker)["newer"]
+        assert (found["kind"], found["state"], found["members"]) == ("consumer", "Empty", [])
+        (offsets,) = committed(broker, ["newer"]).values()
+        assert {place: offset for place, (offset, _) in offsets.items()} == {("orders", 0): 20, ("orders", 1): 20}
+        assert {(each["topic"], each["partition"]): each["offset"] for each in found["offsets"]} == {
+            place: offset for place, (offset, _) in offsets.items()
+        }
