@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 import subprocess
@@ -116,6 +117,35 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
     with restored.running() as broker:
         let_two_hours_pass(broker, clock)
         check_rows(broker, READABLE)
+
+
+def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
+    """A new cluster serves what is below an offset, also in the middle of a batch, and before the first record of a time; and goes on there."""
+    known = {golden.name: golden for golden in READABLE}
+    times = sorted(row.timestamp for row in known["g-time-0"].rows)
+    until = times[len(times) // 2]
+    ends = {("g-plain", 0): 101, ("g-codec-lz4", 0): 333}
+    broker, log_dirs = with_log_dirs("4.3.0", tmp_path / "broker", {})
+    assert broker.metadata_dir is not None
+    into = functools.partial(restore, SOURCES, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
+    report = into(topics=["g-plain", "g-codec-lz4"], ends=ends)
+    assert {each.state for each in report.partitions} == {"restored"}
+    report = into(topics="g-time", until=until)
+    assert {each.state for each in report.partitions} == {"restored"}
+    first = next(row.offset for row in known["g-time-0"].rows if row.timestamp >= until)
+    wanted = {
+        **{TopicPartition(*at): [row for row in known[f"{at[0]}-{at[1]}"].rows if row.offset < end] for at, end in ends.items()},
+        TopicPartition("g-time", 0): [row for row in known["g-time-0"].rows if row.offset < first],
+    }
+    assert all(0 < len(rows) < len(known[f"{at.topic}-{at.partition}"].rows) for at, rows in wanted.items())
+    with broker.running():
+        with ReaderOfAll(broker.address, list(wanted), "read_uncommitted") as reader:
+            found, ranges = reader.everything(), reader.ranges()
+        assert {at: list(rows) for at, rows in found.items()} == wanted
+        for at, rows in wanted.items():
+            assert ranges[at][1] == rows[-1].offset + 1
+            with Writer(broker.address, at.topic) as writer:
+                assert writer.send(at.partition, [AFTERWARDS]) == [rows[-1].offset + 1]
 
 
 HOURS = (Case("unclean", "4.3.0", 2),)
