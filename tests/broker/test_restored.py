@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -40,10 +41,11 @@ from restoring import (
     with_log_dirs,
     with_moved_clock,
 )
+from test_cluster_again import PROGRAMS
 from test_groups_beside_kafka import reset
 from test_lag_beside_kafka import TOOLS
 
-from broker import Broker, ZooKeeperBroker, broker_of
+from broker import Broker, ZooKeeperBroker, broker_of, java, run as execute
 from conftest import KRAFT
 from kafka import TopicPartition
 from offsetlog import Log, restore
@@ -146,6 +148,36 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
             assert ranges[at][1] == rows[-1].offset + 1
             with Writer(broker.address, at.topic) as writer:
                 assert writer.send(at.partition, [AFTERWARDS]) == [rows[-1].offset + 1]
+
+
+def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path) -> None:
+    """Its controller takes no topics from a file any more. The commands make what it lacks, and keep its retention from what is restored."""
+    broker, log_dirs = with_log_dirs("4.3.0", tmp_path / "broker", BUSY)
+    with broker.running():
+        pass
+    names = ["g-plain", "g-codec-lz4", "g-deleted-prefix"]
+    known = [golden for golden in READABLE if golden.topic in names]
+    assert broker.metadata_dir is not None
+    into = functools.partial(
+        restore, SOURCES, log_dirs, topics=names, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True
+    )
+    for told, program, state in ((into(), "kafka-topics.sh", "refused"), (None, "kafka-configs.sh", "planned")):
+        report = told or into(dry_run=True)
+        assert {each.state for each in report.partitions} == {state}
+        commands = [shlex.split(command) for remaining in report.remaining for command in remaining.commands]
+        meant = [words[1:] for words in commands if words[0] == program]
+        assert len(meant) == len(names)
+        with broker.running():
+            for words in meant:
+                java_words = (broker.address if word == "localhost:9092" else word for word in words)
+                execute(java(broker.version, PROGRAMS[program], *java_words))
+    report = into()
+    assert {each.state for each in report.partitions} == {"restored"}
+    assert len(report.partitions) == len(known)
+    for _ in range(2):
+        with broker.running():
+            # The cluster's epochs are below those of the old one, which are counted anew.
+            check_rows(broker, known, epochs=False)
 
 
 HOURS = (Case("unclean", "4.3.0", 2),)
