@@ -490,7 +490,13 @@ class LogDir:
         """
         return transactions_of(self._engine())
 
-    def producers(self, *, topics: str | Iterable[str] = (), open_only: bool = False) -> list[PartitionProducer]:
+    def producers(
+        self,
+        *,
+        topics: str | Iterable[str] = (),
+        open_only: bool = False,
+        progress: Callable[[int, int, str], object] | None = None,
+    ) -> list[PartitionProducer]:
         """Return the producers that the partitions know, by partition; also those that ``__transaction_state`` does not know.
 
         They come from the newest producer snapshot that agrees with the log, and from the batches behind it. A broker forgets
@@ -504,6 +510,9 @@ class LogDir:
             Only these topics; all by default.
         open_only
             Only producers with an open transaction, the oldest transaction of each partition first.
+        progress
+            Called before each partition with the number of partitions that are done, that of all, and the partition's name, and at the
+            end once more. What it raises ends the work.
 
         Raises
         ------
@@ -516,7 +525,8 @@ class LogDir:
         ...     [(each.topic, each.transactional_id, each.standing) for each in log_dir.producers(open_only=True)]
         [('g-txn', 'g-tx-open', 'ongoing')]
         """
-        return told(_offsetlog.producers(self._engine(), topics=names_of(topics), open_only=bool(open_only)))
+        producers = _offsetlog.producers(self._engine(), topics=names_of(topics), open_only=bool(open_only), progress=progress)
+        return told(producers)
 
     def why(
         self,
@@ -525,6 +535,7 @@ class LogDir:
         broker: PathLike | None = None,
         metadata: PathLike | None = None,
         now: When | None = None,
+        progress: Callable[[int, int, str], object] | None = None,
     ) -> list[WhyAnswer]:
         """Return what keeps records of each partition from being deleted, compacted, or read with ``read_committed``.
 
@@ -542,6 +553,8 @@ class LogDir:
             The folder with ``__cluster_metadata-0``, if it is in none of the log dirs; of a cluster with ZooKeeper its data.
         now
             The time by which ages count: ``int`` of ms since 1970 or an aware ``datetime``. The clock of the log dir by default.
+        progress
+            As for :meth:`producers`.
 
         Raises
         ------
@@ -562,6 +575,7 @@ class LogDir:
             broker=None if broker is None else path_text(broker),
             metadata=None if metadata is None else path_text(metadata),
             now=optional_millis(now, "now"),
+            progress=progress,
         )
         return told(answers)
 

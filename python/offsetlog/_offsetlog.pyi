@@ -372,10 +372,16 @@ def convert(
     progress: Callable[[int, int], object] | None,
 ) -> ConvertReport: ...
 def producers(
-    log_dir: LogDir, *, topics: Sequence[str], open_only: bool
+    log_dir: LogDir, *, topics: Sequence[str], open_only: bool, progress: Callable[[int, int, str], object] | None
 ) -> tuple[list[PartitionProducer], list[str], dict[TopicPartition, Exception]]: ...
 def why(
-    log_dir: LogDir, *, topics: Sequence[str], broker: str | None, metadata: str | None, now: int | None
+    log_dir: LogDir,
+    *,
+    topics: Sequence[str],
+    broker: str | None,
+    metadata: str | None,
+    now: int | None,
+    progress: Callable[[int, int, str], object] | None,
 ) -> tuple[list[WhyAnswer], list[str], dict[TopicPartition, Exception]]: ...
 def end_transaction(
     paths: Sequence[str],

@@ -414,3 +414,27 @@ def test_python_has_what_the_command_prints(place: Path) -> None:
     ended = end_transaction(place, "top", 0, PRODUCER, commit=False)
     assert (ended.committed, ended.marker_offset, ended.last_stable_offset_before, ended.last_stable_offset) == (False, 3, 0, 4)
     assert ended.producer == found
+
+
+@pytest.mark.parametrize("verb", ["why", "producers"])
+def test_progress_is_told_by_partition(verb: str) -> None:
+    told: list[tuple[int, int, str]] = []
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        names = [f"{topic}-{partition}" for topic, partition in log_dir.partitions()]
+        answers = getattr(log_dir, verb)(progress=lambda *step: told.append(step))
+        assert answers == getattr(log_dir, verb)()
+        assert told == [*((done, len(names), name) for done, name in enumerate(names)), (len(names), len(names), names[-1])]
+        told.clear()
+        getattr(log_dir, verb)(topics="g-idem", progress=lambda *step: told.append(step))
+        count = sum(topic == "g-idem" for topic, _ in log_dir.partitions())
+        assert [step[:2] for step in told] == [(done, count) for done in range(count + 1)]
+
+        def refuse(done: int, total: int, name: str) -> None:
+            if done == 3:
+                raise KeyError(name, total)
+
+        with pytest.raises(KeyError, match=re.escape(names[3])):
+            getattr(log_dir, verb)(progress=refuse)
+        with pytest.raises(TypeError):
+            getattr(log_dir, verb)(progress=7)
+        assert getattr(log_dir, verb)() == answers

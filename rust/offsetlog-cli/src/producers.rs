@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
+use crate::progress::Progress;
 use crate::select::Source;
 use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
@@ -35,12 +36,15 @@ pub(crate) struct ProducerLine<'a> {
 
 pub(crate) fn run(args: &Producers, console: &mut Console<'_>) -> Result<i32, Failure> {
     let source = Source::open(&args.selection, console)?;
+    let (bar, progress) = Progress::of_partitions(console);
     let wanted = ProducersOptions {
         topics: args.selection.topics.clone(),
         partitions: args.selection.partitions.clone(),
         only_open: args.open,
+        progress,
     };
     let list = producers(&source.log_dir, &wanted)?;
+    drop(bar);
     for warning in &list.warnings {
         console.warn(warning);
     }

@@ -3,6 +3,7 @@
 use crate::console::Console;
 use crate::escape::escaped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use offsetlog_ops::PartitionProgress;
 use std::sync::Arc;
 
 const REDRAWS_PER_SECOND: u8 = 10;
@@ -54,6 +55,18 @@ impl Progress {
             }) as Told
         });
         (progress, told)
+    }
+
+    /// The same for work that tells which partition it is at.
+    pub(crate) fn of_partitions(console: &Console<'_>) -> (Self, PartitionProgress) {
+        let (progress, told) = Self::told(console);
+        let told = told.map(|told| {
+            PartitionProgress::new(move |done, total, at| {
+                told(done, total, &at.to_string());
+                Ok(())
+            })
+        });
+        (progress, told.unwrap_or_default())
     }
 
     /// A counter for work that ends nobody knows when, if standard error is a terminal that nobody types into, and `-q` is absent.

@@ -6,6 +6,7 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::producers::{ProducerLine, line_of as producer_line};
+use crate::progress::Progress;
 use crate::select::Source;
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
@@ -43,6 +44,7 @@ struct SettingLine<'a> {
 
 pub(crate) fn run(args: &Why, console: &mut Console<'_>) -> Result<i32, Failure> {
     let source = Source::open(&args.selection, console)?;
+    let (bar, progress) = Progress::of_partitions(console);
     let how = WhyOptions {
         topics: args.selection.topics.clone(),
         partitions: args.selection.partitions.clone(),
@@ -53,8 +55,10 @@ pub(crate) fn run(args: &Why, console: &mut Console<'_>) -> Result<i32, Failure>
             .transpose()?,
         metadata: args.metadata.clone(),
         now: args.now.map(|When(now)| now),
+        progress,
     };
     let report = why(&source.log_dir, &how)?;
+    drop(bar);
     for warning in &report.warnings {
         console.warn(warning);
     }

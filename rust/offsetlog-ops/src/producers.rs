@@ -4,6 +4,7 @@
 
 mod coordinators;
 
+use crate::partition_progress::PartitionProgress;
 use offsetlog::{
     Error, ErrorKind, Log, LogDir, ProducerState, Result, TopicPartition, Transaction,
     TransactionState, Unread,
@@ -78,6 +79,8 @@ pub struct ProducersOptions {
     pub partitions: Vec<i32>,
     /// Only producers with an open transaction.
     pub only_open: bool,
+    /// Called as the work proceeds.
+    pub progress: PartitionProgress,
 }
 
 /// The producers of several partitions.
@@ -97,7 +100,7 @@ pub struct ProducerList {
 /// are in the log dir, by the cluster's metadata, and can be read. `__transaction_state` is read once, and only if there is a producer. The log dir is not changed.
 ///
 /// # Errors
-/// `Interrupted`. Those of a partition are in the list.
+/// `Interrupted`; that of `progress`. Those of a partition are in the list.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
@@ -113,18 +116,19 @@ pub struct ProducerList {
 pub fn producers(log_dir: &LogDir, options: &ProducersOptions) -> Result<ProducerList> {
     let mut list = ProducerList::default();
     let mut coordinators = Coordinators::new(log_dir);
-    for partition in log_dir.partitions() {
-        let is_asked = is_among(&options.topics, &partition.topic)
-            && is_among(&options.partitions, &partition.partition);
-        if !is_asked {
-            continue;
-        }
+    let mut partitions = log_dir.partitions();
+    partitions.retain(|partition| {
+        is_among(&options.topics, &partition.topic)
+            && is_among(&options.partitions, &partition.partition)
+    });
+    options.progress.for_each(partitions, |partition| {
         let found = of_partition(log_dir, &partition, options.only_open, &mut coordinators);
         match found {
             Ok(found) => list.producers.extend(found),
             Err(error) => pass_over(error, partition, &mut list.unread)?,
         }
-    }
+        Ok(())
+    })?;
     list.warnings = coordinators.into_warnings();
     Ok(list)
 }

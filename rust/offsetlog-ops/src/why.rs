@@ -7,6 +7,7 @@ mod compaction;
 mod deletion;
 mod reading;
 
+use crate::partition_progress::PartitionProgress;
 use crate::producers::{Coordinators, PartitionProducer, is_among, pass_over};
 use offsetlog::{
     BrokerSettings, EffectiveConfig, Log, LogDir, Result, SettingSource, TopicPartition, Unread,
@@ -150,6 +151,8 @@ pub struct WhyOptions {
     pub metadata: Option<PathBuf>,
     /// The time in milliseconds since 1970 by which ages are computed; by default the log dir's clock.
     pub now: Option<i64>,
+    /// Called as the work proceeds.
+    pub progress: PartitionProgress,
 }
 
 /// The answers for several partitions.
@@ -228,7 +231,7 @@ impl Case<'_> {
 /// `__transaction_state` is read once, and only if there is an open transaction. Nothing is changed.
 ///
 /// # Errors
-/// `Interrupted`; `LogDir` if `metadata` has no metadata log. Those of a partition are in the report.
+/// `Interrupted`; that of `progress`; `LogDir` if `metadata` has no metadata log. Those of a partition are in the report.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
@@ -248,28 +251,26 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
     let now = options.now.unwrap_or_else(|| (log_dir.options().clock)());
     let mut coordinators = Coordinators::new(log_dir);
     let mut settings: Option<(String, EffectiveConfig)> = None;
-    for partition in log_dir.partitions() {
+    let mut partitions = log_dir.partitions();
+    partitions.retain(|partition| {
         // Snapshots decide what the metadata log keeps, and no topic's settings.
         let is_left_out = options.topics.is_empty() && partition.topic == METADATA_TOPIC;
-        let is_asked = is_among(&options.topics, &partition.topic)
-            && is_among(&options.partitions, &partition.partition);
-        if is_left_out || !is_asked {
-            continue;
-        }
+        !is_left_out
+            && is_among(&options.topics, &partition.topic)
+            && is_among(&options.partitions, &partition.partition)
+    });
+    options.progress.for_each(partitions, |partition| {
         if settings
             .as_ref()
             .is_none_or(|(topic, _)| *topic != partition.topic)
         {
             settings = match log_dir.topic_settings_from(&partition.topic, &cluster) {
                 Ok(found) => Some((partition.topic.clone(), found.config)),
-                Err(error) => {
-                    pass_over(error, partition, &mut report.unread)?;
-                    continue;
-                }
+                Err(error) => return pass_over(error, partition, &mut report.unread),
             };
         }
         let Some((_, settings)) = &settings else {
-            continue;
+            return Ok(());
         };
         let answered = log_dir
             .log(&partition.topic, partition.partition)
@@ -286,7 +287,8 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
             Ok(answers) => report.answers.extend(answers),
             Err(error) => pass_over(error, partition, &mut report.unread)?,
         }
-    }
+        Ok(())
+    })?;
     report.warnings = coordinators.into_warnings();
     Ok(report)
 }

@@ -1,34 +1,70 @@
 //! `LogDir.producers`, `LogDir.why` and `end_transaction`: who holds back records. Converts, detaches, calls, converts back.
 
+use crate::callback;
 use crate::config::broker_of;
+use crate::convert_log::Raised;
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::log_dir::{LogDir, Partial, unread_errors};
 use crate::options::OpenValues;
 use crate::raise::OrRaise;
 use crate::rows::{self, Interned};
-use offsetlog::{LogDirOptions, TopicPartition};
+use offsetlog::{Error, ErrorKind, LogDirOptions, TopicPartition};
 use offsetlog_ops::{
-    Answer, EndTransactionOptions, PartitionProducer, ProducersOptions, WhyOptions,
+    Answer, EndTransactionOptions, PartitionProducer, PartitionProgress, ProducersOptions,
+    WhyOptions,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+/// A progress that calls Python's. What that raises is kept, and ends the work.
+fn of_partitions(progress: Option<Py<PyAny>>, raised: &Raised) -> PartitionProgress {
+    let Some(progress) = progress else {
+        return PartitionProgress::default();
+    };
+    let raised = Arc::clone(raised);
+    PartitionProgress::new(move |done, total, at: &TopicPartition| {
+        let outcome = Python::try_attach(|py| {
+            let arguments = (done, total, at.to_string()).into_pyobject(py)?;
+            callback::call(progress.bind(py), &arguments).map(drop)
+        });
+        if let Some(Err(error)) = outcome {
+            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            return Err(Error::new(ErrorKind::Interrupted));
+        }
+        Ok(())
+    })
+}
+
+/// What Python's progress raised, or else the outcome.
+fn unless_raised<T>(py: Python<'_>, outcome: Result<T, Error>, raised: &Raised) -> PyResult<T> {
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match raised {
+        Some(error) => Err(error),
+        None => outcome.or_raise(py),
+    }
+}
 
 /// Producers, warnings of what was left out, and what could not be read.
 #[pyfunction]
-#[pyo3(signature = (log_dir, *, topics, open_only))]
+#[pyo3(signature = (log_dir, *, topics, open_only, progress))]
 pub(crate) fn producers(
     py: Python<'_>,
     log_dir: &LogDir,
     topics: Vec<String>,
     open_only: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Partial<rows::PartitionProducer>> {
+    let raised = Raised::default();
     let options = ProducersOptions {
         topics,
         partitions: Vec::new(),
         only_open: open_only,
+        progress: of_partitions(progress, &raised),
     };
-    let list = detached(py, || offsetlog_ops::producers(&log_dir.0, &options)).or_raise(py)?;
+    let list = detached(py, || offsetlog_ops::producers(&log_dir.0, &options));
+    let list = unless_raised(py, list, &raised)?;
     let producers = list.producers.into_iter().map(producer_row);
     let unread = unread_errors(py, list.unread);
     Ok((producers.collect(), list.warnings, unread))
@@ -36,7 +72,7 @@ pub(crate) fn producers(
 
 /// Answers, warnings of what was left out, and what could not be read.
 #[pyfunction]
-#[pyo3(signature = (log_dir, *, topics, broker, metadata, now))]
+#[pyo3(signature = (log_dir, *, topics, broker, metadata, now, progress))]
 pub(crate) fn why(
     py: Python<'_>,
     log_dir: &LogDir,
@@ -44,15 +80,19 @@ pub(crate) fn why(
     broker: Option<PathBuf>,
     metadata: Option<PathBuf>,
     now: Option<i64>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Partial<rows::WhyAnswer>> {
+    let raised = Raised::default();
     let options = WhyOptions {
         topics,
         partitions: Vec::new(),
         broker: broker_of(py, broker.as_deref())?,
         metadata,
         now,
+        progress: of_partitions(progress, &raised),
     };
-    let report = detached(py, || offsetlog_ops::why(&log_dir.0, &options)).or_raise(py)?;
+    let report = detached(py, || offsetlog_ops::why(&log_dir.0, &options));
+    let report = unless_raised(py, report, &raised)?;
     let answers = report.answers.into_iter().map(answer_row);
     let unread = unread_errors(py, report.unread);
     Ok((answers.collect(), report.warnings, unread))
