@@ -37,6 +37,7 @@ BUSY = {
 }
 
 SECONDS = 300
+MEMBER_SECONDS = 20
 AFTERWARDS = Appended(b"key", b"value", 1_800_000_000_000)
 """What is written behind restored records."""
 
@@ -169,27 +170,35 @@ def check_that_groups_go_on(broker: Broker, commits: Mapping[tuple[str, str, int
 def _first_of_each(
     broker: Broker, group: str, wanted: set[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int, bytes | None, bytes | None]]:
-    """The first record that a member of the group is given of each partition; it commits behind them."""
-    consumer = KafkaConsumer(
-        *sorted({at.topic for at in wanted}),
-        bootstrap_servers=broker.address,
-        group_id=group,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        fetch_max_wait_ms=100,
-    )
+    """The first record that a member of the group is given of each partition; it commits behind them.
+
+    A member of kafka-python that leads the group before it knows a topic assigns nothing, and waits: then another one comes.
+    """
     first: dict[TopicPartition, tuple[int, int, bytes | None, bytes | None]] = {}
-    try:
-        end = time.monotonic() + SECONDS
-        while not wanted <= first.keys():
-            assert time.monotonic() < end, (group, first)
-            for at, records in consumer.poll(timeout_ms=200).items():
-                record = records[0]
-                first.setdefault(at, (record.offset, record.timestamp, record.key, record.value))
-                if at in wanted:
-                    consumer.commit({at: OffsetAndMetadata(first[at][0] + 1, "", -1)})
-    finally:
-        consumer.close(autocommit=False)
+    end = time.monotonic() + SECONDS
+    while not wanted <= first.keys():
+        assert time.monotonic() < end, (group, first)
+        consumer = KafkaConsumer(
+            bootstrap_servers=broker.address,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+        )
+        topics = sorted({at.topic for at in wanted})
+        try:
+            for topic in topics:
+                consumer.partitions_for_topic(topic)
+            consumer.subscribe(topics)
+            patience = time.monotonic() + MEMBER_SECONDS
+            while not wanted <= first.keys() and time.monotonic() < patience:
+                for at, records in consumer.poll(timeout_ms=200).items():
+                    record = records[0]
+                    if at in wanted and at not in first:
+                        first[at] = (record.offset, record.timestamp, record.key, record.value)
+                        consumer.commit({at: OffsetAndMetadata(record.offset + 1, "", -1)})
+        finally:
+            consumer.close(autocommit=False)
     return first
 
 
