@@ -39,7 +39,7 @@ def counts(log: Log) -> list[int | None]:
 
 def test_fields_arrive(log: WritableLog) -> None:
     when = datetime(2023, 1, 2, tzinfo=UTC)
-    with log.writer(leader_epoch=3) as writer:
+    with log.writer(leader_epoch=3, linger_ms=0) as writer:
         writer.append(b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp=5)
         writer.append(None, timestamp=when)
         writer.append(bytearray(b"x"), key=memoryview(b"y"), headers={"m": b""})  # type: ignore[dict-item]  # a mapping does as well
@@ -328,7 +328,7 @@ def test_a_clock_that_raises_tells_whether_the_record_was_taken(tmp_path: Path) 
 
     not_taken = "the record of this call was not taken"
     with Log.open(tmp_path / "orders-0", "a", clock=clock) as log:
-        writer = log.writer(batch_bytes=400)
+        writer = log.writer(batch_bytes=400, linger_ms=0)
         # It fills a batch alone.
         assert note(b"a" * 500, NOW) == "the record of this call was taken and waits; flush() appends it"
         writer.flush()
