@@ -221,7 +221,8 @@ def test_what_a_version_cannot_carry_is_refused_where_kafka_refuses_it(oracle: O
 def test_random_damage_is_refused_where_kafka_refuses_it(oracle: Oracle, ours: Ours) -> None:
     """Bytes that are no message: both sides refuse them, or both read the same.
 
-    Kafka alone takes a tagged field whose size is wrong, and drops the bits of a variable-length integer that are beyond its type.
+    Kafka alone takes a tagged field whose size is wrong, drops the bits of a variable-length integer that are beyond its type, and takes a
+    count beyond `int` for a negative one (`test_counts_that_kafka_takes_for_negative_ones_are_refused`).
     """
     draw = random.Random(seed() + 6)
     given = drawn(seed() + 7, OF_EACH)
@@ -247,6 +248,27 @@ def test_random_damage_is_refused_where_kafka_refuses_it(oracle: Oracle, ours: O
             met["read"] += 1
     assert min(met["refused"], met["read"]) > len(given) // 5, met
     assert met["refused by us alone"] < len(given) // 100, met
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "kafka_reads"),
+    [
+        pytest.param(("MetadataRequest", 12), "8180808008 00 00 00", {"topics": None}, id="an array that is null"),
+        pytest.param(("MetadataRequest", 12), "00 01 00 ffffffff08", {"topics": None}, id="no tagged fields"),
+        pytest.param(("FindCoordinatorRequest", 3), "05 67726f75 00 8380808008", {"key": "grou"}, id="no tagged fields behind a text"),
+    ],
+)
+def test_counts_that_kafka_takes_for_negative_ones_are_refused(
+    oracle: Oracle, ours: Ours, message: tuple[str, int], text: str, kafka_reads: dict[str, Any]
+) -> None:
+    """A count beyond `int`: nobody writes it, Kafka reads null or nothing, and what stands behind would be read as something else."""
+    name, version = message
+    data = bytes.fromhex(text)
+    (theirs,) = asked(oracle, [{"name": name, "version": version, "data": base64.b64encode(data).decode()}])
+    assert not isinstance(theirs, KafkaError), theirs
+    assert kafka_reads.items() <= theirs["json"].items()
+    error = ours.recode(name, version, version, data)["error"]
+    assert "variable-length integer of 5 bytes does not fit" in error
 
 
 def test_headers_are_kafkas(oracle: Oracle, ours: Ours) -> None:

@@ -264,6 +264,24 @@ fn counts_make_no_more_than_is_there() {
     assert!(matches!(error.fault, Fault::Count { .. }), "{error}");
 }
 
+/// A count that Kafka would take for a negative number: no tagged fields, or null. Nobody wrote it; it is refused where it stands.
+#[test]
+fn counts_beyond_an_int_are_refused() {
+    let read = |text: &str| read_unsigned(&mut Reader::new(&unhex(text), Part::Protocol));
+    assert_eq!(read("ffffffff07").unwrap(), 0x7fff_ffff);
+    for text in [
+        "8080808008",
+        "ffffffff08",
+        "ffffffff0f",
+        "ffffffff1f",
+        "ffffffffff",
+    ] {
+        let error = read(text).unwrap_err();
+        assert_eq!(error.fault, Fault::Varint { bytes_read: 5 }, "{text}");
+        assert_eq!(error.at, 0, "{text}");
+    }
+}
+
 /// Every table agrees with itself: versions within the message's, tagged fields in flexible versions only, no name twice.
 #[test]
 fn tables_hold_together() {

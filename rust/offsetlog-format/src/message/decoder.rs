@@ -185,7 +185,10 @@ fn place<'a>(fields: &[Field], field: &Field, read: &mut Struct<'a>, value: Valu
     }
 }
 
-/// Reads an unsigned variable-length integer of 32 bits. Unlike those of records it is not zig-zag.
+/// Reads an unsigned variable-length integer. Unlike those of records it is not zig-zag.
+///
+/// All of them count something, and Kafka holds them in an `int`: it takes one beyond `i32::MAX` for a negative number, so for null or for
+/// no tagged fields, and goes on with what stands behind. Nobody writes such a number. Here it is refused.
 pub(crate) fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     let start = *reader;
     let mut value = 0_u64;
@@ -193,7 +196,8 @@ pub(crate) fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError>
         let byte = reader.read_u8()?;
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
-            return u32::try_from(value).map_err(|_| {
+            let value = i32::try_from(value).map(i32::unsigned_abs);
+            return value.map_err(|_| {
                 start.error(Fault::Varint {
                     bytes_read: index + 1,
                 })
