@@ -18,6 +18,8 @@ step = @.ci/step
 bin = .venv/bin
 # Results stand in build/junit and what a tier left out in build/left, for .ci/summary. $(1): name of the part. $(2): interpreter.
 pytest = env OFFSETLOG_LEFT=build/left/$(1) $(2) -m pytest -q --junitxml=build/junit/$(1).xml $(if $(MARKS),-m "$(MARKS)") $(if $(K),-k "$(K)")
+# The tests of a file stay together: some sum up those above them.
+by_file := -n 2 --dist loadfile
 # pyo3 asks the interpreter it is told about, not the first `python` on a fresh machine's path.
 export PYO3_PYTHON = $(python)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -124,7 +126,7 @@ test-rust: ## a part of it: tests of the crates, on a development build
 	$(step) "cargo test" cargo test --locked --quiet $(if $(K),-- $(K))
 
 test-python: .venv/installed ## K=name: those whose name has it
-	$(step) "pytest tests/tidy tests/python" $(call pytest,python,$(bin)/python) -n 2 tests/tidy tests/python
+	$(step) "pytest tests/tidy tests/python" $(call pytest,python,$(bin)/python) $(by_file) tests/tidy tests/python
 
 test-oracle: .venv/installed build/oracle/oracle.jar ## the same: beside Kafka's own storage layer
 	$(step) "pytest tests/oracle: beside Kafka's own storage layer" $(call pytest,oracle,$(bin)/python) -n 2 tests/oracle
@@ -151,7 +153,7 @@ test-net: $(net_quick) $(if $(MARKS),,$(net_all)) ## the same: clients of others
 # On a development build: what stands in python/ is what runs.
 checked-python: .venv-check/ready
 	$(step) "development build" .ci/develop .venv-check
-	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) -n 2 tests/tidy tests/python
+	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) $(by_file) tests/tidy tests/python
 
 ready-test: .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar build/drivers.stamp
 ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp
