@@ -1,4 +1,4 @@
-"""`maintain` in a stopped broker's log dir removes what the broker itself removes, or refuses that partition by name.
+"""`maintain` in a stopped broker's log dir removes what the broker itself removes, or refuses that partition by name; `why` foretells it.
 
 Each expected value is the broker's: what consumers get from it, what is left in its directory, and what it says that its settings are.
 """
@@ -82,6 +82,39 @@ def test_the_command_and_single_logs_do_the_same(upkeep: Upkeep) -> None:
         for topic in one_policy:
             assert outcome.alone[topic] == outcome.theirs[topic], (name, topic)
     assert any(outcome.by_command for outcome in upkeep.outcomes.values())
+
+
+def test_why_names_beforehand_what_the_broker_deletes(upkeep: Upkeep) -> None:
+    """Due is what the broker then deletes, by segments and bytes, and nothing else is due. When it is done, nothing is."""
+    reasons = set()
+    for name, outcome in upkeep.outcomes.items():
+        for topic in SETTINGS:
+            answer, theirs, before = outcome.why[topic]["deletion"], outcome.theirs[topic], upkeep.filled[topic]
+            then, place = outcome.why_then[topic]["deletion"], (name, topic, answer)
+            reasons |= {answer.reason, then.reason}
+            # Where the broker compacts first, it deletes later than at once: chance decides which it does.
+            if not outcome.has_both(topic):
+                gone = [base for base in before.segments if base < theirs.segments[0]]
+                assert (answer.reason == "due") == bool(gone), place
+                if gone:
+                    assert answer.size_bytes == sum(upkeep.sizes[topic][base] for base in gone), place
+            assert then.reason != "due", (name, topic, then)
+    assert reasons >= {"due", "not-due", "policy", "unlimited"}, reasons
+
+
+def test_why_names_beforehand_what_the_broker_compacts(upkeep: Upkeep) -> None:
+    reasons = set()
+    for name, outcome in upkeep.outcomes.items():
+        for topic in SETTINGS:
+            answer, then = outcome.why[topic].get("compaction"), outcome.why_then[topic].get("compaction")
+            is_compacted = "compact" in outcome.settings[topic]["cleanup.policy"][0]
+            assert (answer is not None) == (then is not None) == is_compacted, (name, topic)
+            if answer is not None and then is not None:
+                reasons |= {answer.reason, then.reason}
+                # Where the broker deletes first, less may be left than it compacts for.
+                assert outcome.has_both(topic) or (answer.reason == "due") == (topic in outcome.compacted), (name, topic, answer)
+                assert then.reason != "due", (name, topic, then)
+    assert reasons >= {"due", "active-segment"}, reasons
 
 
 def test_settings_are_told_as_the_broker_tells_them(upkeep: Upkeep) -> None:

@@ -26,7 +26,7 @@ from wire import Wire
 
 from broker import NODE_ID, WITH_ZOOKEEPER, broker_of
 from kafka import KafkaConsumer, TopicPartition
-from offsetlog import Log, LogDir, TopicSettings
+from offsetlog import Log, LogDir, TopicSettings, WhyAnswer
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -183,6 +183,12 @@ class Outcome:
     runs: dict[str, Run] = field(default_factory=dict)
     """Ours, by what was given."""
     by_command: dict[str, Kept] = field(default_factory=dict)
+    why: dict[str, dict[str, WhyAnswer]] = field(default_factory=dict)
+    """What we said of each topic's directory before the broker came to it, by question."""
+    why_then: dict[str, dict[str, WhyAnswer]] = field(default_factory=dict)
+    """The same when the broker had no more to do."""
+    compacted: set[str] = field(default_factory=set)
+    """Topics that the broker's cleaner had at least one pass over."""
     alone: dict[str, Kept] = field(default_factory=dict)
     """What `Log.maintain` leaves of each topic, which is for one partition what a broker does that has no other."""
 
@@ -205,6 +211,8 @@ class Upkeep:
         self.cases = CASES_OF.get(version, CASES)
         self.filled: dict[str, Kept] = {}
         """What the broker served of each topic before anybody removed anything."""
+        self.sizes: dict[str, dict[int, int]] = {}
+        """The bytes of its segments then, by base offset."""
         self._random = random.Random(f"upkeep {version}")
 
     def live(self) -> None:
@@ -278,6 +286,10 @@ class Upkeep:
             consumer.close()
             self.filled = self._served()
         self._fill_segments(self.filled, self.broker.log_dir)
+        for topic, kept in self.filled.items():
+            self.sizes[topic] = {
+                base: (self.broker.log_dir / f"{topic}-0" / f"{base:020}.log").stat().st_size for base in kept.segments
+            }
         self._store(OWN)
 
     def told(self) -> None:
@@ -327,7 +339,11 @@ class Upkeep:
         self._fill_segments(outcome.theirs, self.broker.log_dir)
         outcome.theirs_waiting = self._waiting(self.broker.log_dir)
         properties = self.broker.properties
-        outcome.runs["all"] = self._ours(self._copy(case, place / "all"), broker=properties, told=outcome.told)
+        outcome.compacted = self._compacted(self.broker.log_dir)
+        outcome.why_then = self._why(self.broker.directory, properties)
+        everything = self._copy(case, place / "all")
+        outcome.why = self._why(everything, properties)
+        outcome.runs["all"] = self._ours(everything, broker=properties, told=outcome.told)
         # The first of these leave the copy as it is, or the tests fail.
         less = self._copy(case, place / "less")
         outcome.runs["no metadata"] = self._ours(less, broker=properties, metadata=False)
@@ -408,6 +424,20 @@ class Upkeep:
             changed={path.name for path, names in before.items() if tree(path) != names},
             waiting=self._waiting(dirs[0]),
         )
+
+    def _why(self, place: Path, properties: Path) -> dict[str, dict[str, WhyAnswer]]:
+        """What keeps the records of each topic."""
+        log_dir, metadata = self._dirs(place)
+        found: dict[str, dict[str, WhyAnswer]] = {topic: {} for topic in SETTINGS}
+        with LogDir.open(log_dir) as logs:
+            for answer in logs.why(topics=list(SETTINGS), broker=properties, metadata=metadata):
+                found[answer.topic][answer.question] = answer
+        return found
+
+    @staticmethod
+    def _compacted(log_dir: Path) -> set[str]:
+        lines = (log_dir / "cleaner-offset-checkpoint").read_text(encoding="ascii").splitlines()
+        return {line.split()[0] for line in lines[2:]}
 
     def _left(self, log_dir: Path) -> dict[str, Kept]:
         """What is left of each topic, as we read it."""
