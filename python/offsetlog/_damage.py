@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog, errors
+from offsetlog._notebook import report_table
 from offsetlog._options import open_options, path_text
 from offsetlog._unread import all_or_raise
 from offsetlog._values import TopicPartition
@@ -67,6 +68,9 @@ class ScanReport(NamedTuple):
     """Record batches that were stepped over by their header: outside the range, too old, of an aborted transaction."""
     bytes_read: int = 0
     """Bytes of ``.log`` files that were passed."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def scan_report(native: _offsetlog.Scan | None) -> ScanReport:
@@ -142,6 +146,9 @@ class DamageReport(NamedTuple):
     def damaged(self) -> bool:
         """Whether there are warnings or errors."""
         return self.warnings + self.errors > 0
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def verify(

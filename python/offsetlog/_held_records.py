@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsetlog import _offsetlog
+from offsetlog._notebook import report_table
 from offsetlog._options import PathLike, bounded, integer, open_options, path_text, path_texts, refuse
 from offsetlog._topics import topic_name
 from offsetlog._unread import all_or_raise
@@ -121,6 +122,9 @@ class EndedTransaction(NamedTuple):
     """The same afterwards."""
     producer: PartitionProducer
     """The producer and what its coordinator knew, before the end."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def names_of(names: str | Iterable[str], argument: str = "topics") -> list[str]:

@@ -163,6 +163,8 @@ def metadata_as_yaml(
 
     Raises
     ------
+    ConfigError
+        No Kafka resource can be called `strimzi_cluster`.
     OSError, LogDirError
         As for :func:`metadata_as_commands`.
 

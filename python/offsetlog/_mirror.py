@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
+from offsetlog._notebook import report_table
 from offsetlog._options import bounded, check_progress, integer, path_text
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ class MirrorReport(NamedTuple):
     """What happened, oldest first; at most 1,000."""
     events_left_out: int
     """Events that are not among them."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def mirror(  # noqa: PLR0913  # one parameter a choice

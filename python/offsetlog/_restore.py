@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
+from offsetlog._notebook import report_table
 from offsetlog._options import RestoreOptions, bounded, check_progress, integer, open_options, path_text, path_texts
 from offsetlog._times import optional_millis
 from offsetlog._topics import topic_name
@@ -133,6 +134,9 @@ class RestoreReport(NamedTuple):
     """What is left to be done by hand."""
     warnings: tuple[str, ...]
     """What is odd about the sources, or was not done."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def restore(  # noqa: PLR0913  # one parameter a choice

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
+from offsetlog._notebook import report_table
 from offsetlog._options import check_progress, open_options, path_text
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class SalvageReport(NamedTuple):
     """Where the oldest transaction without a marker begins, which ``read_committed`` readers wait for; ``None`` without one."""
     warnings: tuple[str, ...] = ()
     """Files beside the segments that could not be read, and so were not taken over."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def salvage(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from offsetlog._notebook import report_table
+
 __all__ = [
     "AbortedTransaction",
     "AppendInfo",
@@ -293,6 +295,9 @@ class RecoveryReport(NamedTuple):
     bytes_read: int = 0
     """Their bytes."""
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 class RemovedSegment(NamedTuple):
     """A segment that retention removed, or would remove."""
@@ -354,6 +359,9 @@ class LogDirMaintainReport(NamedTuple):
     metadata_timestamp: int | None = None
     """In a broker's log dir: when the newest record of the cluster's metadata was written, in ms since 1970."""
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 class MaintainReport(NamedTuple):
     """What :meth:`WritableLog.maintain <offsetlog.WritableLog.maintain>` did, or would do."""
@@ -370,6 +378,9 @@ class MaintainReport(NamedTuple):
     """Offset that the next record gets."""
     dry_run: bool = False
     """Whether nothing was changed; all else is what the real run would have reported."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 class ConvertReport(NamedTuple):
@@ -395,3 +406,6 @@ class ConvertReport(NamedTuple):
     """Lowest offset that can be read."""
     log_end_offset: int = 0
     """Offset that the next record gets."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)

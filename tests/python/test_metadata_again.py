@@ -17,7 +17,7 @@ import pytest
 import yaml
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS
 
-from offsetlog import LogDir, metadata_as_commands, metadata_as_yaml
+from offsetlog import ConfigError, LogDir, metadata_as_commands, metadata_as_yaml
 
 METADATA = CLEAN / "metadata-dir"
 PROGRAMS = ("kafka-topics.sh", "kafka-configs.sh", "kafka-acls.sh")
@@ -31,6 +31,7 @@ ID = bytes(range(1, 17))
 OTHER_ID = bytes(range(17, 33))
 HOSTILE = 'a\'b "$(touch broken)" `touch broken` \\ $HOME; touch broken #'
 RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LABEL_VALUE = re.compile(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class Call(NamedTuple):
@@ -356,7 +357,27 @@ def resources(*arguments: str | Path) -> list[dict[str, Any]]:
     printed = offsetlog("--as-yaml", *arguments)
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.isascii()
-    return [each for each in yaml.safe_load_all(printed.stdout) if each is not None]
+    found = [each for each in yaml.safe_load_all(printed.stdout) if each is not None]
+    for each in found:
+        check_fits_the_definition(each)
+    return found
+
+
+def check_fits_the_definition(resource: dict[str, Any]) -> None:
+    """What Strimzi's definition of KafkaTopic, version v1, takes: Kubernetes refuses or drops all else."""
+    assert (resource["apiVersion"], resource["kind"]) == ("kafka.strimzi.io/v1", "KafkaTopic")
+    assert resource.keys() == {"apiVersion", "kind", "metadata", "spec"}
+    metadata, spec = resource["metadata"], resource["spec"]
+    assert metadata.keys() == {"name", "labels"}
+    assert RESOURCE_NAME.fullmatch(metadata["name"])
+    assert len(metadata["name"]) <= 253
+    assert all(LABEL_VALUE.fullmatch(value) for value in metadata["labels"].values())
+    assert spec.keys() <= {"topicName", "partitions", "replicas", "config"}
+    assert isinstance(spec.get("topicName", ""), str)
+    for name, most in (("partitions", 2**31 - 1), ("replicas", 32767)):
+        assert type(spec.get(name, 1)) is int, name
+        assert 1 <= spec.get(name, 1) <= most, name
+    assert isinstance(spec.get("config", {}), dict)
 
 
 def test_resources_for_every_topic_of_a_real_cluster() -> None:
@@ -367,11 +388,7 @@ def test_resources_for_every_topic_of_a_real_cluster() -> None:
     topics = [topic for topic in image.topics if not topic.name.startswith("__")]
     assert len({each["metadata"]["name"] for each in found}) == len(found) == len(topics)
     for each, topic in zip(found, topics, strict=True):
-        assert each.keys() == {"apiVersion", "kind", "metadata", "spec"}
-        assert (each["apiVersion"], each["kind"]) == ("kafka.strimzi.io/v1", "KafkaTopic")
         name = each["metadata"]["name"]
-        assert RESOURCE_NAME.fullmatch(name)
-        assert len(name) <= 253
         assert each["metadata"]["labels"] == {"strimzi.io/cluster": "rescued"}
         spec = each["spec"]
         assert spec.get("topicName", name) == topic.name
@@ -433,6 +450,16 @@ def test_resources_have_exactly_the_values(tmp_path: Path) -> None:
 def test_resources_without_metadata_have_no_replicas() -> None:
     found = {each["metadata"]["name"]: each["spec"] for each in resources(*CLEAN_LOG_DIRS)}
     assert found["g-plain"] == {"partitions": 3}
+
+
+@pytest.mark.parametrize("name", ["", "bad name", "New", "-new", "x" * 64, "a_b", "a: b"])
+def test_a_name_that_no_kafka_resource_has_is_refused(name: str) -> None:
+    printed = offsetlog("--as-yaml", METADATA, f"--strimzi-cluster={name}")
+    assert (printed.returncode, printed.stdout) == (2, "")
+    assert "strimzi_cluster: a Kafka resource has at most 63 lower-case letters" in printed.stderr
+    with pytest.raises(ConfigError, match="strimzi_cluster: ") as caught:
+        metadata_as_yaml(METADATA, strimzi_cluster=name)
+    assert caught.value.key == "strimzi_cluster"
 
 
 def test_json_is_refused() -> None:

@@ -5,6 +5,7 @@
 
 use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::comment;
+use offsetlog::{Error, Result};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -12,14 +13,25 @@ use std::fmt::Write as _;
 const API_VERSION: &str = "kafka.strimzi.io/v1";
 /// Most characters of a resource's name (RFC 1123, subdomain).
 const NAME_MAXIMUM: usize = 253;
+/// Most characters of a label's value, which the Kafka resource's name is in each topic.
+const LABEL_MAXIMUM: usize = 63;
 /// Digits of the hash behind a name that was made.
 const HASH_DIGITS: usize = 16;
 
 impl Recreation {
     /// The topics as resources of kind `KafkaTopic`, for the Kafka resource that is called `cluster`. A topic whose name no resource may
     /// have gets a name made of it, and its own in `topicName`. Settings that are secrets are in it with `show_secrets` only.
-    #[must_use]
-    pub fn kafka_topics(&self, cluster: &str, show_secrets: bool) -> String {
+    ///
+    /// # Errors
+    /// `Argument` if no Kafka resource can be called `cluster`.
+    pub fn kafka_topics(&self, cluster: &str, show_secrets: bool) -> Result<String> {
+        if !is_resource_name(cluster) || cluster.len() > LABEL_MAXIMUM {
+            let reason = format!(
+                "a Kafka resource has at most {LABEL_MAXIMUM} lower-case letters, digits, '-' and '.', and a letter or digit at each \
+                 end, found {cluster:?}"
+            );
+            return Err(Error::argument("strimzi_cluster", reason));
+        }
         let mut out = String::new();
         comment(
             &mut out,
@@ -53,7 +65,7 @@ impl Recreation {
         for (name, why) in &self.left_out {
             comment(&mut out, &format!("left out: {name}: {why}"));
         }
-        out
+        Ok(out)
     }
 }
 

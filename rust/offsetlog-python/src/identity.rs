@@ -86,7 +86,7 @@ pub(crate) fn metadata_as_commands(
 ) -> PyResult<Text> {
     let options = open_options(&options);
     text(py, &paths, &topics, &options, |found| {
-        found.commands(&bootstrap_server, replica_assignment, show_secrets)
+        Ok(found.commands(&bootstrap_server, replica_assignment, show_secrets))
     })
 }
 
@@ -111,11 +111,11 @@ fn text(
     paths: &[PathBuf],
     topics: &[String],
     options: &OpenOptions,
-    write: impl Fn(&Recreation) -> String + Send + Sync,
+    write: impl Fn(&Recreation) -> offsetlog::Result<String> + Send + Sync,
 ) -> PyResult<Text> {
     let found = detached(py, || {
         let found = offsetlog_ops::recreation(paths, topics, options)?;
-        let text = write(&found);
+        let text = write(&found)?;
         Ok::<_, offsetlog::Error>((text, found.warnings, found.metadata_error))
     });
     let (text, warnings, error) = found.or_raise(py)?;

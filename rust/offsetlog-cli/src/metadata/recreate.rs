@@ -18,7 +18,7 @@ pub(super) fn run(
         console.warn(warning);
     }
     let text = if args.as_yaml {
-        found.kafka_topics(&args.strimzi_cluster, args.show_secrets)
+        found.kafka_topics(&args.strimzi_cluster, args.show_secrets)?
     } else {
         found.commands(
             &args.bootstrap_server,
