@@ -212,6 +212,38 @@ def expected_start(path: Path, settings: dict[str, int | str], end: int) -> int:
     return start
 
 
+@pytest.mark.parametrize(
+    ("kind", "end"), [("tmpfs", "closed"), ("tmpfs", "killed"), pytest.param("ext4", "killed", marks=pytest.mark.proof)]
+)
+def test_room_is_made_wherever_in_a_segment_the_disk_was_full(kind: str, end: str) -> None:
+    """Also right behind a roll, where the active segment's index files have no byte on the disk yet."""
+    own_mounts()
+    if kind != "tmpfs":
+        need_disk(kind)
+    settings = KEEPING["by size"]
+    sizes = set()
+    for lead in range(0, 2 * int(settings["internal.segment.bytes"]) + 4096, 8192):
+        with small_disk(kind) as mounted:
+            (mounted / "lead").write_bytes(bytes(lead))
+            folder = mounted / "logs"
+            logs, counts = taken_all(folder, end, settings)
+            fill(mounted / "ballast", 0)
+            active = max((folder / "t-0").glob("*.log"))
+            sizes.add(active.stat().st_size)
+            with logs:
+                ends = logs.end_offsets()
+                assert [ends[TopicPartition("t", number)] for number in range(2)] == counts, lead
+                assert not logs.maintain().failed, lead
+                for number in range(2):
+                    log = logs.log("t", number)
+                    assert log.append(b"goes on", key=b"key") == counts[number]
+                    assert [record.offset for record in log.scan()] == list(range(log.log_start_offset, counts[number] + 1))
+            (mounted / "ballast").unlink()
+            assert not verify(folder).damaged, lead
+    owe(min(sizes) < 4096, "the disk was never full right behind a roll")
+    owe(max(sizes) > 40_000, "the disk was never full far behind a roll")
+
+
 @pytest.mark.parametrize("kind", ["tmpfs", pytest.param("ext4", marks=pytest.mark.proof)])
 @pytest.mark.parametrize("end", ["running", "closed", "killed"])
 @pytest.mark.parametrize("keeping", list(KEEPING))

@@ -320,6 +320,8 @@ impl Loading<'_> {
         contents: &mut Contents,
     ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
+        let last = self.files.segments.last_key_value();
+        let is_active = last.is_some_and(|(&last, _)| last == base);
         let disk = Arc::clone(&self.directory.disk);
         for &kind in wanted {
             let bytes = match kind {
@@ -328,6 +330,7 @@ impl Loading<'_> {
                 _ => &mut contents.transactions,
             };
             let is_there = present.contains(&kind);
+            let may_wait = is_active && kind != SegmentFile::TransactionIndex;
             if kind == SegmentFile::TransactionIndex && bytes.is_empty() && !is_there {
                 continue;
             }
@@ -381,7 +384,18 @@ impl Loading<'_> {
                     } else {
                         // A wrong index is useless: deleting it makes room for the new one.
                         interrupted_swaps::remove(disk.as_ref(), &path)?;
-                        write(disk.as_ref(), &path, bytes)?;
+                        match write(disk.as_ref(), &path, bytes) {
+                            // The active segment begins without one, as after a roll, and gets the entries of what is appended.
+                            Err(error) if may_wait && error.is_out_of_room() => {
+                                bytes.clear();
+                                self.report.rebuilt.pop();
+                                self.report.warnings.push(format!(
+                                    "{}: there is no room for it; look-ups in this segment read more",
+                                    path.display()
+                                ));
+                            }
+                            written => written?,
+                        }
                     }
                 }
                 written => written?,
