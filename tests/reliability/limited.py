@@ -13,7 +13,7 @@ import pyarrow
 from promises import History, check_again
 from python_driver import SMALL, PythonDriver
 
-from offsetlog import Log
+from offsetlog import Log, LogDir, restore, salvage
 from offsetlog.errors import LimitExceededError
 
 MIB = 1 << 20
@@ -220,6 +220,32 @@ def large_log(directory: Path) -> str:
     return "works"
 
 
+def large_salvage(directory: Path) -> str:
+    """1 GiB, read and written, in a group of processes that may use 256 MiB."""
+    report = salvage(directory, directory.parent / "salvaged" / directory.name)
+    assert (report.records, report.losses) == (1024, ())
+    assert report.bytes_written >= 1024 * MIB
+    return "works"
+
+
+def large_restore(directory: Path) -> str:
+    """The same log restored, which is also read back."""
+    (directory.parent / "restored").mkdir()
+    report = restore(directory, directory.parent / "restored")
+    assert [(each.state, each.records) for each in report.partitions] == [("restored", 1024)]
+    assert not report.has_losses
+    return "works"
+
+
+def large_why(directory: Path) -> str:
+    """What holds 1 GiB of records, and who wrote them."""
+    with LogDir.open(directory.parent) as log_dir:
+        (deletion,) = log_dir.why(topics="topic")
+        assert (deletion.question, deletion.topic) == ("deletion", "topic")
+        assert log_dir.producers() == []
+    return "works"
+
+
 RUNS: dict[str, Callable[[Path], str]] = {
     "many segments": many_segments,
     "many logs": many_logs,
@@ -229,6 +255,9 @@ RUNS: dict[str, Callable[[Path], str]] = {
     "memory for columns": memory_columns,
     "memory for appending": memory_append,
     "large log": large_log,
+    "large salvage": large_salvage,
+    "large restore": large_restore,
+    "large why": large_why,
 }
 
 if __name__ == "__main__":
