@@ -117,6 +117,8 @@ class Broker:
         """Loggers that say more, or less, than those of other brokers."""
         self.environment: Mapping[str, str] = {}
         """Variables that its process has besides, from the next start on."""
+        self.format_options: Sequence[str] = ()
+        """What the format tool is given besides."""
         self.address = ""
         self.runs = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,7 +130,8 @@ class Broker:
         self.directory.mkdir(parents=True)
         self._port, self._second_port = two_free_ports()
         properties = self._properties()
-        _, errors = run(java(self.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)))
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties), *self.format_options)
+        _, errors = run(java(self.version, "kafka.tools.StorageTool", *arguments))
         assert (self.log_dir / "meta.properties").exists(), errors
 
     def _of_its_kind(self) -> dict[str, object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,47 @@ class MemberBroker(Broker):
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+
+
+class QuorumMember(Broker):
+    """A broker that is one of several controllers, whose addresses stay the same."""
+
+    def __init__(self, version: str, directory: Path, node_id: int, ports: Mapping[int, int], *, is_dynamic: bool) -> None:
+        super().__init__(version, directory)
+        self.node_id = node_id
+        self._ports = ports
+        self._is_dynamic = is_dynamic
+
+    @property
+    def controller(self) -> str:
+        """Address of its controller."""
+        return f"127.0.0.1:{self._ports[self.node_id]}"
+
+    def _of_its_kind(self) -> dict[str, object]:
+        addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in self._ports.items()}
+        quorum = (
+            {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+            if self._is_dynamic
+            else {"controller.quorum.voters": ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())}
+        )
+        return {
+            **super()._of_its_kind(),
+            "node.id": self.node_id,
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{self.controller}",
+            # Of a node that was killed others take over soon.
+            "controller.quorum.election.timeout.ms": 1000,
+            "controller.quorum.fetch.timeout.ms": 2000,
+            "broker.session.timeout.ms": 6000,
+            **quorum,
+            **({"controller.quorum.voters": None} if self._is_dynamic else {}),
+        }
+
+
+def start_together(brokers: Iterable[Broker]) -> None:
+    """Start brokers none of which serves without the others."""
+    members = list(brokers)
+    with ThreadPoolExecutor(len(members)) as pool:
+        list(pool.map(Broker.start, members))
 
 
 class ZooKeeperMember(ZooKeeperBroker):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from golden import CLEAN, CLEAN_LOG_DIRS
+from make_log import crc32c
 
 import offsetlog
 from offsetlog import Log, LogDir, RestoreReport
@@ -24,6 +25,21 @@ def formatted(place: Path, *, node: int = 1) -> Path:
     (place / "meta.properties").write_text("\n".join([*lines, f"node.id={node}", f"directory.id={directory}", ""]))
     shutil.copy(CLEAN / "metadata-dir" / "bootstrap.checkpoint", place)
     return place
+
+
+def format_for(place: Path, metadata_version: int) -> None:
+    """Make a formatted log dir one of an older ``metadata.version``: a number of two bytes behind the feature's name."""
+    file = place / "bootstrap.checkpoint"
+    data = bytearray(file.read_bytes())
+    name, position = b"metadata.version\0", 0
+    while position < len(data):
+        end = position + 12 + int.from_bytes(data[position + 8 : position + 12])
+        at = data.find(name, position, end)
+        if at >= 0:
+            data[at + len(name) - 1 : at + len(name) + 1] = metadata_version.to_bytes(2)
+            data[position + 17 : position + 21] = crc32c(bytes(data[position + 21 : end])).to_bytes(4)
+        position = end
+    file.write_bytes(data)
 
 
 def places_of(report: RestoreReport) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import metadata_records
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_LOG_DIRS, OLD_PARTITIONS, named
-from restoring import SOURCES, formatted, metadata_of, metadata_values, uuid_bytes
+from restoring import SOURCES, format_for, formatted, metadata_of, metadata_values, states_of, uuid_bytes
 from test_convert import check
 from writing import environment, python, tree
 
@@ -123,6 +123,64 @@ def test_replicas_in_a_new_cluster(tmp_path: Path) -> None:
     assert {each.state for each in again.partitions} == {"there"}
     one = restore(SOURCES, formatted(tmp_path / "alone"), topics=["g-plain"], new_cluster=True, replication_factor=3, dry_run=True)
     assert {len(each.into) for each in one.partitions} == {1}
+
+
+OF_3_9, OF_4_0 = 21, 22
+FIRST_START: dict[str, tuple[int, list[int], str | None, str]] = {
+    "Kafka 4, three nodes": (OF_4_0, [1, 2, 3], None, "new-cluster"),
+    "Kafka 3, one node": (OF_3_9, [1], None, "new-cluster"),
+    "Kafka 3, one node and one controller": (OF_3_9, [1], "controller.quorum.voters=1@a:1", "new-cluster"),
+    "Kafka 3, one of three controllers": (OF_3_9, [1], "controller.quorum.voters=1@a:1,2@b:1,3@c:1", "stopped-broker"),
+    "Kafka 3, three nodes": (OF_3_9, [1, 2, 3], None, "stopped-broker"),
+    "Kafka 3, three nodes and one controller": (OF_3_9, [1, 2, 3], "controller.quorum.voters=1@a:1", "new-cluster"),
+    "Kafka 3, three nodes, found by their addresses": (
+        OF_3_9,
+        [1, 2, 3],
+        "controller.quorum.bootstrap.servers=a:1,b:1",
+        "stopped-broker",
+    ),
+    "Kafka 3, three nodes, found by one address": (OF_3_9, [1, 2, 3], "controller.quorum.bootstrap.servers=a:1", "stopped-broker"),
+}
+"""`metadata.version`, nodes, what `server.properties` says, and what the log dirs are taken for."""
+
+
+@pytest.mark.parametrize("case", FIRST_START)
+def test_brokers_know_their_topics_when_they_start(case: str, tmp_path: Path) -> None:
+    """Those of Kafka 3 would not, with several controllers: they began with an empty cluster, and set everything aside."""
+    metadata_version, nodes, says, expected = FIRST_START[case]
+    into = [formatted(tmp_path / str(node), node=node) for node in nodes]
+    for place in into:
+        format_for(place, metadata_version)
+    broker = None
+    if says is not None:
+        broker = tmp_path / "server.properties"
+        broker.write_text(f"{says}\n")
+    before = [(place / "bootstrap.checkpoint").read_bytes() for place in into]
+    report = restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True)
+    assert report.target == expected
+    is_new = expected == "new-cluster"
+    assert states_of(report) == {"restored" if is_new else "refused"}
+    assert [(place / "bootstrap.checkpoint").read_bytes() != now for place, now in zip(into, before, strict=True)] == [is_new] * len(
+        into
+    )
+    assert any("several controllers" in warning for warning in report.warnings) == (not is_new)
+    assert any("--broker FILE" in warning for warning in report.warnings) == (not is_new and (says is None or "a:1," not in says))
+    is_told = metadata_version == OF_3_9 and len(nodes) > 1 and is_new
+    assert any(each.about == "first start" for each in report.remaining) == is_told
+    if not is_new:
+        assert not report.bootstrap_checkpoints
+        assert any("kafka-topics.sh" in command for each in report.remaining for command in each.commands)
+
+
+def test_metadata_that_is_elsewhere_is_told(tmp_path: Path) -> None:
+    """The format tool writes a `bootstrap.checkpoint` into each log dir, and controllers read one."""
+    into, metadata = formatted(tmp_path / "one"), formatted(tmp_path / "metadata")
+    broker = tmp_path / "server.properties"
+    broker.write_text(f"metadata.log.dir={metadata}\n")
+    report = restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True, dry_run=True)
+    assert any(str(metadata) in warning and "--metadata DIR" in warning for warning in report.warnings)
+    report = restore(SOURCES, into, topics=["g-plain"], broker=broker, metadata=metadata, new_cluster=True, dry_run=True)
+    assert not any("--metadata DIR" in warning for warning in report.warnings)
 
 
 def test_what_cannot_be_opened_keeps_a_new_cluster_waiting(tmp_path: Path) -> None:

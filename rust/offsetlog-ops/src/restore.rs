@@ -270,7 +270,10 @@ impl RestorePlan {
         options: &OpenOptions,
     ) -> Result<Self> {
         refuse_overlap(sources, into, options)?;
-        let mut targets = Targets::read(into, how, options)?;
+        let broker = how.broker.as_ref();
+        let broker = broker.map(|path| BrokerSettings::read(options.disk.as_ref(), path));
+        let broker = broker.transpose()?;
+        let mut targets = Targets::read(into, how, broker.as_ref(), options)?;
         let found = sources::find(sources, how, targets.kind, options)?;
         let mut plan = Self {
             target: targets.kind,
@@ -297,9 +300,6 @@ impl RestorePlan {
             how: how.clone(),
             options: options.clone(),
         };
-        let broker = how.broker.as_ref();
-        let broker = broker.map(|path| BrokerSettings::read(options.disk.as_ref(), path));
-        let broker = broker.transpose()?;
         let now = (options.clock)();
         let mut retention = Retention::new(&targets, broker.as_ref(), now, how.keep_retention);
         plan.place(&found, &mut targets, &mut retention, how);

@@ -25,7 +25,7 @@ const TIERED: [&str; 3] = [
 /// Something to be done by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remaining {
-    /// What it is about: topics, a partition, `groups`, `access`.
+    /// What it is about: topics, a partition, `groups`, `access`, `first start`.
     pub about: String,
     /// Why, in a sentence.
     pub reason: String,
@@ -239,6 +239,13 @@ pub(super) fn list(
             about: "groups".to_owned(),
             reason: "the groups' committed offsets are not restored: make a file of them for kafka-consumer-groups.sh, which sets them in the new cluster".to_owned(),
             commands: vec!["offsetlog groups SOURCE --reset-csv > offsets.csv".to_owned()],
+        });
+    }
+    if targets.needs_controller_first {
+        all.push(Remaining {
+            about: "first start".to_owned(),
+            reason: "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays".to_owned(),
+            commands: Vec::new(),
         });
     }
     if targets.kind == Target::StoppedBroker {

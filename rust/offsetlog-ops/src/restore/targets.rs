@@ -1,6 +1,8 @@
 //! Where partitions are restored to: a cluster that has not started yet, a stopped broker's log dirs, or a folder of no broker.
 
-use super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, has_started};
+mod new_cluster;
+
+use super::bootstrap::Bootstrap;
 use super::sources::SourceTopic;
 use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::places::{LogDirPlace, Places};
@@ -8,7 +10,9 @@ use crate::words::brokers;
 use offsetlog::disk::IoCall;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{Error, Log, MetadataImage, OpenOptions, PartitionRegistration, Result};
+use offsetlog::{
+    BrokerSettings, Error, Log, MetadataImage, OpenOptions, PartitionRegistration, Result,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +49,8 @@ pub(crate) struct Targets {
     pub(crate) bootstraps: Vec<Bootstrap>,
     /// The ids of the topics of which partitions are here already.
     ids: BTreeMap<String, Uuid>,
+    /// Whether a new cluster's controller must have started before its brokers do.
+    pub(crate) needs_controller_first: bool,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -81,6 +87,7 @@ impl Targets {
     pub(crate) fn read<P: AsRef<Path>>(
         paths: &[P],
         how: &RestoreOptions,
+        broker: Option<&BrokerSettings>,
         options: &OpenOptions,
     ) -> Result<Self> {
         let mut all = Vec::new();
@@ -129,15 +136,13 @@ impl Targets {
         }
         found.check_cluster(&first)?;
         let is_brokers = found.log_dirs.iter().any(|each| each.node_id.is_some());
-        let is_new = how.new_cluster && !found.is_refused(&with_metadata, options)?;
+        let is_new =
+            how.new_cluster && found.takes_topics(&with_metadata, &places, broker, options)?;
         found.kind = match (is_new, is_brokers) {
             (true, _) => Target::NewCluster,
             (false, true) => Target::StoppedBroker,
             (false, false) => Target::Folder,
         };
-        if is_new {
-            found.read_bootstraps(&with_metadata, options)?;
-        }
         Ok(found)
     }
 
@@ -156,6 +161,7 @@ impl Targets {
             metadata: None,
             bootstraps: Vec::new(),
             ids: BTreeMap::new(),
+            needs_controller_first: false,
             warnings: Vec::new(),
         }
     }
@@ -220,49 +226,6 @@ impl Targets {
             }
             None => Ok(()),
         }
-    }
-
-    /// Whether the controllers would not take topics out of `bootstrap.checkpoint`: then the log dirs are those of stopped brokers.
-    fn is_refused(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<bool> {
-        if let Some(bare) = self.log_dirs.iter().find(|each| each.node_id.is_none()) {
-            let reason = "no meta.properties with a node id: format it first with kafka-storage.sh format (Kafka 3.3 or later)";
-            return Err(Error::log_dir(&bare.path, reason));
-        }
-        let as_stopped = "taken for log dirs of stopped brokers, whose cluster has the topics or gets them by command";
-        if let Some(old) = self.log_dirs.iter().find(|each| each.is_of_zookeeper) {
-            let path = old.path.display();
-            let warning = format!(
-                "{path} is of a cluster with ZooKeeper, which has no bootstrap.checkpoint: {as_stopped}"
-            );
-            self.warnings.push(warning);
-            return Ok(true);
-        }
-        for path in paths {
-            if has_started(path, options)? {
-                let path = path.display();
-                let warning = format!(
-                    "the metadata log in {path} has records, and its controllers do not read bootstrap.checkpoint any more: {as_stopped}"
-                );
-                self.warnings.push(warning);
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn read_bootstraps(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<()> {
-        for path in paths {
-            let file = path.join(BOOTSTRAP_CHECKPOINT);
-            if options.disk.stat(&file).is_ok() {
-                self.bootstraps.push(Bootstrap::read(file, options)?);
-            }
-        }
-        if self.bootstraps.is_empty() {
-            let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-            let reason = "no bootstrap.checkpoint here: name the metadata.log.dir of each controller with --metadata";
-            return Err(Error::log_dir(first, reason));
-        }
-        Ok(())
     }
 
     /// The brokers, ascending.

@@ -1,0 +1,124 @@
+"""Restored topics exist however the controllers of a new cluster were formatted, and however many there are."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clients import Admin
+from cluster_members import QuorumMember, start_together, wait_for_isr
+from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, check_rows
+
+from broker import two_free_ports
+from offsetlog import RestoreReport, restore
+
+TOPICS = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
+PARTITIONS = [golden for golden in READABLE if golden.topic in TOPICS]
+
+
+@contextlib.contextmanager
+def quorum(version: str, directory: Path, nodes: int, how: str) -> Iterator[list[QuorumMember]]:
+    """Nodes that were formatted, each a broker and a controller, and never started."""
+    ports = {node_id: two_free_ports()[0] for node_id in range(1, nodes + 1)}
+    members = [QuorumMember(version, directory / f"node-{node_id}", node_id, ports, is_dynamic=how != "voters") for node_id in ports]
+    ids = {node_id: base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A") for node_id in ports}
+    options = {
+        "voters": [],
+        "standalone": ["--standalone"],
+        "initial controllers": [
+            "--initial-controllers",
+            ",".join(f"{node_id}@127.0.0.1:{port}:{ids[node_id]}" for node_id, port in ports.items()),
+        ],
+    }
+    try:
+        for member in members:
+            member.settings = BUSY
+            member.format_options = options[how]
+            member.format()
+        yield members
+    finally:
+        for member in members:
+            member.kill()
+
+
+CASES = [("4.3.0", "standalone", 1), ("4.3.0", "voters", 3)]
+if IS_WHOLE:
+    CASES += [("4.3.0", "initial controllers", 3), ("3.9.2", "standalone", 1)]
+
+
+@pytest.mark.parametrize(("version", "how", "nodes"), CASES)
+def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path) -> None:
+    """Also after the death of one node of three, and when all have been killed."""
+    with quorum(version, tmp_path, nodes, how) as members:
+        report = restore_into(members)
+        assert {each.state for each in report.partitions} == {"restored"}
+        # The format tool writes one into each of a node's folders; controllers read that of the metadata.
+        assert {str(member.directory / "metadata" / "bootstrap.checkpoint") for member in members} <= set(report.bootstrap_checkpoints)
+        check_serves(members)
+
+
+@pytest.mark.parametrize("how", ["voters", "initial controllers"] if IS_WHOLE else ["voters"])
+def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
+    """Their brokers would see the cluster without its topics for a moment, and set everything aside: they start once before."""
+    with quorum("3.9.2", tmp_path, 3, how) as members:
+        before = [file.read_bytes() for file in bootstraps(tmp_path)]
+        report = restore_into(members)
+        assert (report.target, {each.state for each in report.partitions}) == ("stopped-broker", {"refused"})
+        assert any("several controllers" in warning for warning in report.warnings), report.warnings
+        assert [file.read_bytes() for file in bootstraps(tmp_path)] == before
+        assert not list(tmp_path.rglob("g-*"))
+        start_together(members)
+        with Admin(members[0].address) as admin:
+            for topic in TOPICS:
+                replicas = {golden.partition: [1, 2, 3] for golden in PARTITIONS if golden.topic == topic}
+                admin.create_on(topic, replicas, {"retention.ms": "-1"})
+        wait_for_isr(members[0], TOPICS, {1, 2, 3})
+        for member in members:
+            member.kill()
+        report = restore_into(members)
+        assert {each.state for each in report.partitions} == {"restored"}
+        # The cluster's leader epochs are below those of the records, which are counted anew.
+        check_serves(members, epochs=False)
+
+
+def bootstraps(directory: Path) -> list[Path]:
+    """What controllers would read."""
+    return sorted(directory.rglob("bootstrap.checkpoint"))
+
+
+def restore_into(members: list[QuorumMember]) -> RestoreReport:
+    """Restore some topics into all of them, as the user says who has one of their `server.properties`."""
+    return restore(
+        SOURCES,
+        [member.log_dir for member in members],
+        topics=TOPICS,
+        metadata=[member.directory / "metadata" for member in members],
+        broker=members[0].properties,
+        new_cluster=True,
+        replication_factor=len(members),
+    )
+
+
+def check_serves(members: list[QuorumMember], *, epochs: bool = True) -> None:
+    """Every record on each node, also when one is gone, and when all were killed."""
+    everybody = {member.node_id for member in members}
+    start_together(members)
+    wait_for_isr(members[0], TOPICS, everybody)
+    for member in members:
+        check_rows(member, PARTITIONS, epochs=epochs)
+    if len(members) > 1:
+        first, *others = members
+        first.kill()
+        wait_for_isr(others[0], TOPICS, everybody - {first.node_id})
+        for member in others:
+            check_rows(member, PARTITIONS, epochs=epochs)
+    for member in members:
+        member.kill()
+    start_together(members)
+    wait_for_isr(members[0], TOPICS, everybody)
+    for member in members:
+        check_rows(member, PARTITIONS, epochs=epochs)
