@@ -165,9 +165,10 @@ def restore(  # noqa: PLR0913  # one parameter a choice
 
     With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
     never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist
-    when the cluster starts. Producer ids of the old cluster are not given out again. Log dirs of several controllers that were formatted
-    for Kafka 3 are taken for stopped brokers', as its brokers would set aside what they do not know yet; a warning says so. Without it, `into` are the log dirs of stopped
-    brokers whose cluster has the topics, without records; or a folder of no broker.
+    when the cluster starts. Producer ids of the old cluster are not given out again. Log dirs of several controllers that were
+    formatted for Kafka 3 are taken for stopped brokers', as its brokers would set aside what they do not know yet; a warning says
+    so. Without it, `into` are the log dirs of stopped brokers whose cluster has the topics, without records; or a folder of no
+    broker.
 
     Parameters
     ----------
