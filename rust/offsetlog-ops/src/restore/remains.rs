@@ -241,13 +241,11 @@ pub(super) fn list(
             commands: vec!["offsetlog groups SOURCE --reset-csv > offsets.csv".to_owned()],
         });
     }
-    if targets.needs_controller_first {
-        all.push(Remaining {
-            about: "first start".to_owned(),
-            reason: "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays".to_owned(),
-            commands: Vec::new(),
-        });
-    }
+    all.extend(targets.at_first_start.iter().map(|reason| Remaining {
+        about: "first start".to_owned(),
+        reason: reason.clone(),
+        commands: Vec::new(),
+    }));
     if targets.kind == Target::StoppedBroker {
         all.extend(topics_to_make(found, targets));
     }

@@ -49,8 +49,8 @@ pub(crate) struct Targets {
     pub(crate) bootstraps: Vec<Bootstrap>,
     /// The ids of the topics of which partitions are here already.
     ids: BTreeMap<String, Uuid>,
-    /// Whether a new cluster's controller must have started before its brokers do.
-    pub(crate) needs_controller_first: bool,
+    /// What has to be done when a new cluster starts for the first time.
+    pub(crate) at_first_start: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ impl Targets {
             metadata: None,
             bootstraps: Vec::new(),
             ids: BTreeMap::new(),
-            needs_controller_first: false,
+            at_first_start: Vec::new(),
             warnings: Vec::new(),
         }
     }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// The `metadata.version` of 4.0-IV0. What is formatted for an older one may be started by a Kafka that sees the cluster empty.
 const OF_KAFKA_4: i32 = 22;
 
+const VOTERS: &str = "controller.quorum.voters";
+
 const AS_STOPPED: &str =
     "taken for log dirs of stopped brokers, whose cluster has the topics or gets them by command";
 
@@ -47,15 +49,28 @@ impl Targets {
             .iter()
             .any(|file| file.metadata_version < OF_KAFKA_4);
         let controllers = broker.and_then(controllers);
-        match (controllers, nodes.len()) {
-            _ if !is_old => return Ok(true),
-            (None | Some(1), 0..=1) => return Ok(true),
-            (Some(1), _) => {
-                self.needs_controller_first = true;
-                return Ok(true);
-            }
-            _ => {}
+        if !is_old {
+            self.note_other_controllers(broker, &nodes);
+            return Ok(true);
         }
+        match (controllers, nodes.len()) {
+            (None, 0..=1) => {
+                let note = "this is for a cluster of one controller: with several, brokers of Kafka 3 take restored partitions for strays when they start for the first time. Name a server.properties to have that checked (--broker FILE)";
+                self.at_first_start.push(note.to_owned());
+            }
+            (Some(1), 0..=1) => self.note_other_controllers(broker, &nodes),
+            (Some(1), _) => {
+                let note = "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays";
+                self.at_first_start.push(note.to_owned());
+                self.note_other_controllers(broker, &nodes);
+            }
+            _ => return Ok(self.not_taken(controllers)),
+        }
+        Ok(true)
+    }
+
+    /// Makes the log dirs those of stopped brokers.
+    fn not_taken(&mut self, controllers: Option<usize>) -> bool {
         let hint = if controllers.is_none() {
             " (if there is one alone, name a server.properties with controller.quorum.voters: --broker FILE)"
         } else {
@@ -66,14 +81,32 @@ impl Targets {
              first time{hint}: {AS_STOPPED}. Start the cluster once, and stop it, before you restore"
         ));
         self.bootstraps.clear();
-        Ok(false)
+        false
+    }
+
+    /// The first of them that is elected makes the topics, or leaves the cluster without.
+    fn note_other_controllers(&mut self, broker: Option<&BrokerSettings>, nodes: &BTreeSet<i32>) {
+        let voters = broker.map_or("", |broker| setting(broker, VOTERS));
+        let others: Vec<&str> = voters
+            .split(',')
+            .filter_map(|voter| voter.split('@').next())
+            .map(str::trim)
+            .filter(|voter| voter.parse().is_ok_and(|id: i32| !nodes.contains(&id)))
+            .collect();
+        let Some(file) = self.bootstraps.first().filter(|_| !others.is_empty()) else {
+            return;
+        };
+        self.at_first_start.push(format!(
+            "controllers without a folder here, by {VOTERS}: {}. Before anything starts, put {} into the metadata.log.dir of each, in the \
+             place of its own: the one that is elected first makes the topics, or the cluster has none",
+            others.join(", "),
+            file.path.display()
+        ));
     }
 
     /// Controllers read `bootstrap.checkpoint` in their `metadata.log.dir` alone, and the format tool writes one into each log dir.
     fn warn_of_metadata_elsewhere(&mut self, paths: &[PathBuf], broker: Option<&BrokerSettings>) {
-        let Some(named) = broker.and_then(|broker| broker.given.get("metadata.log.dir")) else {
-            return;
-        };
+        let named = broker.map_or("", |broker| setting(broker, "metadata.log.dir"));
         let is_named =
             |path: &PathBuf| std::path::absolute(path).is_ok_and(|path| path == Path::new(named));
         if !named.is_empty() && !paths.iter().any(is_named) {
@@ -129,17 +162,17 @@ impl Targets {
 
 /// How many controllers there are by a `server.properties`; `None` if it does not say.
 fn controllers(broker: &BrokerSettings) -> Option<usize> {
-    let count = |name: &str| {
-        let all = broker.given.get(name).map_or("", String::as_str);
-        all.split(',')
-            .filter(|each| !each.trim().is_empty())
-            .count()
+    let count = |name| {
+        let all = setting(broker, name).split(',');
+        all.filter(|each| !each.trim().is_empty()).count()
     };
-    match (
-        count("controller.quorum.voters"),
-        count("controller.quorum.bootstrap.servers"),
-    ) {
+    match (count(VOTERS), count("controller.quorum.bootstrap.servers")) {
+        // Not all of them have to be named.
         (0, servers) => Some(servers).filter(|&servers| servers > 1),
         (voters, _) => Some(voters),
     }
+}
+
+fn setting<'b>(broker: &'b BrokerSettings, name: &str) -> &'b str {
+    broker.given.get(name).map_or("", String::as_str)
 }
