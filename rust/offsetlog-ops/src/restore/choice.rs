@@ -37,6 +37,8 @@ pub(crate) struct SourcePartition {
     pub(crate) oldest_timestamp: Option<i64>,
     /// The greatest timestamp of the newest segments.
     pub(crate) newest_timestamp: Option<i64>,
+    /// Whether a segment has batches and no timestamp: a broker counts its age from the time of its file, which is a new one.
+    pub(crate) has_untimed: bool,
 }
 
 impl SourcePartition {
@@ -207,12 +209,14 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         .filter(|base| *base < stop)
         .collect();
     // Compaction leaves segments without a record.
-    let mut oldest = None;
+    let (mut oldest, mut has_untimed) = (None, false);
     for base in &used {
         oldest = readable(times(*base))?.flatten();
         if oldest.is_some() {
             break;
         }
+        let size = segments.iter().find(|segment| segment.base_offset == *base);
+        has_untimed |= size.is_some_and(|segment| segment.size_bytes > 0);
     }
     let newest = used.last().map(|base| readable(times(*base)));
     Ok(SourcePartition {
@@ -228,6 +232,7 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         leader_epoch: best.leader_epoch,
         oldest_timestamp: oldest,
         newest_timestamp: newest.transpose()?.flatten().flatten(),
+        has_untimed,
         log,
     })
 }

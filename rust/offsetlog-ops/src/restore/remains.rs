@@ -33,6 +33,14 @@ pub struct Remaining {
     pub commands: Vec<String>,
 }
 
+/// When retention would delete something of what is restored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deletion {
+    AtOnce,
+    /// Records without a timestamp: once the files, which are new, are old enough.
+    ByFileTime,
+}
+
 /// Decides about the retention of what is restored.
 pub(super) struct Retention {
     target: Target,
@@ -87,20 +95,20 @@ impl Retention {
             Target::Folder => {}
             Target::NewCluster => {
                 self.untier(name, configs);
-                for setting in self.deleting(topic, configs) {
+                for (setting, when) in self.deleting(topic, configs) {
                     let had = configs.get(setting).cloned();
                     if self.keeps {
-                        self.announce(name, setting, had.as_deref());
+                        self.announce(name, setting, when, had.as_deref());
                     } else {
                         configs.insert(setting.to_owned(), "-1".to_owned());
-                        self.prevented(name, setting, had.as_deref());
+                        self.prevented(name, setting, when, had.as_deref());
                     }
                 }
             }
             Target::StoppedBroker => {
                 let own = self.in_cluster.get(name).cloned().unwrap_or_default();
-                for setting in self.deleting(topic, &own) {
-                    self.announce(name, setting, own.get(setting).map(String::as_str));
+                for (setting, when) in self.deleting(topic, &own) {
+                    self.announce(name, setting, when, own.get(setting).map(String::as_str));
                 }
             }
         }
@@ -121,12 +129,12 @@ impl Retention {
         });
     }
 
-    /// The settings that would delete something of the topic now.
+    /// The settings that would delete something of the topic, though nothing of it is newer than the restore.
     fn deleting(
         &self,
         topic: &SourceTopic,
         configs: &BTreeMap<String, String>,
-    ) -> Vec<&'static str> {
+    ) -> Vec<(&'static str, Deletion)> {
         let deletes = configs.get(POLICY).map_or_else(
             || self.defaults.is_deleting(),
             |policy| policy.split(',').any(|each| each.trim() == "delete"),
@@ -151,20 +159,33 @@ impl Retention {
         });
         let is_large =
             all().any(|each| u64::try_from(limit_bytes).is_ok_and(|limit| each.bytes > limit));
+        let is_untimed = limit_ms >= 0 && all().any(|each| each.has_untimed);
         let mut found = Vec::new();
-        found.extend((is_old || is_unknown(RETENTION_MS)).then_some(RETENTION_MS));
-        found.extend((is_large || is_unknown(RETENTION_BYTES)).then_some(RETENTION_BYTES));
+        if is_old || is_unknown(RETENTION_MS) {
+            found.push((RETENTION_MS, Deletion::AtOnce));
+        } else if is_untimed {
+            found.push((RETENTION_MS, Deletion::ByFileTime));
+        }
+        if is_large || is_unknown(RETENTION_BYTES) {
+            found.push((RETENTION_BYTES, Deletion::AtOnce));
+        }
         found
     }
 
-    fn prevented(&mut self, topic: &str, setting: &str, had: Option<&str>) {
+    fn prevented(&mut self, topic: &str, setting: &str, when: Deletion, had: Option<&str>) {
+        let when = match when {
+            Deletion::AtOnce => "restored records at once",
+            Deletion::ByFileTime => {
+                "restored records, which have no timestamp, by the time of their new files"
+            }
+        };
         let (why, change) = match had {
             Some(had) => (
-                format!("{setting}={had} would delete restored records at once"),
+                format!("{setting}={had} would delete {when}"),
                 format!("--add-config {}", quoted(&format!("{setting}={had}"))),
             ),
             None if self.is_known => (
-                format!("the brokers' {setting} would delete restored records at once"),
+                format!("the brokers' {setting} would delete {when}"),
                 format!("--delete-config {setting}"),
             ),
             None => (
@@ -178,8 +199,15 @@ impl Retention {
         self.note(topic, reason, alter(topic, &change));
     }
 
-    fn announce(&mut self, topic: &str, setting: &str, had: Option<&str>) {
+    fn announce(&mut self, topic: &str, setting: &str, when: Deletion, had: Option<&str>) {
         let reason = match had {
+            _ if when == Deletion::ByFileTime => format!(
+                "restored records have no timestamp, and {} deletes them by the time of their new files: run this to keep them longer",
+                had.map_or_else(
+                    || format!("the brokers' {setting}"),
+                    |had| format!("{setting}={had}")
+                )
+            ),
             Some(had) => format!(
                 "{setting}={had} deletes restored records 30 s after the broker's start: run this as soon as it is up (log.initial.task.delay.ms in server.properties gives more time, from 3.5 on)"
             ),
