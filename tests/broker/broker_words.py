@@ -17,6 +17,9 @@ AT_TIMES: Mapping[str, str] = {
     r"\.EventPerformanceMonitor |controller event queue overloaded|heartbeat request but received error REQUEST_TIMED_OUT": (
         "a controller on a busy machine is slow"
     ),
+    r"Unexpected error handling request RequestHeader\(apiKey=(CONTROLLER_REGISTRATION|BROKER_REGISTRATION|BROKER_HEARTBEAT)": (
+        "who registers before the controller is the active one asks again"
+    ),
     "because the partition is not online or is no longer the leader": (
         "a coordinator begins to load by the metadata of the run before, when its broker does not lead yet: any topic of its own will do"
     ),
