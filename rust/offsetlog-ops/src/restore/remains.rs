@@ -129,7 +129,7 @@ impl Retention {
         });
     }
 
-    /// The settings that would delete something of the topic, though nothing of it is newer than the restore.
+    /// The settings that would delete something of the topic, and when.
     fn deleting(
         &self,
         topic: &SourceTopic,
