@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import metadata_records
 import pytest
-from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, OLD_LOG_DIRS, OLD_PARTITIONS, named
+from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, named
 from restoring import SOURCES, format_for, formatted, metadata_of, metadata_values, states_of, uuid_bytes
 from test_convert import check
 from writing import environment, python, tree
 
-from offsetlog import Log, LogDirError, restore
+from offsetlog import Log, LogDirError, OffsetLogError, restore
 
 
 def test_a_new_cluster_gets_its_topics_before_it_starts(tmp_path: Path) -> None:
@@ -184,6 +185,47 @@ def test_brokers_know_their_topics_when_they_start(case: str, tmp_path: Path) ->
     if not is_new:
         assert not report.bootstrap_checkpoints
         assert any("kafka-topics.sh" in command for each in report.remaining for command in each.commands)
+
+
+@pytest.mark.parametrize(("how", "expected"), [("standalone", "new-cluster"), ("initial-controllers", "stopped-broker")])
+def test_a_quorum_of_kafka_3_says_how_large_it_is(how: str, expected: str, tmp_path: Path) -> None:
+    """By the snapshot that Kafka's tool put before its metadata log, without any `server.properties`."""
+    into = tmp_path / "log-dir"
+    shutil.copytree(DATA / "kafka-3.9.2-formatted" / how, into)
+    report = restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
+    assert report.target == expected
+    assert not any(each.about == "first start" for each in report.remaining)
+    warned = [warning for warning in report.warnings if "several controllers" in warning]
+    assert ("--broker FILE" in "".join(warned), len(warned)) == (False, expected == "stopped-broker")
+    # Of a controller alone, other brokers come later.
+    other = formatted(tmp_path / "other", node=2)
+    for line in (into / "meta.properties").read_text().splitlines():
+        if line.startswith("cluster.id"):
+            text = (other / "meta.properties").read_text()
+            (other / "meta.properties").write_text(re.sub(r"cluster\.id=.*", line, text))
+    format_for(other, OF_3_9)
+    plan = restore(SOURCES, [into, other], topics=["g-epochs"], new_cluster=True, dry_run=True)
+    assert plan.target == expected
+    assert [each.reason.split()[0] for each in plan.remaining if each.about == "first start"] == ["start"] * (how == "standalone")
+
+
+def test_damage_in_the_first_snapshot_is_named(tmp_path: Path) -> None:
+    """Nobody knows how many controllers there are then. Offsets and leader epochs alone are not covered by a batch's checksum."""
+    into = tmp_path / "log-dir"
+    shutil.copytree(DATA / "kafka-3.9.2-formatted" / "initial-controllers", into)
+    (snapshot,) = into.rglob("*-0000000000.checkpoint")
+    whole = snapshot.read_bytes()
+
+    def outcome(data: bytes) -> str:
+        snapshot.write_bytes(data)
+        try:
+            return restore(CLEAN_LOG_DIRS[0] / "g-plain-0", into, new_cluster=True, dry_run=True).target
+        except OffsetLogError as error:
+            return error.path or "no path"
+
+    assert {outcome(whole[:size]) for size in range(0, len(whole), 5)} == {str(snapshot)}
+    broken = [whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
+    assert {outcome(data) for data in broken} == {str(snapshot), "stopped-broker"}
 
 
 def test_metadata_that_is_elsewhere_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 
 use offsetlog::disk::{Access, IoCall, read_whole, write_whole};
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
-use offsetlog::format::control::ControlType;
+use offsetlog::format::control::{ControlRecord, ControlType};
 use offsetlog::format::internal_topic::MetadataRecord;
 use offsetlog::format::message::Value;
 use offsetlog::format::{BatchHeader, Fault, FormatError, Part, Uuid};
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// The file's name.
 pub(crate) const BOOTSTRAP_CHECKPOINT: &str = "bootstrap.checkpoint";
+
+/// The snapshot before a metadata log's first record.
+const FIRST_SNAPSHOT: &str = "00000000000000000000-0000000000.checkpoint";
 
 /// More than any formatting writes, and room for a hundred thousand partitions.
 const BYTES_MAX: u64 = 64 << 20;
@@ -69,10 +72,7 @@ impl Bootstrap {
             at += BatchHeader::parse(rest)?.size_bytes;
         }
         if !is_whole {
-            let rule = Fault::Rule("the file ends without a footer: a part of it is missing");
-            return Err(Error::new(FormatError::new(Part::ControlRecord, 0, rule))
-                .at_path(&found.path)
-                .at_position(at as u64));
+            return Err(no_footer(&found.path, at));
         }
         if found.metadata_version == 0 {
             let reason = "it says no metadata.version; format the log dir with kafka-storage.sh";
@@ -90,10 +90,7 @@ impl Bootstrap {
     /// Takes what a batch says. Returns whether it is the footer.
     fn take_batch(&mut self, bytes: &[u8], position: usize, limit: u64) -> Result<bool> {
         let header = BatchHeader::parse(bytes)?;
-        let Some(batch) = bytes.get(..header.size_bytes) else {
-            let rule = Fault::Rule("the file ends inside of the batch");
-            return Err(Error::new(FormatError::new(Part::BatchHeader, 0, rule)));
-        };
+        let batch = whole(bytes, &header)?;
         header.check_crc(batch)?;
         let mut decoder = BatchDecoder::default();
         let mut records = decoder.records(batch, limit)?;
@@ -183,6 +180,75 @@ impl Bootstrap {
         write_whole(options.disk.as_ref(), &self.path, &out)
             .map_err(|failed| Error::failed_call(&self.path, failed))
     }
+}
+
+/// The controllers that a node was formatted with (`--standalone`, `--initial-controllers`), which stand in the snapshot that its metadata
+/// log begins with; none where there is no such snapshot.
+///
+/// # Errors
+/// `Io`; corruption with the position.
+pub(crate) fn formatted_voters(log_dir: &Path, options: &OpenOptions) -> Result<Vec<i32>> {
+    let path = log_dir.join("__cluster_metadata-0").join(FIRST_SNAPSHOT);
+    let disk = options.disk.as_ref();
+    if disk.stat(&path).is_err() {
+        return Ok(Vec::new());
+    }
+    let bytes = read_whole(disk, &path, BYTES_MAX)
+        .map_err(|error| Error::io(IoCall::Read, &path, error))?;
+    let (mut at, mut found, mut is_whole) = (0, Vec::new(), false);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let here = |error: Error| error.at_path(&path).at_position(at as u64);
+        let header = BatchHeader::parse(rest).map_err(|error| here(error.into()))?;
+        is_whole = take_voters(rest, &header, options, &mut found).map_err(here)?;
+        at += header.size_bytes;
+    }
+    if is_whole {
+        Ok(found)
+    } else {
+        Err(no_footer(&path, at))
+    }
+}
+
+/// Takes what a batch says of controllers. Returns whether it is the footer.
+fn take_voters(
+    bytes: &[u8],
+    header: &BatchHeader,
+    options: &OpenOptions,
+    found: &mut Vec<i32>,
+) -> Result<bool> {
+    let batch = whole(bytes, header)?;
+    header.check_crc(batch)?;
+    if !header.attributes.is_control() {
+        return Ok(false);
+    }
+    let mut decoder = BatchDecoder::default();
+    let mut records = decoder.records(batch, options.limits.max_decompressed_bytes)?;
+    let mut is_footer = false;
+    while let Some(record) = records.next_record()? {
+        match ControlRecord::parse(record.key, record.value)? {
+            ControlRecord::KraftVoters(voters) => {
+                found.extend(voters.iter().map(|voter| voter.voter_id));
+            }
+            ControlRecord::SnapshotFooter => is_footer = true,
+            _ => {}
+        }
+    }
+    Ok(is_footer)
+}
+
+fn no_footer(path: &Path, position: usize) -> Error {
+    let rule = Fault::Rule("the file ends without a footer: a part of it is missing");
+    Error::new(FormatError::new(Part::ControlRecord, 0, rule))
+        .at_path(path)
+        .at_position(position as u64)
+}
+
+/// The bytes of a batch, which must be there to its end.
+fn whole<'b>(bytes: &'b [u8], header: &BatchHeader) -> Result<&'b [u8]> {
+    bytes.get(..header.size_bytes).ok_or_else(|| {
+        let rule = Fault::Rule("the file ends inside of the batch");
+        Error::new(FormatError::new(Part::BatchHeader, 0, rule))
+    })
 }
 
 /// Whether the metadata log in a log dir has records: then its controllers do not read `bootstrap.checkpoint` any more.

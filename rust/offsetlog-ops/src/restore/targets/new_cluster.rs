@@ -6,7 +6,7 @@
 //! the broker renames every partition to `-stray`. Several controllers elect one while brokers wait for it, so they are sure to meet that
 //! moment; one that is alone has the topics before its own broker looks, and other brokers can wait for it.
 
-use super::super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, has_started};
+use super::super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, formatted_voters, has_started};
 use super::Targets;
 use crate::places::{LogDirPlace, Places};
 use offsetlog::{BrokerSettings, Error, OpenOptions, Result};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 const OF_KAFKA_4: i32 = 22;
 
 const VOTERS: &str = "controller.quorum.voters";
+const SERVERS: &str = "controller.quorum.bootstrap.servers";
 
 const AS_STOPPED: &str =
     "taken for log dirs of stopped brokers, whose cluster has the topics or gets them by command";
@@ -48,21 +49,25 @@ impl Targets {
             .bootstraps
             .iter()
             .any(|file| file.metadata_version < OF_KAFKA_4);
-        let controllers = broker.and_then(controllers);
+        let mut voters: BTreeSet<i32> = broker.map_or_else(BTreeSet::new, static_voters);
+        for path in paths {
+            voters.extend(formatted_voters(path, options)?);
+        }
         if !is_old {
-            self.note_other_controllers(broker, &nodes);
+            self.note_other_controllers(&voters, &nodes);
             return Ok(true);
         }
+        let controllers = count(&voters, broker);
         match (controllers, nodes.len()) {
             (None, 0..=1) => {
                 let note = "this is for a cluster of one controller: with several, brokers of Kafka 3 take restored partitions for strays when they start for the first time. Name a server.properties to have that checked (--broker FILE)";
                 self.at_first_start.push(note.to_owned());
             }
-            (Some(1), 0..=1) => self.note_other_controllers(broker, &nodes),
+            (Some(1), 0..=1) => self.note_other_controllers(&voters, &nodes),
             (Some(1), _) => {
                 let note = "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays";
                 self.at_first_start.push(note.to_owned());
-                self.note_other_controllers(broker, &nodes);
+                self.note_other_controllers(&voters, &nodes);
             }
             _ => return Ok(self.not_taken(controllers)),
         }
@@ -85,19 +90,13 @@ impl Targets {
     }
 
     /// The first of them that is elected makes the topics, or leaves the cluster without.
-    fn note_other_controllers(&mut self, broker: Option<&BrokerSettings>, nodes: &BTreeSet<i32>) {
-        let voters = broker.map_or("", |broker| setting(broker, VOTERS));
-        let others: Vec<&str> = voters
-            .split(',')
-            .filter_map(|voter| voter.split('@').next())
-            .map(str::trim)
-            .filter(|voter| voter.parse().is_ok_and(|id: i32| !nodes.contains(&id)))
-            .collect();
+    fn note_other_controllers(&mut self, voters: &BTreeSet<i32>, nodes: &BTreeSet<i32>) {
+        let others: Vec<String> = voters.difference(nodes).map(ToString::to_string).collect();
         let Some(file) = self.bootstraps.first().filter(|_| !others.is_empty()) else {
             return;
         };
         self.at_first_start.push(format!(
-            "controllers without a folder here, by {VOTERS}: {}. Before anything starts, put {} into the metadata.log.dir of each, in the \
+            "controllers without a folder here: {}. Before anything starts, put {} into the metadata.log.dir of each, in the \
              place of its own: the one that is elected first makes the topics, or the cluster has none",
             others.join(", "),
             file.path.display()
@@ -160,17 +159,25 @@ impl Targets {
     }
 }
 
-/// How many controllers there are by a `server.properties`; `None` if it does not say.
-fn controllers(broker: &BrokerSettings) -> Option<usize> {
-    let count = |name| {
-        let all = setting(broker, name).split(',');
-        all.filter(|each| !each.trim().is_empty()).count()
-    };
-    match (count(VOTERS), count("controller.quorum.bootstrap.servers")) {
-        // Not all of them have to be named.
-        (0, servers) => Some(servers).filter(|&servers| servers > 1),
-        (voters, _) => Some(voters),
+/// The controllers by a `server.properties`.
+fn static_voters(broker: &BrokerSettings) -> BTreeSet<i32> {
+    setting(broker, VOTERS)
+        .split(',')
+        .filter_map(|voter| voter.split('@').next()?.trim().parse().ok())
+        .collect()
+}
+
+/// How many controllers there are; `None` if nobody says.
+fn count(voters: &BTreeSet<i32>, broker: Option<&BrokerSettings>) -> Option<usize> {
+    if !voters.is_empty() {
+        return Some(voters.len());
     }
+    let servers = broker
+        .map_or("", |broker| setting(broker, SERVERS))
+        .split(',');
+    let named = servers.filter(|each| !each.trim().is_empty()).count();
+    // Not all of them have to be named.
+    Some(named).filter(|&named| named > 1)
 }
 
 fn setting<'b>(broker: &'b BrokerSettings, name: &str) -> &'b str {
