@@ -153,12 +153,29 @@ def repeated(path: Path, rows: list[bytes], count: int) -> None:
     segment.write_bytes(b"".join(offset.to_bytes(8, "big") + rest for offset in offsets))
 
 
-# Kinds whose single call goes on for longer than an answer may take, on a fast machine too: what takes a recovery long is batches,
+# Kinds whose single call goes on for longer than an answer may take: what takes a recovery long is batches,
 # what takes a scan long is values, here 40 GiB of them in a file of some MiB.
 LONG = {"recovery": ([b"v"], 5_000_000), "scan": ([bytes(1 << 20)] * 2, 20_000)}
 # Else nobody would notice that a call does not look for signals.
 LONG_S_MIN = 2 * ANSWER_S_MAX
+LONGER_MAX = 5
 MEASURED = "began = time.monotonic()\nwork()\nprint(time.monotonic() - began, flush=True)\n"
+
+
+def at_work(path: Path, kind: str, signals: int) -> subprocess.Popen[str]:
+    """A process that does it again and again; what has to take long is given more to do until it does, on this machine and now."""
+    program = HEAD + WORK[kind] + (MEASURED if kind in LONG else "") + LOOP
+    arguments = [sys.executable, "-c", program, str(path), str(signals)]
+    for _ in range(LONGER_MAX):
+        if kind in LONG:
+            repeated(path, *LONG[kind])
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+        assert process.stdout is not None
+        if kind not in LONG or float(process.stdout.readline()) > LONG_S_MIN:
+            return process
+        process.kill()
+        process.communicate()
+    raise TimeoutError(f"{kind} is over in less than {LONG_S_MIN} s, {LONGER_MAX} times as long as well")
 
 
 @pytest.mark.parametrize("kind", WORK)
@@ -169,14 +186,9 @@ def test_interrupts_at_random_moments(tmp_path: Path, kind: str) -> None:
     """
     with row(19, f"Ctrl-C in {kind}", "signals", 5) as part:
         path = filled(tmp_path / "orders-0")
-        if kind in LONG:
-            repeated(path, *LONG[kind])
-        program = HEAD + WORK[kind] + (MEASURED if kind in LONG else "") + LOOP
-        arguments = [sys.executable, "-c", program, str(path), str(part.floor)]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        with at_work(path, kind, part.floor) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            assert kind not in LONG or float(process.stdout.readline()) > LONG_S_MIN
             for _ in range(part.floor):
                 line = process.stdout.readline()
                 assert line == "ready\n", line + process.stderr.read()
