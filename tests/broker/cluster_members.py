@@ -25,6 +25,11 @@ class MemberBroker(Broker):
         self.node_id = node_id
         self._first = first
 
+    def _wait_until_started(self) -> None:
+        """The first one knows of it then."""
+        super()._wait_until_started()
+        wait_for_nodes(self._first, {self.node_id})
+
     def _of_its_kind(self) -> dict[str, object]:
         return {
             "process.roles": "broker",
@@ -70,11 +75,35 @@ class QuorumMember(Broker):
         }
 
 
-def start_together(brokers: Iterable[Broker]) -> None:
-    """Start brokers none of which serves without the others."""
-    members = list(brokers)
+def start_together(members: Iterable[QuorumMember]) -> None:
+    """Start brokers none of which serves without the others, and wait until each knows of all."""
+    members = list(members)
     with ThreadPoolExecutor(len(members)) as pool:
         list(pool.map(Broker.start, members))
+    for member in members:
+        wait_for_nodes(member, {each.node_id for each in members})
+
+
+def wait_for_nodes(broker: Broker, nodes: set[int]) -> None:
+    """Wait until a broker names these among those that are alive.
+
+    A broker that has started says nothing of when the others hear of it, and a client that asks one before that does not find the
+    broker that it is sent to. (With ZooKeeper it is sent to the controller, which is one for all.)
+    """
+    end = time.monotonic() + SYNC_SECONDS
+    while True:
+        alive = _alive(broker)
+        if nodes <= alive:
+            return
+        assert time.monotonic() < end, (nodes, alive)
+        time.sleep(0.1)
+
+
+def _alive(broker: Broker) -> set[int]:
+    """Whom it names; a broker that has just come may answer that it cannot say."""
+    with contextlib.suppress(KafkaError), contextlib.closing(KafkaAdminClient(bootstrap_servers=broker.address)) as client:
+        return {each["broker_id"] for each in client.describe_cluster()["brokers"] if not each.get("is_fenced")}
+    return set()
 
 
 class ZooKeeperMember(ZooKeeperBroker):
