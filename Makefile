@@ -141,7 +141,7 @@ test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4
 	$(step) "pytest tests/spark, PySpark 4.0" $(call pytest,spark40,.venv-spark40/bin/python) tests/spark
 
 test-broker: .venv/installed brokers ## the same: real brokers
-	$(step) "pytest tests/broker: real brokers, $(broker_versions)" $(call pytest,broker,$(bin)/python) tests/broker
+	$(step) "pytest tests/broker: real brokers, $(broker_versions)" $(call pytest,broker,$(bin)/python) $(by_file) tests/broker
 
 # Without a JVM unless proof runs too: Kafka's message schemas are in the oracle's jars.
 net_quick := .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar

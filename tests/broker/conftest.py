@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -29,6 +29,25 @@ KEPT = ROOT / "build" / "broker-failures"
 
 _failed = pytest.StashKey[set[str]]()
 _seconds = pytest.StashKey[dict[str, dict[str, float]]]()
+
+
+class OneOfSeveral(Protocol):
+    """One of several, as pytest-xdist shows it to the one that started them."""
+
+    config: pytest.Config
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of several hands over what its stories took."""
+    if isinstance(output := getattr(session.config, "workeroutput", None), dict):
+        output["seconds"] = session.config.stash.get(_seconds, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: OneOfSeveral) -> None:
+    """Take it."""
+    # A process that died has none.
+    node.config.stash.setdefault(_seconds, {}).update(getattr(node, "workeroutput", {}).get("seconds", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
