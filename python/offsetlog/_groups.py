@@ -10,7 +10,12 @@ from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from offsetlog import _offsetlog
+
+    Progress: TypeAlias = Callable[[int, int, str], object] | None
 
 __all__ = ["Group", "GroupMember", "GroupOffset", "ResetFile", "ShareGroupOffset"]
 
@@ -143,25 +148,25 @@ class Group(NamedTuple):
         return sum(each.lag for each in self.offsets if each.lag is not None)
 
 
-def groups_of(native: _offsetlog.LogDir) -> list[Group]:
+def groups_of(native: _offsetlog.LogDir, progress: Progress) -> list[Group]:
     """Return what the compiled module found as the public values; what was left out is told to the log."""
-    found, warnings, unread = native.groups()
+    found, warnings, unread = native.groups(progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(found, unread)
 
 
-def prometheus_of(native: _offsetlog.LogDir, now: int | None) -> str:
+def prometheus_of(native: _offsetlog.LogDir, now: int | None, progress: Progress) -> str:
     """Return the same as Prometheus text; what was left out is told to the log."""
-    text, warnings, unread = native.groups_prometheus(now)
+    text, warnings, unread = native.groups_prometheus(now, progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(text, unread)
 
 
-def reset_csv_of(native: _offsetlog.LogDir, names: list[str]) -> ResetFile:
+def reset_csv_of(native: _offsetlog.LogDir, names: list[str], progress: Progress) -> ResetFile:
     """Return the file for these groups, or all; what was left out is told to the log."""
-    found, warnings, unread = native.groups_reset_csv(names)
+    found, warnings, unread = native.groups_reset_csv(names, progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(found, unread)

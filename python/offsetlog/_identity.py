@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
-from offsetlog._options import open_options, path_text, utf8
+from offsetlog._options import check_progress, open_options, path_text, utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Unpack
 
     from offsetlog._options import Limits, PathLike
@@ -50,7 +50,9 @@ class DirectoryIdentity(NamedTuple):
     """Its ``directory.id``."""
 
 
-def identity(*paths: PathLike, **limits: Unpack[Limits]) -> list[DirectoryIdentity]:
+def identity(
+    *paths: PathLike, progress: Callable[[int, int, str], object] | None = None, **limits: Unpack[Limits]
+) -> list[DirectoryIdentity]:
     """Return what a broker would do with each log dir, and with each directory in it.
 
     Topic ids and assignments are compared with the cluster's metadata, where that is among the paths: a ``metadata.log.dir``, or the
@@ -61,6 +63,9 @@ def identity(*paths: PathLike, **limits: Unpack[Limits]) -> list[DirectoryIdenti
     ----------
     *paths
         Log dirs, the folder with the metadata, single partition directories. Of several brokers, each is looked at for itself.
+    progress
+        Called before each directory in a log dir with the number of those that are done, that of all that are known by then, and the
+        directory; and at the end once more. What it raises ends the work.
     **limits
         As for :meth:`Log.open`.
 
@@ -86,7 +91,8 @@ def identity(*paths: PathLike, **limits: Unpack[Limits]) -> list[DirectoryIdenti
     >>> rows[0].kind, rows[0].node_id
     ('log-dir', 1)
     """
-    rows, warnings, error = _offsetlog.identity([path_text(path) for path in paths], open_options(**limits))
+    check_progress(progress)
+    rows, warnings, error = _offsetlog.identity([path_text(path) for path in paths], open_options(**limits), progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
     if error is not None:
@@ -100,6 +106,7 @@ def metadata_as_commands(
     bootstrap_server: str = "localhost:9092",
     replica_assignment: bool = False,
     show_secrets: bool = False,
+    progress: Callable[[int, int, str], object] | None = None,
     **limits: Unpack[Limits],
 ) -> str:
     r"""Return a script for ``sh`` that makes a cluster's topics and settings again, with Kafka's own programs.
@@ -119,6 +126,8 @@ def metadata_as_commands(
         Name the brokers of each partition, in the place of their number.
     show_secrets
         Put settings in it that are secrets. Passwords of users for SCRAM are never there.
+    progress
+        As for :func:`identity`.
     **limits
         As for :meth:`Log.open`.
 
@@ -133,6 +142,7 @@ def metadata_as_commands(
     >>> [line for line in script.splitlines() if line.startswith("kafka-topics.sh")]
     ['kafka-topics.sh --bootstrap-server localhost:9092 --create --topic g-plain --partitions 3 --replication-factor 1 \\']
     """
+    check_progress(progress)
     return _told(
         _offsetlog.metadata_as_commands(
             [path_text(path) for path in paths],
@@ -141,6 +151,7 @@ def metadata_as_commands(
             bootstrap_server=utf8("bootstrap_server", bootstrap_server),
             replica_assignment=bool(replica_assignment),
             show_secrets=bool(show_secrets),
+            progress=progress,
         )
     )
 
@@ -150,13 +161,14 @@ def metadata_as_yaml(
     topics: str | Iterable[str] = (),
     strimzi_cluster: str = "my-cluster",
     show_secrets: bool = False,
+    progress: Callable[[int, int, str], object] | None = None,
     **limits: Unpack[Limits],
 ) -> str:
     """Return a cluster's topics as YAML for the operator of Strimzi 0.49 or later: resources of kind ``KafkaTopic``.
 
     Parameters
     ----------
-    *paths, topics, show_secrets, **limits
+    *paths, topics, show_secrets, progress, **limits
         As for :func:`metadata_as_commands`.
     strimzi_cluster
         The Kafka resource that the topics are for.
@@ -174,6 +186,7 @@ def metadata_as_yaml(
     >>> '    strimzi.io/cluster: "new"' in text.splitlines()
     True
     """
+    check_progress(progress)
     return _told(
         _offsetlog.metadata_as_yaml(
             [path_text(path) for path in paths],
@@ -181,6 +194,7 @@ def metadata_as_yaml(
             topics=names_of(topics),
             strimzi_cluster=utf8("strimzi_cluster", strimzi_cluster),
             show_secrets=bool(show_secrets),
+            progress=progress,
         )
     )
 

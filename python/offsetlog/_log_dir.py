@@ -31,6 +31,7 @@ from offsetlog._options import (
     ScanOptions,
     When,
     bounded,
+    check_progress,
     checked_mode,
     checked_scan,
     integer,
@@ -391,13 +392,20 @@ class LogDir:
             logger.warning("%s", warning)
         return Log._of(native, native.path, self._options)  # noqa: SLF001  # same package
 
-    def groups(self) -> list[Group]:
+    def groups(self, *, progress: Callable[[int, int, str], object] | None = None) -> list[Group]:
         """Return the groups of consumers whose coordinators kept them here, by name: what they committed, and how far behind it is.
 
         Reads ``__consumer_offsets`` and ``__share_group_state`` from front to back, and of each partition that was committed where its
         log ends. Each offset that was committed below that end costs one look-up more, of the first record that is unread. A commit
         within a transaction counts when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken.
         Records of types that are not known are left out, with a warning in the logger ``offsetlog``.
+
+        Parameters
+        ----------
+        progress
+            Called before each partition with the number of partitions that are done, that of all, and the partition's name, and at the
+            end once more. The partitions that groups have committed offsets of are known, and make that of all grow, when the internal
+            topics are read. What it raises ends the work.
 
         Raises
         ------
@@ -413,9 +421,10 @@ class LogDir:
         ...     group.group_id, group.kind, [(each.topic, each.partition, each.offset, each.lag) for each in group.offsets[:2]]
         ('g-group-1', 'classic', [('g-codec-lz4', 0, 798, 0), ('g-plain', 0, 18, 182)])
         """
-        return groups_of(self._engine())
+        check_progress(progress)
+        return groups_of(self._engine(), progress)
 
-    def groups_prometheus(self, *, now: When | None = None) -> str:
+    def groups_prometheus(self, *, now: When | None = None, progress: Callable[[int, int, str], object] | None = None) -> str:
         r"""Return what :meth:`groups` returns as Prometheus text, for an endpoint or the text files of ``node_exporter``.
 
         Gauges with the names and labels of ``kafka_exporter``: ``kafka_consumergroup_current_offset`` and ``kafka_consumergroup_lag``,
@@ -429,6 +438,8 @@ class LogDir:
         now
             The time up to which ages are counted: ``int`` of ms since 1970 or an aware ``datetime``; by default that of the log dir's
             clock.
+        progress
+            As for :meth:`groups`.
 
         Raises
         ------
@@ -443,9 +454,12 @@ class LogDir:
         >>> next(lags)
         'kafka_consumergroup_lag{consumergroup="g-group-1",topic="g-codec-lz4",partition="0"} 0'
         """
-        return prometheus_of(self._engine(), optional_millis(now, "now"))
+        check_progress(progress)
+        return prometheus_of(self._engine(), optional_millis(now, "now"), progress)
 
-    def groups_reset_csv(self, groups: str | Iterable[str] = ()) -> ResetFile:
+    def groups_reset_csv(
+        self, groups: str | Iterable[str] = (), *, progress: Callable[[int, int, str], object] | None = None
+    ) -> ResetFile:
         """Return committed offsets as the file of ``kafka-consumer-groups.sh --reset-offsets --from-file``.
 
         Looks at no partition that the groups read. The file has offsets only: what was committed beside them is counted. Share groups,
@@ -455,6 +469,8 @@ class LogDir:
         ----------
         groups
             Names of groups; by default all.
+        progress
+            As for :meth:`groups`; only the internal topics are read.
 
         Raises
         ------
@@ -468,7 +484,8 @@ class LogDir:
         >>> file.csv.splitlines()[:2], file.groups
         (['g-codec-lz4,0,798', 'g-plain,0,18'], ('g-group-1',))
         """
-        return reset_csv_of(self._engine(), names_of(groups, "groups"))
+        check_progress(progress)
+        return reset_csv_of(self._engine(), names_of(groups, "groups"), progress)
 
     def transactions(self) -> list[Transaction]:
         """Return the transactional ids whose coordinators kept them here, by name: producer, state, partitions, times.
@@ -525,6 +542,7 @@ class LogDir:
         ...     [(each.topic, each.transactional_id, each.standing) for each in log_dir.producers(open_only=True)]
         [('g-txn', 'g-tx-open', 'ongoing')]
         """
+        check_progress(progress)
         producers = _offsetlog.producers(self._engine(), topics=names_of(topics), open_only=bool(open_only), progress=progress)
         return told(producers)
 
@@ -569,6 +587,7 @@ class LogDir:
         ...     [(each.question, each.reason, each.offset) for each in log_dir.why(topics="g-txn") if each.question != "deletion"]
         [('read_committed', 'open-transaction', 347)]
         """
+        check_progress(progress)
         answers = _offsetlog.why(
             self._engine(),
             topics=names_of(topics),

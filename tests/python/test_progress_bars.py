@@ -18,13 +18,20 @@ from writing import environment
 
 from offsetlog import Log
 
-WORKS = {
-    "salvage": ("old", "--into", "new"),
-    "restore": ("old", "--into", "new"),
-    "adopt": ("log-dir/g-plain-0", "--metadata", CLEAN / "metadata-dir", "--log-dir", CLEAN_LOG_DIRS[1], "--dry-run"),
-    "verify": ("old",),
-    "recover": ("old/orders-0", "--dry-run"),
+WORKS: dict[str, tuple[tuple[object, ...], str]] = {
+    "salvage": (("old", "--into", "new"), "orders-0"),
+    "restore": (("old", "--into", "new"), "orders-0"),
+    "adopt": (
+        ("log-dir/g-plain-0", "--metadata", CLEAN / "metadata-dir", "--log-dir", CLEAN_LOG_DIRS[1], "--dry-run"),
+        "g-plain-0",
+    ),
+    "groups": (CLEAN_LOG_DIRS, "__consumer_offsets-0"),
+    "metadata": (("--directories", "old"), "orders-0"),
+    # It counts bytes and names nothing.
+    "verify": (("old",), ""),
+    "recover": (("old/orders-0", "--dry-run"), "orders-0"),
 }
+"""What each is called with, and what the bar names."""
 
 
 def drawn(directory: Path, *arguments: object) -> str:
@@ -56,8 +63,8 @@ def test_it_is_drawn_on_a_terminal(verb: str, tmp_path: Path) -> None:
     shutil.copytree(CLEAN_LOG_DIRS[0] / "g-plain-0", tmp_path / "log-dir" / "g-plain-0")
     shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", tmp_path / "log-dir")
     (tmp_path / "log-dir" / "g-plain-0" / "partition.metadata").unlink()
-    text = drawn(tmp_path, verb, *WORKS[verb])
+    arguments, name = WORKS[verb]
+    text = drawn(tmp_path, verb, *arguments)
     assert "%" in text
-    if verb != "verify":
-        assert ("g-plain-0" if verb == "adopt" else "orders-0") in text
-    assert "%" not in drawn(tmp_path, verb, *("elsewhere" if word == "new" else word for word in WORKS[verb]), "-q")
+    assert name in text
+    assert "%" not in drawn(tmp_path, verb, *("elsewhere" if word == "new" else word for word in arguments), "-q")

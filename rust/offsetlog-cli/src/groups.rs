@@ -7,10 +7,11 @@ use crate::console::Console;
 use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
+use crate::progress::Progress;
 use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{Group, LogDir, OpenOptions};
+use offsetlog::{Group, GroupsOptions, LogDir, OpenOptions};
 use offsetlog_ops::{When, groups_prometheus, span};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -74,13 +75,13 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    // What these show says nothing of how far groups are behind.
-    let found = if args.reset_csv || args.members || args.state {
-        log_dir.groups_without_lag()
-    } else {
-        log_dir.groups()
-    };
-    let (mut groups, left_out, unread) = found?;
+    let (bar, progress) = Progress::of_partitions(console);
+    let (mut groups, left_out, unread) = log_dir.groups(&GroupsOptions {
+        // What these show says nothing of how far groups are behind.
+        without_lag: args.reset_csv || args.members || args.state,
+        progress,
+    })?;
+    drop(bar);
     for warning in log_dir.warnings().iter().chain(&left_out) {
         console.warn(warning);
     }

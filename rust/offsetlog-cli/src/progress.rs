@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::escape::escaped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use offsetlog_ops::PartitionProgress;
+use offsetlog::{DirectoryProgress, PartitionProgress};
 use std::sync::Arc;
 
 const REDRAWS_PER_SECOND: u8 = 10;
@@ -63,6 +63,19 @@ impl Progress {
         let told = told.map(|told| {
             PartitionProgress::new(move |done, total, at| {
                 told(done, total, &at.to_string());
+                Ok(())
+            })
+        });
+        (progress, told.unwrap_or_default())
+    }
+
+    /// The same for work that tells which directory it is at.
+    pub(crate) fn of_directories(console: &Console<'_>) -> (Self, DirectoryProgress) {
+        let (progress, told) = Self::told(console);
+        let told = told.map(|told| {
+            DirectoryProgress::new(move |done, total, at| {
+                let name = at.file_name().unwrap_or(at.as_os_str());
+                told(done, total, &name.to_string_lossy());
                 Ok(())
             })
         });

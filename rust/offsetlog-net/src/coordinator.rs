@@ -41,7 +41,7 @@ use group::{Group, JoinRequest, SyncRequest};
 use offsetlog::format::Uuid;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis;
-use offsetlog::{LogDir, Result};
+use offsetlog::{GroupsOptions, LogDir, Result};
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -280,7 +280,7 @@ impl Coordinator {
 /// # Errors
 /// Those of [`CommittedOffsets::seed`].
 pub fn seed(offsets: &mut CommittedOffsets, log_dir: &LogDir) -> Result<Vec<String>> {
-    let (groups, mut warnings, unread) = log_dir.groups_without_lag()?;
+    let (groups, mut warnings, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
     warnings.extend(unread.into_iter().map(|unread| {
         format!(
             "groups of {} are left out: {}",

@@ -7,7 +7,7 @@ mod partition;
 use crate::places::{LogDirPlace, Places};
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{Error, MetadataImage, OpenOptions, Result};
+use offsetlog::{DirectoryProgress, Error, MetadataImage, OpenOptions, Result};
 use partition::{Judge, Known, Live};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -124,21 +124,27 @@ pub struct Identity {
 ///
 /// # Errors
 /// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, and for the folder around log dirs;
-/// `Interrupted`. Damage is no error, but a reason; so is metadata that cannot be read.
+/// `Interrupted`; those of the progress. Damage is no error, but a reason; so is metadata that cannot be read.
 ///
 /// ```no_run
-/// use offsetlog::OpenOptions;
+/// use offsetlog::{DirectoryProgress, OpenOptions};
 /// use offsetlog_ops::identity;
 ///
 /// # fn main() -> Result<(), offsetlog::Error> {
-/// for each in identity(&["/disk1/kafka", "/mnt/metadata"], &OpenOptions::default())?.directories {
+/// let folders = ["/disk1/kafka", "/mnt/metadata"];
+/// let found = identity(&folders, &OpenOptions::default(), &DirectoryProgress::default())?;
+/// for each in found.directories {
 ///     println!("{} {}: {}", each.path.display(), each.outcome.name(), each.reason);
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub fn identity<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Identity> {
-    let mut places = Places::read(paths, options)?;
+pub fn identity<P: AsRef<Path>>(
+    paths: &[P],
+    options: &OpenOptions,
+    progress: &DirectoryProgress,
+) -> Result<Identity> {
+    let mut places = Places::read_told(paths, options, progress)?;
     let log_dirs = std::mem::take(&mut places.log_dirs);
     let metadata = places.metadata.as_ref();
     let cluster = Cluster::of(&log_dirs, metadata);

@@ -13,7 +13,6 @@ mod commands;
 mod end_transaction;
 mod identity;
 mod kafka_topics;
-mod partition_progress;
 mod places;
 mod producers;
 mod prometheus;
@@ -32,7 +31,6 @@ pub use end_transaction::{
     EndTransactionOptions, EndedTransaction, TransactionEnd, end_transaction, transaction_ends,
 };
 pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity};
-pub use partition_progress::PartitionProgress;
 pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};
 pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};

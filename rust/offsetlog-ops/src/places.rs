@@ -7,7 +7,8 @@ use offsetlog::format::name::{
 };
 use offsetlog::format::{MetaProperties, PartitionMetadata, Uuid};
 use offsetlog::{
-    Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result, folder_kind,
+    DirectoryProgress, Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result,
+    Steps, folder_kind,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,19 @@ impl Places {
     /// `Io` if one cannot be listed; `LogDir` for the folder around log dirs, with the paths that work, and if nothing is here that a
     /// log dir consists of; `Interrupted`. Damage inside is no error.
     pub(crate) fn read<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
+        Self::read_told(paths, options, &DirectoryProgress::default())
+    }
+
+    /// The same, and each partition's directory is told before it is read.
+    ///
+    /// # Errors
+    /// Those of the progress too.
+    pub(crate) fn read_told<P: AsRef<Path>>(
+        paths: &[P],
+        options: &OpenOptions,
+        progress: &DirectoryProgress,
+    ) -> Result<Self> {
+        let mut steps = Steps::new(progress);
         let mut places = Self {
             log_dirs: Vec::new(),
             metadata: None,
@@ -71,12 +85,14 @@ impl Places {
                 .map_err(|source| Error::io(IoCall::Resolve, path.as_ref(), source))?;
             match folder_kind(&path)? {
                 FolderKind::Partition => {
+                    steps.add(1);
+                    steps.at(&path)?;
                     places.add_partition(&path, options);
                     opened.push(path);
                     is_empty = false;
                 }
                 FolderKind::LogDir => {
-                    places.add_log_dir(&path, options)?;
+                    places.add_log_dir(&path, options, &mut steps)?;
                     opened.push(path);
                     is_empty = false;
                 }
@@ -89,7 +105,7 @@ impl Places {
                     LogDir::open(&[&path], options)?;
                 }
                 _ => {
-                    places.add_log_dir(&path, options)?;
+                    places.add_log_dir(&path, options, &mut steps)?;
                     let added = places.log_dirs.last();
                     is_empty &= added.is_none_or(|added| added.partitions.is_empty());
                 }
@@ -102,6 +118,7 @@ impl Places {
                 "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
             ));
         }
+        steps.end()?;
         if !opened.is_empty() {
             let read = LogDir::open(&opened, options).and_then(|opened| opened.metadata());
             match read {
@@ -139,7 +156,12 @@ impl Places {
         }
     }
 
-    fn add_log_dir(&mut self, path: &Path, options: &OpenOptions) -> Result<()> {
+    fn add_log_dir(
+        &mut self,
+        path: &Path,
+        options: &OpenOptions,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<()> {
         let disk = options.disk.as_ref();
         let mut entries = disk
             .list(path)
@@ -147,15 +169,13 @@ impl Places {
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut log_dir = LogDirPlace::new(path, options);
         log_dir.is_whole = true;
+        entries.retain(|entry| entry.kind != EntryKind::File && entry.name != REMOTE_INDEX_CACHE);
+        steps.add(entries.len());
         for entry in entries {
             let place = path.join(&entry.name);
+            steps.at(&place)?;
             // A broker follows links.
-            let is_folder = match entry.kind {
-                EntryKind::Directory => true,
-                EntryKind::File => false,
-                EntryKind::Other => disk.list(&place).is_ok(),
-            };
-            if !is_folder || entry.name == REMOTE_INDEX_CACHE {
+            if entry.kind == EntryKind::Other && disk.list(&place).is_err() {
                 continue;
             }
             match DirectoryName::parse(&entry.name) {

@@ -4,10 +4,9 @@
 
 mod coordinators;
 
-use crate::partition_progress::PartitionProgress;
 use offsetlog::{
-    Error, ErrorKind, Log, LogDir, ProducerState, Result, TopicPartition, Transaction,
-    TransactionState, Unread,
+    Error, ErrorKind, Log, LogDir, PartitionProgress, ProducerState, Result, TopicPartition,
+    Transaction, TransactionState, Unread,
 };
 use std::path::PathBuf;
 
@@ -104,7 +103,7 @@ pub struct ProducerList {
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
-/// use offsetlog::{LogDir, OpenOptions};
+/// use offsetlog::{PartitionProgress, LogDir, OpenOptions};
 /// let log_dir = LogDir::open(&["/mnt/dead"], &OpenOptions::default())?;
 /// let open = offsetlog_ops::ProducersOptions { only_open: true, ..Default::default() };
 /// for found in offsetlog_ops::producers(&log_dir, &open)?.producers {

@@ -4,7 +4,8 @@ use crate::places::Places;
 use offsetlog::format::name::{DirectoryState, check_topic};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
-    Error, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic, is_secret,
+    DirectoryProgress, Error, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic,
+    is_secret,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -70,14 +71,15 @@ impl TopicToMake {
 ///
 /// # Errors
 /// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, and for the folder around log dirs;
-/// `Interrupted`. Metadata that cannot be read is no error: see [`Recreation::metadata_error`].
+/// `Interrupted`; those of the progress. Metadata that cannot be read is no error: see [`Recreation::metadata_error`].
 ///
 /// ```no_run
-/// use offsetlog::OpenOptions;
+/// use offsetlog::{DirectoryProgress, OpenOptions};
 /// use offsetlog_ops::recreation;
 ///
 /// # fn main() -> Result<(), offsetlog::Error> {
-/// let found = recreation(&["/mnt/metadata"], &[], &OpenOptions::default())?;
+/// let (open, progress) = (OpenOptions::default(), DirectoryProgress::default());
+/// let found = recreation(&["/mnt/metadata"], &[], &open, &progress)?;
 /// print!("{}", found.commands("localhost:9092", false, false));
 /// # Ok(())
 /// # }
@@ -86,8 +88,10 @@ pub fn recreation<P: AsRef<Path>>(
     paths: &[P],
     topics: &[String],
     options: &OpenOptions,
+    progress: &DirectoryProgress,
 ) -> Result<Recreation> {
-    Ok(of_places(&mut Places::read(paths, options)?, topics))
+    let mut places = Places::read_told(paths, options, progress)?;
+    Ok(of_places(&mut places, topics))
 }
 
 /// The same of folders that were read: takes the metadata and the warnings out of them.

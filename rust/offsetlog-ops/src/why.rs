@@ -7,10 +7,10 @@ mod compaction;
 mod deletion;
 mod reading;
 
-use crate::partition_progress::PartitionProgress;
 use crate::producers::{Coordinators, PartitionProducer, is_among, pass_over};
 use offsetlog::{
-    BrokerSettings, EffectiveConfig, Log, LogDir, Result, SettingSource, TopicPartition, Unread,
+    BrokerSettings, EffectiveConfig, Log, LogDir, PartitionProgress, Result, SettingSource,
+    TopicPartition, Unread,
 };
 use std::path::PathBuf;
 
@@ -235,7 +235,7 @@ impl Case<'_> {
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
-/// use offsetlog::{LogDir, OpenOptions};
+/// use offsetlog::{PartitionProgress, LogDir, OpenOptions};
 /// use offsetlog_ops::{WhyOptions, why};
 ///
 /// let log_dir = LogDir::open(&["/var/lib/kafka"], &OpenOptions::default())?;

@@ -1,17 +1,15 @@
 //! `adopt`: directories that a broker set aside made partitions again. Converts, detaches, calls, converts back.
 
-use crate::convert_log::{Raised, stopped, told_by_name};
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
-use crate::raise::OrRaise;
+use crate::progress::Raised;
 use crate::rows;
 use offsetlog::format::Uuid;
 use offsetlog_ops::{AdoptOptions, AdoptedPartition};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 #[pyfunction]
 #[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run, progress))]
@@ -31,7 +29,7 @@ pub(crate) fn adopt(
 ) -> PyResult<Vec<rows::AdoptedPartition>> {
     let mut open = open_options(&options);
     let raised = Raised::default();
-    open.interrupt = Some(stopped(open.interrupt.take(), &raised));
+    open.interrupt = Some(raised.interrupts(open.interrupt.take()));
     let topic_id = topic_id
         .map(|text| Uuid::parse(&text).map_err(|error| PyValueError::new_err(error.to_string())))
         .transpose()?;
@@ -43,14 +41,10 @@ pub(crate) fn adopt(
         set_aside,
         single_replica,
         dry_run,
-        progress: progress.map(|progress| told_by_name(progress, &raised)),
+        progress: raised.of_names(progress),
     };
     let adopted = detached(py, || offsetlog_ops::adopt(&directories, &how, &open));
-    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(error) = raised {
-        return Err(error);
-    }
-    let rows = adopted.or_raise(py)?.into_iter();
+    let rows = raised.or(py, adopted)?.into_iter();
     Ok(rows.map(|each| row(each, dry_run)).collect())
 }
 

@@ -1,50 +1,19 @@
 //! `LogDir.producers`, `LogDir.why` and `end_transaction`: who holds back records. Converts, detaches, calls, converts back.
 
-use crate::callback;
 use crate::config::broker_of;
-use crate::convert_log::Raised;
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::log_dir::{LogDir, Partial, unread_errors};
 use crate::options::OpenValues;
+use crate::progress::Raised;
 use crate::raise::OrRaise;
 use crate::rows::{self, Interned};
-use offsetlog::{Error, ErrorKind, LogDirOptions, TopicPartition};
+use offsetlog::{LogDirOptions, TopicPartition};
 use offsetlog_ops::{
-    Answer, EndTransactionOptions, PartitionProducer, PartitionProgress, ProducersOptions,
-    WhyOptions,
+    Answer, EndTransactionOptions, PartitionProducer, ProducersOptions, WhyOptions,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
-
-/// A progress that calls Python's. What that raises is kept, and ends the work.
-fn of_partitions(progress: Option<Py<PyAny>>, raised: &Raised) -> PartitionProgress {
-    let Some(progress) = progress else {
-        return PartitionProgress::default();
-    };
-    let raised = Arc::clone(raised);
-    PartitionProgress::new(move |done, total, at: &TopicPartition| {
-        let outcome = Python::try_attach(|py| {
-            let arguments = (done, total, at.to_string()).into_pyobject(py)?;
-            callback::call(progress.bind(py), &arguments).map(drop)
-        });
-        if let Some(Err(error)) = outcome {
-            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            return Err(Error::new(ErrorKind::Interrupted));
-        }
-        Ok(())
-    })
-}
-
-/// What Python's progress raised, or else the outcome.
-fn unless_raised<T>(py: Python<'_>, outcome: Result<T, Error>, raised: &Raised) -> PyResult<T> {
-    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match raised {
-        Some(error) => Err(error),
-        None => outcome.or_raise(py),
-    }
-}
 
 /// Producers, warnings of what was left out, and what could not be read.
 #[pyfunction]
@@ -61,10 +30,10 @@ pub(crate) fn producers(
         topics,
         partitions: Vec::new(),
         only_open: open_only,
-        progress: of_partitions(progress, &raised),
+        progress: raised.of_partitions(progress),
     };
     let list = detached(py, || offsetlog_ops::producers(&log_dir.0, &options));
-    let list = unless_raised(py, list, &raised)?;
+    let list = raised.or(py, list)?;
     let producers = list.producers.into_iter().map(producer_row);
     let unread = unread_errors(py, list.unread);
     Ok((producers.collect(), list.warnings, unread))
@@ -89,10 +58,10 @@ pub(crate) fn why(
         broker: broker_of(py, broker.as_deref())?,
         metadata,
         now,
-        progress: of_partitions(progress, &raised),
+        progress: raised.of_partitions(progress),
     };
     let report = detached(py, || offsetlog_ops::why(&log_dir.0, &options));
-    let report = unless_raised(py, report, &raised)?;
+    let report = raised.or(py, report)?;
     let answers = report.answers.into_iter().map(answer_row);
     let unread = unread_errors(py, report.unread);
     Ok((answers.collect(), report.warnings, unread))

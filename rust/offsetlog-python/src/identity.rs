@@ -3,6 +3,7 @@
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
+use crate::progress::Raised;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
 use offsetlog::{NodeAnswer, OpenOptions};
@@ -15,13 +16,18 @@ use std::path::PathBuf;
 type Found = (Vec<rows::DirectoryIdentity>, Vec<String>, Option<Py<PyAny>>);
 
 #[pyfunction]
+#[pyo3(signature = (paths, options, *, progress))]
 pub(crate) fn identity(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     options: OpenValues,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Found> {
     let options = open_options(&options);
-    let found = detached(py, || offsetlog_ops::identity(&paths, &options)).or_raise(py)?;
+    let raised = Raised::default();
+    let progress = raised.of_directories(progress);
+    let found = detached(py, || offsetlog_ops::identity(&paths, &options, &progress));
+    let found = raised.or(py, found)?;
     let error = found.metadata_error.as_ref();
     let error = error.map(|error| raise(py, error).into_value(py).into_any());
     let rows = found.directories.into_iter().map(row);
@@ -74,7 +80,8 @@ pub(crate) fn zookeeper_node(
 type Text = (String, Vec<String>, Option<Py<PyAny>>);
 
 #[pyfunction]
-#[pyo3(signature = (paths, options, *, topics, bootstrap_server, replica_assignment, show_secrets))]
+#[pyo3(signature = (paths, options, *, topics, bootstrap_server, replica_assignment, show_secrets, progress))]
+#[allow(clippy::too_many_arguments, reason = "one parameter an option")]
 pub(crate) fn metadata_as_commands(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -83,15 +90,16 @@ pub(crate) fn metadata_as_commands(
     bootstrap_server: String,
     replica_assignment: bool,
     show_secrets: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Text> {
     let options = open_options(&options);
-    text(py, &paths, &topics, &options, |found| {
+    text(py, (&paths, &topics, &options), progress, |found| {
         Ok(found.commands(&bootstrap_server, replica_assignment, show_secrets))
     })
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, options, *, topics, strimzi_cluster, show_secrets))]
+#[pyo3(signature = (paths, options, *, topics, strimzi_cluster, show_secrets, progress))]
 pub(crate) fn metadata_as_yaml(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -99,26 +107,28 @@ pub(crate) fn metadata_as_yaml(
     topics: Vec<String>,
     strimzi_cluster: String,
     show_secrets: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Text> {
     let options = open_options(&options);
-    text(py, &paths, &topics, &options, |found| {
+    text(py, (&paths, &topics, &options), progress, |found| {
         found.kafka_topics(&strimzi_cluster, show_secrets)
     })
 }
 
 fn text(
     py: Python<'_>,
-    paths: &[PathBuf],
-    topics: &[String],
-    options: &OpenOptions,
+    (paths, topics, options): (&[PathBuf], &[String], &OpenOptions),
+    progress: Option<Py<PyAny>>,
     write: impl Fn(&Recreation) -> offsetlog::Result<String> + Send + Sync,
 ) -> PyResult<Text> {
+    let raised = Raised::default();
+    let progress = raised.of_directories(progress);
     let found = detached(py, || {
-        let found = offsetlog_ops::recreation(paths, topics, options)?;
+        let found = offsetlog_ops::recreation(paths, topics, options, &progress)?;
         let text = write(&found)?;
         Ok::<_, offsetlog::Error>((text, found.warnings, found.metadata_error))
     });
-    let (text, warnings, error) = found.or_raise(py)?;
+    let (text, warnings, error) = raised.or(py, found)?;
     let error = error.map(|error| raise(py, &error).into_value(py).into_any());
     Ok((text, warnings, error))
 }

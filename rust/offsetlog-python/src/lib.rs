@@ -25,6 +25,7 @@ mod log_dir;
 mod mirror;
 mod old_log;
 mod options;
+mod progress;
 mod raise;
 mod record;
 mod record_arguments;

@@ -4,13 +4,14 @@ use crate::config::{Pairs, broker_of, pairs};
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
 use crate::options::OpenValues;
+use crate::progress::Raised;
 use crate::raise::{OrRaise, raise};
 use crate::rows::{self, Dict, Tuple};
 use offsetlog::format::Uuid;
 use offsetlog::{
     AccessControlEntry, BrokerRegistration, ClientQuota, Group, GroupMember, GroupOffset,
-    MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage, TopicPartition,
-    Transaction, Unread,
+    GroupsOptions, MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage,
+    TopicPartition, Transaction, Unread,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -276,37 +277,66 @@ impl LogDir {
     }
 
     /// Groups, warnings of what was left out, and what could not be read.
-    fn groups(&self, py: Python<'_>) -> PyResult<Partial<rows::Group>> {
-        let (groups, warnings, unread) = detached(py, || self.0.groups()).or_raise(py)?;
+    #[pyo3(signature = (*, progress))]
+    fn groups(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Partial<rows::Group>> {
+        let raised = Raised::default();
+        let how = GroupsOptions {
+            progress: raised.of_partitions(progress),
+            ..GroupsOptions::default()
+        };
+        let found = detached(py, || self.0.groups(&how));
+        let (groups, warnings, unread) = raised.or(py, found)?;
         let groups = groups.into_iter().map(group_row);
         Ok((groups.collect(), warnings, unread_errors(py, unread)))
     }
 
     /// Groups as Prometheus text, warnings of what was left out, and what could not be read.
-    fn groups_prometheus(&self, py: Python<'_>, now: Option<i64>) -> PyResult<Answer<String>> {
-        let (text, warnings, unread) = detached(py, || {
+    #[pyo3(signature = (now, *, progress))]
+    fn groups_prometheus(
+        &self,
+        py: Python<'_>,
+        now: Option<i64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Answer<String>> {
+        let raised = Raised::default();
+        let how = GroupsOptions {
+            progress: raised.of_partitions(progress),
+            ..GroupsOptions::default()
+        };
+        let found = detached(py, || {
             let now = now.unwrap_or_else(|| (self.0.options().clock)());
-            let (groups, warnings, unread) = self.0.groups()?;
+            let (groups, warnings, unread) = self.0.groups(&how)?;
             let text = offsetlog_ops::groups_prometheus(&groups, now);
             Ok::<_, offsetlog::Error>((text, warnings, unread))
-        })
-        .or_raise(py)?;
+        });
+        let (text, warnings, unread) = raised.or(py, found)?;
         Ok((text, warnings, unread_errors(py, unread)))
     }
 
     /// Committed offsets of these groups as a file for Kafka's tools, warnings, and what could not be read.
+    #[pyo3(signature = (names, *, progress))]
     fn groups_reset_csv(
         &self,
         py: Python<'_>,
         names: Vec<String>,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<Answer<rows::ResetFile>> {
-        let (plan, warnings, unread) = detached(py, || {
-            let (mut groups, warnings, unread) = self.0.groups_without_lag()?;
+        let raised = Raised::default();
+        let how = GroupsOptions {
+            progress: raised.of_partitions(progress),
+            ..GroupsOptions::without_lag()
+        };
+        let found = detached(py, || {
+            let (mut groups, warnings, unread) = self.0.groups(&how)?;
             groups.retain(|group| names.is_empty() || names.contains(&group.group_id));
             let plan = offsetlog_ops::reset_plan(&groups);
             Ok::<_, offsetlog::Error>((plan, warnings, unread))
-        })
-        .or_raise(py)?;
+        });
+        let (plan, warnings, unread) = raised.or(py, found)?;
         let refused = plan.refused.into_iter();
         let refused: Vec<_> = refused
             .map(|each| (each.group, each.topic, each.reason))

@@ -1,9 +1,8 @@
 //! `mirror`: topics of a live cluster in a directory. Converts, detaches, calls, converts back.
 
-use crate::callback;
-use crate::convert_log::{Raised, stopped};
 use crate::interrupt::{detached, interrupt, raised_if_any};
 use crate::options::MirrorValues;
+use crate::progress::Raised;
 use crate::raise::raise;
 use crate::rows;
 use offsetlog::{Error, Interrupt};
@@ -14,8 +13,8 @@ use offsetlog_net::mirror::{
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 #[pyfunction]
 #[pyo3(signature = (into, values, *, progress, event))]
@@ -40,17 +39,21 @@ pub(crate) fn mirror(
         ..MirrorOptions::default()
     };
     let raised = Raised::default();
-    let ended = for_good(stopped(Some(interrupt()), &raised));
-    let told = Arc::clone(&raised);
+    let ended = for_good(raised.interrupts(Some(interrupt())));
+    let told = raised.clone();
     let done = detached(py, || {
         let watch = Watch {
             progress: progress.map(|progress| {
-                let told = Arc::clone(&told);
-                Box::new(move |it: &MirrorProgress| tell(&progress, progress_row(it), &told)) as _
+                let told = told.clone();
+                Box::new(move |it: &MirrorProgress| {
+                    told.tell(&progress, (progress_row(it),));
+                }) as _
             }),
             event: event.map(|event| {
-                let told = Arc::clone(&told);
-                Box::new(move |it: &MirrorEvent| tell(&event, event_row(it), &told)) as _
+                let told = told.clone();
+                Box::new(move |it: &MirrorEvent| {
+                    told.tell(&event, (event_row(it),));
+                }) as _
             }),
             interrupt: Some(ended),
         };
@@ -58,8 +61,7 @@ pub(crate) fn mirror(
         // A signal handler that raised ends a mirror as if all was well.
         (report, raised_if_any())
     });
-    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match (raised, done) {
+    match (raised.take(), done) {
         // What else failed while it ended is what a user must know first.
         (Some(error), (Ok(_) | Err(MirrorError::Disk(_)), _)) | (None, (Ok(_), Some(error))) => {
             Err(error)
@@ -77,24 +79,6 @@ fn for_good(interrupt: Interrupt) -> Interrupt {
         is_over.store(is_over_now, Ordering::SeqCst);
         is_over_now
     })
-}
-
-/// Calls Python's function, unless one raised before.
-fn tell<'a, T>(function: &Py<PyAny>, row: T, raised: &Raised)
-where
-    T: for<'py> IntoPyObject<'py, Error = PyErr> + 'a,
-{
-    let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
-    if raised.is_some() {
-        return;
-    }
-    let outcome = Python::try_attach(|py| {
-        let arguments = (row,).into_pyobject(py)?;
-        callback::call(function.bind(py), &arguments).map(drop)
-    });
-    if let Some(Err(error)) = outcome {
-        *raised = Some(error);
-    }
 }
 
 fn source_of(py: Python<'_>, values: &MirrorValues) -> PyResult<Source> {

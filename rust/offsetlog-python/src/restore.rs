@@ -1,18 +1,16 @@
 //! `restore`: topics from a dead broker's disks. Converts, detaches, calls, converts back.
 
-use crate::convert_log::{Raised, stopped, told_by_name};
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::log_dir::partition_key;
 use crate::options::{OpenValues, RestoreValues};
-use crate::raise::OrRaise;
+use crate::progress::Raised;
 use crate::rows;
 use crate::salvage::{left_out_row, loss_row, taken_back_row};
 use offsetlog::TopicPartition;
 use offsetlog_ops::{PartitionToRestore, RestoreOptions, RestorePlan};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 #[pyfunction]
 #[pyo3(signature = (sources, into, options, values, *, progress))]
@@ -26,10 +24,10 @@ pub(crate) fn restore(
 ) -> PyResult<rows::RestoreReport> {
     let mut options = open_options(&options);
     let raised = Raised::default();
-    options.interrupt = Some(stopped(options.interrupt.take(), &raised));
+    options.interrupt = Some(raised.interrupts(options.interrupt.take()));
     let dry_run = values.dry_run;
     let how = options_of(values);
-    let progress = progress.map(|progress| told_by_name(progress, &raised));
+    let progress = raised.of_names(progress);
     let plan = detached(py, || {
         let mut plan = RestorePlan::make(&sources, &into, &how, &options)?;
         if !dry_run {
@@ -37,11 +35,7 @@ pub(crate) fn restore(
         }
         Ok(plan)
     });
-    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match raised {
-        Some(error) => Err(error),
-        None => plan.or_raise(py).map(|plan| report_row(plan, dry_run)),
-    }
+    raised.or(py, plan).map(|plan| report_row(plan, dry_run))
 }
 
 fn options_of(values: RestoreValues) -> RestoreOptions {

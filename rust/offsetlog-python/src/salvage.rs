@@ -1,15 +1,13 @@
 //! `salvage`: a sound log of everything that can be read of a damaged one. Converts, detaches, calls, converts back.
 
-use crate::convert_log::{Raised, stopped, told};
 use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
-use crate::raise::OrRaise;
+use crate::progress::Raised;
 use crate::rows;
 use offsetlog_ops::{LeftOut, Loss, SalvageOptions, SalvageReport, TakenBack};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 #[pyfunction]
 #[pyo3(signature = (source, into, options, *, include_truncated, dry_run, progress))]
@@ -24,20 +22,16 @@ pub(crate) fn salvage(
 ) -> PyResult<rows::SalvageReport> {
     let mut options = open_options(&options);
     let raised = Raised::default();
-    options.interrupt = Some(stopped(options.interrupt.take(), &raised));
+    options.interrupt = Some(raised.interrupts(options.interrupt.take()));
     let how = SalvageOptions {
         include_truncated,
         dry_run,
-        progress: progress.map(|progress| told(progress, &raised)),
+        progress: raised.of_bytes(progress),
     };
     let report = detached(py, || {
         offsetlog_ops::salvage(&source, &into, &options, &how)
     });
-    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match raised {
-        Some(error) => Err(error),
-        None => report.or_raise(py).map(report_row),
-    }
+    raised.or(py, report).map(report_row)
 }
 
 fn report_row(report: SalvageReport) -> rows::SalvageReport {

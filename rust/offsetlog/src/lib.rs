@@ -59,6 +59,7 @@ mod partition_builder;
 mod record_accumulator;
 mod records;
 mod segment;
+mod step_progress;
 
 pub use adoption::{AdoptedDirectory, Adoption, InterruptedAdoption, interrupted_adoption};
 pub use append_info::AppendInfo;
@@ -86,9 +87,10 @@ pub use log::{
     zookeeper_node,
 };
 pub use log_dir::{
-    ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, LogDir,
-    LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset, Stray,
-    TopicPartition, TopicSettings, Transaction, TransactionState, Unread, murmur2, partition_for,
+    ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,
+    LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset,
+    Stray, TopicPartition, TopicSettings, Transaction, TransactionState, Unread, murmur2,
+    partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};
@@ -96,3 +98,4 @@ pub use partition_builder::{BuiltPartition, NewPartition, PartitionBuilder};
 pub use record_accumulator::{AppendedRecords, RecordAccumulator};
 pub use segment::offset_index::IndexState;
 pub use segment::walk::TornTail;
+pub use step_progress::{DirectoryProgress, PartitionProgress, StepProgress, Steps};

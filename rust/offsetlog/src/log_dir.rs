@@ -29,7 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use writer::Writer;
 
-pub use groups::{FirstUnread, Group, GroupMember, GroupOffset, GroupState, ShareGroupOffset};
+pub use groups::{
+    FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions, ShareGroupOffset,
+};
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use strays::Stray;

@@ -6,6 +6,7 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::{Failure, with_advice};
 use crate::json::Shown;
+use crate::progress::Progress;
 use crate::table::{Align, Table, or_dash};
 use crate::{EXIT_ERROR, EXIT_FINE};
 use offsetlog::OpenOptions;
@@ -33,7 +34,9 @@ pub(super) fn run(
     options: &OpenOptions,
     console: &mut Console<'_>,
 ) -> Result<i32, Failure> {
-    let found = identity(&args.paths, options)?;
+    let (bar, progress) = Progress::of_directories(console);
+    let found = identity(&args.paths, options, &progress)?;
+    drop(bar);
     for warning in &found.warnings {
         console.warn(warning);
     }

@@ -3,6 +3,7 @@
 use crate::args::Metadata;
 use crate::console::Console;
 use crate::failure::{Failure, with_advice};
+use crate::progress::Progress;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::OpenOptions;
 use offsetlog_ops::recreation;
@@ -13,7 +14,9 @@ pub(super) fn run(
     options: &OpenOptions,
     console: &mut Console<'_>,
 ) -> Result<i32, Failure> {
-    let found = recreation(&args.paths, &args.topics, options)?;
+    let (bar, progress) = Progress::of_directories(console);
+    let found = recreation(&args.paths, &args.topics, options, &progress)?;
+    drop(bar);
     for warning in &found.warnings {
         console.warn(warning);
     }

@@ -4,7 +4,7 @@
 mod kills;
 
 use super::*;
-use offsetlog::{Log, ScanOptions};
+use offsetlog::{GroupsOptions, Log, ScanOptions};
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -148,7 +148,7 @@ fn what_was_stored_is_there_again() {
 
     // The reader of the engine, which real brokers' directories are tested with, sees the same.
     let log_dir = LogDir::open(&[&path], &OpenOptions::default()).unwrap();
-    let (groups, warnings, unread) = log_dir.groups_without_lag().unwrap();
+    let (groups, warnings, unread) = log_dir.groups(&GroupsOptions::without_lag()).unwrap();
     assert!(
         warnings.is_empty() && unread.is_empty(),
         "{warnings:?} {unread:?}"

@@ -23,10 +23,10 @@ use super::report::{EventKind, MirrorReport};
 use super::store::Store;
 use super::work::Work;
 use model::{BROKERS, Model, Random};
-use offsetlog::OpenOptions;
 use offsetlog::format::batch::BatchHeader;
 use offsetlog::format::protocol::apis::FETCH;
 use offsetlog::format::{Frame, PartitionMetadata, Uuid};
+use offsetlog::{GroupsOptions, OpenOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -281,7 +281,7 @@ impl Run {
 
     fn check_groups(&self, seed: u64) {
         let log_dir = offsetlog::LogDir::open(&[&self.folder], &OpenOptions::default()).unwrap();
-        let (groups, _, unread) = log_dir.groups().unwrap();
+        let (groups, _, unread) = log_dir.groups(&GroupsOptions::default()).unwrap();
         assert!(unread.is_empty());
         let mut found = BTreeMap::new();
         for group in groups {

@@ -14,7 +14,7 @@ use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, RequestHeader, announced, api, apis};
-use offsetlog::{ClusterSettings, Error, ErrorKind, Group, LogDir, Result};
+use offsetlog::{ClusterSettings, Error, ErrorKind, Group, GroupsOptions, LogDir, Result};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -122,7 +122,7 @@ impl Broker {
                 None
             }
         };
-        let (groups, of_groups, unread) = log_dir.groups_without_lag()?;
+        let (groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
         warnings.extend(of_groups);
         warnings.extend(unread.iter().map(|unread| {
             format!(

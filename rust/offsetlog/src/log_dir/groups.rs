@@ -12,6 +12,7 @@ mod zookeeper;
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
 use crate::log::MetadataImage;
+use crate::step_progress::{PartitionProgress, Steps};
 use behind::Wanted;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
@@ -21,6 +22,26 @@ use std::fmt;
 
 /// The topic in which Kafka stores its groups.
 const TOPIC: &str = "__consumer_offsets";
+
+/// How groups are read.
+#[derive(Debug, Clone, Default)]
+pub struct GroupsOptions {
+    /// Does not look at the partitions that the groups read: no log end offset is known, nor the first unread record.
+    pub without_lag: bool,
+    /// Told of each partition: of the internal topics, and then of those that the groups read, which make the total grow.
+    pub progress: PartitionProgress,
+}
+
+impl GroupsOptions {
+    /// Only what the groups stored.
+    #[must_use]
+    pub fn without_lag() -> Self {
+        Self {
+            without_lag: true,
+            ..Self::default()
+        }
+    }
+}
 
 /// A group of consumers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -231,12 +252,37 @@ impl LogDir {
     /// committed the same offset share the look-up.
     ///
     /// # Errors
-    /// `Interrupted`; those of [`metadata`](Self::metadata) for ZooKeeper's data. Per partition, those of a scan, and `Corrupt` kinds for
-    /// a record that no coordinator wrote.
-    pub fn groups(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
-        let (mut found, mut warnings, mut unread) = self.groups_without_lag()?;
+    /// `Interrupted`; those of [`metadata`](Self::metadata) for ZooKeeper's data, and of the progress. Per partition, those of a scan, and
+    /// `Corrupt` kinds for a record that no coordinator wrote.
+    pub fn groups(&self, how: &GroupsOptions) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
+        let (mut warnings, mut unread) = (Vec::new(), Vec::new());
+        let partitions = self.partitions();
+        let mut steps = Steps::new(&how.progress);
+        let mut found = self.stored_groups(&partitions, &mut steps, &mut warnings, &mut unread)?;
+        if !how.without_lag {
+            self.add_lag(
+                &mut found,
+                &partitions,
+                &mut steps,
+                &mut warnings,
+                &mut unread,
+            )?;
+        }
+        steps.end()?;
+        Ok((found, warnings, unread))
+    }
+
+    /// Adds what the partitions that the groups read say.
+    fn add_lag(
+        &self,
+        groups: &mut [Group],
+        partitions: &[TopicPartition],
+        steps: &mut Steps<'_, TopicPartition>,
+        warnings: &mut Vec<String>,
+        unread: &mut Vec<Unread>,
+    ) -> Result<()> {
         let mut wanted = Wanted::new();
-        for group in &found {
+        for group in &*groups {
             for each in &group.offsets {
                 let wanted = wanted.entry(each.topic_partition()).or_default();
                 wanted.insert(each.offset);
@@ -246,9 +292,8 @@ impl LogDir {
                 wanted.extend(each.start_offset);
             }
         }
-        let partitions = self.partitions();
-        let behind = self.behind(&partitions, wanted, &mut warnings, &mut unread)?;
-        for group in &mut found {
+        let behind = self.behind(partitions, wanted, steps, warnings, unread)?;
+        for group in groups {
             for each in &mut group.offsets {
                 let partition = each.topic_partition();
                 (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
@@ -259,30 +304,28 @@ impl LogDir {
                 (each.log_end_offset, each.first_unread) = behind.of(&partition, start);
             }
         }
-        Ok((found, warnings, unread))
+        Ok(())
     }
 
-    /// As [`groups`](Self::groups), without a look at the partitions that the groups read: no log end offset is known, nor the first unread
-    /// record.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn groups_without_lag(&self) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
-        let (mut warnings, mut unread) = (Vec::new(), Vec::new());
-        let partitions = self.partitions();
-        warnings.extend(missing::warnings(self, &partitions));
+    /// The groups that the internal topics and ZooKeeper's data have.
+    fn stored_groups(
+        &self,
+        partitions: &[TopicPartition],
+        steps: &mut Steps<'_, TopicPartition>,
+        warnings: &mut Vec<String>,
+        unread: &mut Vec<Unread>,
+    ) -> Result<Vec<Group>> {
+        warnings.extend(missing::warnings(self, partitions));
+        let internal = [TOPIC, share::TOPIC];
+        let internal = partitions
+            .iter()
+            .filter(|found| internal.contains(&found.topic.as_str()));
+        steps.add(internal.count());
         let mut topics = TopicIds::default();
-        let mut found =
-            self.replayed_groups(&partitions, &mut topics, &mut warnings, &mut unread)?;
-        self.replay_share_state(
-            &partitions,
-            &mut topics,
-            &mut found,
-            &mut warnings,
-            &mut unread,
-        )?;
-        self.add_zookeepers_groups(&mut found, &mut warnings)?;
-        Ok((found.into_values().collect(), warnings, unread))
+        let mut found = self.replayed_groups(partitions, &mut topics, steps, warnings, unread)?;
+        self.replay_share_state(partitions, &mut topics, &mut found, steps, warnings, unread)?;
+        self.add_zookeepers_groups(&mut found, warnings)?;
+        Ok(found.into_values().collect())
     }
 
     /// The groups by name, as `__consumer_offsets` alone has them.
@@ -290,11 +333,13 @@ impl LogDir {
         &self,
         partitions: &[TopicPartition],
         topics: &mut TopicIds,
+        steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<BTreeMap<String, Group>> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
+            steps.at(partition)?;
             let mut replay = Replay::default();
             let replayed = self
                 .log(&partition.topic, partition.partition)
@@ -343,6 +388,7 @@ impl LogDir {
         partitions: &[TopicPartition],
         topics: &mut TopicIds,
         found: &mut BTreeMap<String, Group>,
+        steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<()> {
@@ -350,6 +396,7 @@ impl LogDir {
             .iter()
             .filter(|found| found.topic == share::TOPIC);
         for partition in of_topic {
+            steps.at(partition)?;
             let mut replay = ShareReplay::default();
             let replayed = self
                 .log(&partition.topic, partition.partition)

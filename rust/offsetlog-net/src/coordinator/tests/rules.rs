@@ -2,7 +2,7 @@
 
 use super::super::committed_offsets::{Commit, CommittedOffsets};
 use super::*;
-use offsetlog::OpenOptions;
+use offsetlog::{GroupsOptions, OpenOptions};
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -148,7 +148,7 @@ fn a_dead_clusters_groups_go_on() {
     let warnings = seed(&mut offsets, &log_dir).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
-    let (groups, ..) = log_dir.groups_without_lag().unwrap();
+    let (groups, ..) = log_dir.groups(&GroupsOptions::without_lag()).unwrap();
     let (mut compared, mut kinds) = (0, BTreeSet::new());
     for group in groups.iter().filter(|group| !group.offsets.is_empty()) {
         let asked = vec![
@@ -260,7 +260,7 @@ fn a_restart_keeps_generations_and_commits() {
         // As a kill leaves it, and then the members are still stored.
         drop(coordinator);
         let log_dir = LogDir::open(&[folder.path()], &OpenOptions::default()).unwrap();
-        let (groups, warnings, unread) = log_dir.groups_without_lag().unwrap();
+        let (groups, warnings, unread) = log_dir.groups(&GroupsOptions::without_lag()).unwrap();
         assert!(
             warnings.is_empty() && unread.is_empty(),
             "{warnings:?} {unread:?}"

@@ -9,7 +9,7 @@ use crate::mirror::store::{Store, TopicOutcome};
 use crate::mirror::work::GroupCommit;
 use offsetlog::format::Uuid;
 use offsetlog::format::protocol::apis::LIST_GROUPS;
-use offsetlog::{OpenOptions, TopicPartition};
+use offsetlog::{GroupsOptions, OpenOptions, TopicPartition};
 use std::path::Path;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -87,7 +87,7 @@ pub(super) fn stored(run: Run, group: &str, number: i32) -> Option<i64> {
     let mut run = run;
     run.store.take().unwrap().close().unwrap();
     let log_dir = offsetlog::LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
-    let (groups, ..) = log_dir.groups().unwrap();
+    let (groups, ..) = log_dir.groups(&GroupsOptions::default()).unwrap();
     let found = groups.iter().find(|each| each.group_id == group)?;
     let mut offsets = found.offsets.iter();
     offsets

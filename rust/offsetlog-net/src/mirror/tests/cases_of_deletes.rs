@@ -4,7 +4,7 @@ use super::cases::{append, assert_same, commit, finished, go_on, told};
 use super::{Run, lock, log_bytes};
 use crate::mirror::core::{Asked, Core, Node};
 use crate::mirror::report::EventKind;
-use offsetlog::{LogDir, OpenOptions};
+use offsetlog::{GroupsOptions, LogDir, OpenOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ fn names(all: &[&str]) -> BTreeSet<String> {
 fn committed(run: &mut Run) -> Vec<(String, i32, i64)> {
     run.store.take().unwrap().close().unwrap();
     let log_dir = LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
-    let (groups, ..) = log_dir.groups().unwrap();
+    let (groups, ..) = log_dir.groups(&GroupsOptions::default()).unwrap();
     let offsets = groups.into_iter().flat_map(|group| group.offsets);
     offsets
         .map(|offset| (offset.topic, offset.partition, offset.offset))

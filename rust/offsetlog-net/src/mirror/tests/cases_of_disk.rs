@@ -13,7 +13,7 @@ use crate::mirror::work::{Append, GroupCommit, Work};
 use offsetlog::disk::Disk;
 use offsetlog::format::Uuid;
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
-use offsetlog::{LogDir, OpenOptions, TopicPartition};
+use offsetlog::{GroupsOptions, LogDir, OpenOptions, TopicPartition};
 use offsetlog_faults::SimDisk;
 use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
 use offsetlog_faults::sim::{Cut, Fill, Names, World};
@@ -184,7 +184,7 @@ fn found(disk: &SimDisk) -> Found {
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&[MIRROR], &open).unwrap();
-    let (groups, _, unread) = log_dir.groups().unwrap();
+    let (groups, _, unread) = log_dir.groups(&GroupsOptions::default()).unwrap();
     assert!(unread.is_empty(), "{unread:?}");
     let offsets = groups.into_iter().flat_map(|group| {
         let id = group.group_id;

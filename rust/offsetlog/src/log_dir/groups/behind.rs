@@ -4,6 +4,7 @@ use super::FirstUnread;
 use crate::error::{ErrorKind, Result};
 use crate::log::Log;
 use crate::log_dir::{LogDir, TopicPartition, Unread, pass_over};
+use crate::step_progress::Steps;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What is asked of a log: the offsets from which groups read on.
@@ -30,14 +31,16 @@ impl LogDir {
         &self,
         partitions: &[TopicPartition],
         wanted: Wanted,
+        steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<Behind> {
         let mut found = HashMap::new();
+        let mut wanted = wanted;
+        wanted.retain(|partition, _| partitions.binary_search(partition).is_ok());
+        steps.add(wanted.len());
         for (partition, offsets) in wanted {
-            if partitions.binary_search(&partition).is_err() {
-                continue;
-            }
+            steps.at(&partition)?;
             let log = match self.log(&partition.topic, partition.partition) {
                 Ok(log) => log,
                 Err(error) => {

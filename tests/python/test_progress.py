@@ -1,0 +1,110 @@
+"""What reads many partitions or directories tells which one it is at, and what its progress raises ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS
+
+from offsetlog import LogDir, identity, metadata_as_commands, metadata_as_yaml
+
+INTERNAL = ("__consumer_offsets", "__share_group_state")
+FOLDERS = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
+READING: dict[str, Callable[..., Any]] = {
+    "groups": LogDir.groups,
+    "groups_prometheus": lambda log_dir, **options: log_dir.groups_prometheus(now=0, **options),
+    "groups_reset_csv": LogDir.groups_reset_csv,
+    "why": LogDir.why,
+    "producers": LogDir.producers,
+}
+LISTING: dict[str, Callable[..., Any]] = {
+    "identity": identity,
+    "as_commands": metadata_as_commands,
+    "as_yaml": metadata_as_yaml,
+}
+
+
+def internal_and_read() -> tuple[list[str], list[str]]:
+    """Partitions of the internal topics that are here, and those that groups have committed offsets of."""
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        here = log_dir.partitions()
+        internal = [f"{topic}-{partition}" for topic in INTERNAL for name, partition in here if name == topic]
+        read = {(each.topic, each.partition) for group in log_dir.groups() for each in group.offsets}
+    return internal, [f"{topic}-{partition}" for topic, partition in sorted(read) if (topic, partition) in here]
+
+
+@pytest.mark.parametrize("verb", ["groups", "groups_prometheus"])
+def test_groups_tell_of_internal_topics_and_then_of_what_is_read(verb: str) -> None:
+    internal, read = internal_and_read()
+    assert internal
+    assert read
+    steps: list[tuple[int, int, str]] = []
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        READING[verb](log_dir, progress=lambda *step: steps.append(step))
+    total = len(internal) + len(read)
+    assert steps == [
+        *((done, len(internal), name) for done, name in enumerate(internal)),
+        *((done, total, name) for done, name in enumerate(read, len(internal))),
+        (total, total, read[-1]),
+    ]
+
+
+def test_a_reset_file_needs_the_internal_topics_alone() -> None:
+    internal, _ = internal_and_read()
+    steps: list[tuple[int, int, str]] = []
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        log_dir.groups_reset_csv(progress=lambda *step: steps.append(step))
+    total = len(internal)
+    assert steps == [*((done, total, name) for done, name in enumerate(internal)), (total, total, internal[-1])]
+
+
+@pytest.mark.parametrize("verb", LISTING)
+def test_directories_are_told_one_by_one(verb: str) -> None:
+    steps: list[tuple[int, int, str]] = []
+    answer = LISTING[verb](*FOLDERS, progress=lambda *step: steps.append(step))
+    assert answer == LISTING[verb](*FOLDERS)
+    folders = [sorted(each for each in folder.iterdir() if each.is_dir()) for folder in FOLDERS]
+    names = [str(each.absolute()) for folder in folders for each in folder]
+    assert [name for _, _, name in steps] == [*names, names[-1]]
+    assert [done for done, *_ in steps] == list(range(len(names) + 1))
+    # The next folder is counted when the one before it is done.
+    totals = [sum(map(len, folders[: number + 1])) for number, folder in enumerate(folders) for _ in folder]
+    assert [total for _, total, _ in steps] == [*totals, len(names)]
+
+
+def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=b2Zmc2V0bG9nLXRlc3RzLWM\nnode.id=1\n", encoding="utf-8")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    assert [row.kind for row in identity(tmp_path, progress=refuse)] == ["log-dir"]
+    with LogDir.open(tmp_path) as log_dir:
+        assert log_dir.groups(progress=refuse) == []
+
+
+@pytest.mark.parametrize("verb", [*READING, *LISTING])
+def test_what_it_raises_ends_the_work(verb: str) -> None:
+    calls: list[str] = []
+
+    def refuse(done: int, total: int, name: str) -> None:
+        calls.append(name)
+        if done == 1:
+            raise KeyError(name, total)
+
+    def run(**options: object) -> object:
+        if verb in LISTING:
+            return LISTING[verb](*FOLDERS, **options)
+        with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+            return READING[verb](log_dir, **options)
+
+    with pytest.raises(KeyError) as raised:
+        run(progress=refuse)
+    assert raised.value.args[0] == calls[1]
+    assert len(calls) == 2
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        run(progress=7)
+    assert run() == run(progress=lambda *_: None)
