@@ -134,7 +134,20 @@ FIRST_START: dict[str, tuple[int, list[int], str | None, str]] = {
     "Kafka 4, three nodes": (OF_4_0, [1, 2, 3], None, "new-cluster"),
     "Kafka 4, three nodes and controllers": (OF_4_0, [1, 2, 3], "controller.quorum.voters=1@a:1,2@b:1,3@c:1", "new-cluster"),
     "Kafka 4, two of three controllers": (OF_4_0, [1, 3], "controller.quorum.voters=1@a:1,2@b:1,3@c:1", "new-cluster"),
+    "Kafka 4, two brokers that name no controller": (
+        OF_4_0,
+        [1, 2],
+        "process.roles=broker\ncontroller.quorum.bootstrap.servers=c:1",
+        "new-cluster",
+    ),
     "Kafka 3, one node": (OF_3_9, [1], None, "new-cluster"),
+    "Kafka 3, one node and another controller": (OF_3_9, [1], "controller.quorum.voters=7@c:1", "new-cluster"),
+    "Kafka 3, one node, and voters that a provider has": (
+        OF_3_9,
+        [1],
+        "controller.quorum.voters=1@a:1,${env:V2},${env:V3}",
+        "stopped-broker",
+    ),
     "Kafka 3, two nodes and another controller": (OF_3_9, [1, 2], "controller.quorum.voters=7@a:1", "new-cluster"),
     "Kafka 3, one node and one controller": (OF_3_9, [1], "controller.quorum.voters=1@a:1", "new-cluster"),
     "Kafka 3, one of three controllers": (OF_3_9, [1], "controller.quorum.voters=1@a:1,2@b:1,3@c:1", "stopped-broker"),
@@ -151,8 +164,11 @@ FIRST_START: dict[str, tuple[int, list[int], str | None, str]] = {
 """`metadata.version`, nodes, what `server.properties` says, and what the log dirs are taken for."""
 
 TOLD = {
+    "Kafka 4, three nodes": {"controllers"},
+    "Kafka 4, two brokers that name no controller": {"controllers"},
     "Kafka 4, two of three controllers": {"controllers"},
-    "Kafka 3, one node": {"this"},
+    "Kafka 3, one node": {"this", "controllers"},
+    "Kafka 3, one node and another controller": {"start", "controllers"},
     "Kafka 3, two nodes and another controller": {"start", "controllers"},
     "Kafka 3, three nodes and one controller": {"start"},
 }
@@ -237,6 +253,66 @@ def test_metadata_that_is_elsewhere_is_told(tmp_path: Path) -> None:
     assert any(str(metadata) in warning and "--metadata DIR" in warning for warning in report.warnings)
     report = restore(SOURCES, into, topics=["g-plain"], broker=broker, metadata=metadata, new_cluster=True, dry_run=True)
     assert not any("--metadata DIR" in warning for warning in report.warnings)
+
+
+def test_without_that_it_is_the_first_of_the_log_dirs(tmp_path: Path) -> None:
+    """As of any broker. The same folder by another name is the same."""
+    first, second = formatted(tmp_path / "one"), formatted(tmp_path / "two")
+    (tmp_path / "link").symlink_to(first)
+    broker = tmp_path / "server.properties"
+    for told, into, is_told in ((first, second, True), (first, first, False), (tmp_path / "link", first, False)):
+        broker.write_text(f"log.dirs={told},{second}\n")
+        report = restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True, dry_run=True)
+        assert any(f"metadata.log.dir={told} alone" in warning for warning in report.warnings) == is_told
+
+
+def test_a_controller_that_lost_its_file_is_named(tmp_path: Path) -> None:
+    """If it is elected first, it makes a cluster without the topics."""
+    into = [formatted(tmp_path / str(node), node=node) for node in (1, 2, 3)]
+    (into[1] / "bootstrap.checkpoint").unlink()
+    broker = tmp_path / "server.properties"
+    broker.write_text("controller.quorum.voters=1@a:1,2@b:1,3@c:1\n")
+    report = restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True, dry_run=True)
+    (note,) = (each.reason for each in report.remaining if each.about == "first start")
+    assert note.startswith("controllers without a bootstrap.checkpoint here: 2. ")
+
+
+def test_what_was_restored_already_is_not_to_be_started(tmp_path: Path) -> None:
+    """A first call that knew of one controller, and a second one that knows of three: a start would set everything aside."""
+    into = formatted(tmp_path / "one")
+    format_for(into, OF_3_9)
+    assert states_of(restore(SOURCES, into, topics=["g-plain"], new_cluster=True)) == {"restored"}
+    before = tree(into)
+    broker = tmp_path / "server.properties"
+    broker.write_text("controller.quorum.voters=1@a:1,2@b:1,3@c:1\n")
+    with pytest.raises(LogDirError, match="do not start it: format the log dirs anew and restore again"):
+        restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True)
+    for place in into.glob("g-plain-*"):
+        shutil.rmtree(place)
+    with pytest.raises(LogDirError, match=r"partitions or topics are here.*bootstrap\.checkpoint$"):
+        restore(SOURCES, into, topics=["g-plain"], broker=broker, new_cluster=True)
+    assert tree(into) == {name: found for name, found in before.items() if "g-plain" not in str(name)}
+
+
+def test_a_metadata_log_that_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
+    """Nobody knows whether the cluster has started."""
+    into = formatted(tmp_path / "one")
+    (into / "__cluster_metadata-0").symlink_to(into / "__cluster_metadata-0")
+    with pytest.raises(OSError, match="__cluster_metadata-0"):
+        restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
+
+
+def test_one_segment_without_timestamps_is_enough(tmp_path: Path) -> None:
+    """A broker counts its age from the new file, whatever the records before it have."""
+    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
+        log.append(b"value", timestamp=int(1000 * time.time()))
+        log.roll()
+        log.append(b"value", timestamp=-1)
+    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
+    into = formatted(tmp_path / "one")
+    report = restore(tmp_path / "old", into, broker=tmp_path / "server.properties", new_cluster=True)
+    assert metadata_records.config("topic", "orders", "retention.ms", "-1") in metadata_values(into / "bootstrap.checkpoint")
+    assert any("no timestamp" in each.reason for each in report.remaining)
 
 
 def test_what_cannot_be_opened_keeps_a_new_cluster_waiting(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 //! What is in a broker's or cluster's folders, live, partial or damaged: listed and read before anything is decided.
 
-use offsetlog::disk::{EntryKind, IoCall, read_whole};
+use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole};
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::{
     CLEAN_SHUTDOWN, DirectoryName, DirectoryState, META_PROPERTIES, PARTITION_METADATA,
@@ -118,7 +118,6 @@ impl Places {
                 "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
             ));
         }
-        steps.end()?;
         if !opened.is_empty() {
             let read = LogDir::open(&opened, options).and_then(|opened| opened.metadata());
             match read {
@@ -130,6 +129,7 @@ impl Places {
         if let Some(metadata) = &mut places.metadata {
             places.warnings.append(&mut metadata.warnings);
         }
+        steps.end()?;
         Ok(places)
     }
 
@@ -173,6 +173,13 @@ impl Places {
         steps.add(entries.len());
         for entry in entries {
             let place = path.join(&entry.name);
+            if options
+                .interrupt
+                .as_ref()
+                .is_some_and(|interrupt| interrupt())
+            {
+                return Err(Error::new(ErrorKind::Interrupted));
+            }
             steps.at(&place)?;
             // A broker follows links.
             if entry.kind == EntryKind::Other && disk.list(&place).is_err() {
@@ -269,6 +276,18 @@ impl PartitionPlace {
     }
 }
 
+/// Whether there is a file or folder. What cannot be looked at is not taken for missing.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match disk.stat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(IoCall::Stat, path, error)),
+    }
+}
+
 /// What a small file says; `None` if it is not there.
 fn small<T>(
     path: &Path,
@@ -283,5 +302,28 @@ fn small<T>(
         Ok(bytes) => parse(&bytes).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_interrupt_ends_the_reading_of_a_log_dir() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join(META_PROPERTIES),
+            "version=1\nnode.id=1\n",
+        )
+        .unwrap();
+        fs::create_dir(folder.path().join("t-0")).unwrap();
+        let mut options = OpenOptions::default();
+        assert!(Places::read(&[folder.path()], &options).is_ok());
+        options.interrupt = Some(Arc::new(|| true));
+        let error = Places::read(&[folder.path()], &options).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Interrupted));
     }
 }

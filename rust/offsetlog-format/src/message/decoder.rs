@@ -187,8 +187,9 @@ fn place<'a>(fields: &[Field], field: &Field, read: &mut Struct<'a>, value: Valu
 
 /// Reads an unsigned variable-length integer. Unlike those of records it is not zig-zag.
 ///
-/// All of them count something, and Kafka holds them in an `int`: it takes one beyond `i32::MAX` for a negative number, so for null or for
-/// no tagged fields, and goes on with what stands behind. Nobody writes such a number. Here it is refused.
+/// They are counts, sizes, tags, types and versions, and Kafka holds them in an `int`: it takes one beyond `i32::MAX` for a negative number,
+/// so for null, for no tagged fields or for a tag that it does not know, and goes on with what stands behind. Nobody writes such a number.
+/// Here it is refused.
 pub(crate) fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     let start = *reader;
     let mut value = 0_u64;

@@ -3,6 +3,7 @@
 //!
 //! Source: Kafka's `BootstrapDirectory` and `ActivationRecordsGenerator`; FORMAT.md «Internal topics».
 
+use crate::places::is_there;
 use offsetlog::disk::{Access, IoCall, read_whole, write_whole};
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
 use offsetlog::format::control::{ControlRecord, ControlType};
@@ -189,10 +190,10 @@ impl Bootstrap {
 /// `Io`; corruption with the position.
 pub(crate) fn formatted_voters(log_dir: &Path, options: &OpenOptions) -> Result<Vec<i32>> {
     let path = log_dir.join("__cluster_metadata-0").join(FIRST_SNAPSHOT);
-    let disk = options.disk.as_ref();
-    if disk.stat(&path).is_err() {
+    if !is_there(options.disk.as_ref(), &path)? {
         return Ok(Vec::new());
     }
+    let disk = options.disk.as_ref();
     let bytes = read_whole(disk, &path, BYTES_MAX)
         .map_err(|error| Error::io(IoCall::Read, &path, error))?;
     let (mut at, mut found, mut is_whole) = (0, Vec::new(), false);
@@ -255,9 +256,12 @@ fn whole<'b>(bytes: &'b [u8], header: &BatchHeader) -> Result<&'b [u8]> {
 pub(crate) fn has_started(log_dir: &Path, options: &OpenOptions) -> Result<bool> {
     let log = log_dir.join("__cluster_metadata-0");
     let disk = options.disk.as_ref();
-    let Ok(entries) = disk.list(&log) else {
+    if !is_there(disk, &log)? {
         return Ok(false);
-    };
+    }
+    let entries = disk
+        .list(&log)
+        .map_err(|error| Error::io(IoCall::List, &log, error))?;
     for entry in entries {
         let path = log.join(&entry.name);
         if Path::new(&entry.name)

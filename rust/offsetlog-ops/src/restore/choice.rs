@@ -185,40 +185,26 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
     let stop = stop.max(log_start_offset);
     let is_cut = stop < end;
     let segments = log.segments()?;
-    let mut bytes = 0;
-    for (segment, next) in segments.iter().zip(
-        segments
-            .iter()
-            .skip(1)
-            .map(|next| next.base_offset)
-            .chain([i64::MAX]),
-    ) {
-        if segment.base_offset < stop && next > log_start_offset {
-            bytes += segment.size_bytes;
-        }
-    }
+    let nexts = segments.iter().skip(1).map(|next| next.base_offset);
+    let used = segments.iter().zip(nexts.chain([i64::MAX]));
+    let used: Vec<(i64, u64)> = used
+        .filter(|(segment, next)| segment.base_offset < stop && *next > log_start_offset)
+        .map(|(segment, _)| (segment.base_offset, segment.size_bytes))
+        .collect();
     let times = |base| -> Result<Option<i64>> {
         let age = log.segment_age(base)?;
         Ok(age
             .filter(|age| age.is_of_a_record)
             .map(|age| age.newest_timestamp))
     };
-    let used: Vec<i64> = segments
-        .iter()
-        .map(|segment| segment.base_offset)
-        .filter(|base| *base < stop)
-        .collect();
-    // Compaction leaves segments without a record.
-    let (mut oldest, mut has_untimed) = (None, false);
-    for base in &used {
-        oldest = readable(times(*base))?.flatten();
-        if oldest.is_some() {
-            break;
-        }
-        let size = segments.iter().find(|segment| segment.base_offset == *base);
-        has_untimed |= size.is_some_and(|segment| segment.size_bytes > 0);
+    let (mut oldest, mut newest, mut has_untimed) = (None, None, false);
+    for (base, bytes) in &used {
+        let known = readable(times(*base))?;
+        newest = known.flatten();
+        oldest = oldest.or(newest);
+        // Compaction leaves segments without a record.
+        has_untimed |= known == Some(None) && *bytes > 0;
     }
-    let newest = used.last().map(|base| readable(times(*base)));
     Ok(SourcePartition {
         path: best.path,
         others,
@@ -228,10 +214,10 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         extent,
         stop,
         is_cut,
-        bytes,
+        bytes: used.iter().map(|(_, bytes)| bytes).sum(),
         leader_epoch: best.leader_epoch,
         oldest_timestamp: oldest,
-        newest_timestamp: newest.transpose()?.flatten().flatten(),
+        newest_timestamp: newest,
         has_untimed,
         log,
     })

@@ -1,10 +1,11 @@
 //! Offsets that no batch has, without any damage around them: compaction leaves them out, and so does a segment that is lost.
 
 use super::{Salvage, everything, is_sparse};
-use offsetlog::disk::{Disk, IoCall};
+use crate::places::is_there;
+use offsetlog::disk::Disk;
 use offsetlog::format::BatchHeader;
 use offsetlog::format::checkpoint::OffsetCheckpointFile;
-use offsetlog::{Error, Hole, Log, Result};
+use offsetlog::{Hole, Log, Result};
 
 /// The kind of such holes.
 pub(super) const GAP: &str = "Gap";
@@ -82,11 +83,7 @@ fn knows_the_cleaner(log: &Log, disk: &dyn Disk) -> Result<bool> {
         return Ok(false);
     };
     let file = log_dir.join(OffsetCheckpointFile::CleanerOffset.name());
-    match disk.stat(&file) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(Error::io(IoCall::Stat, &file, source)),
-    }
+    is_there(disk, &file)
 }
 
 /// The offsets between two batches that can be read.

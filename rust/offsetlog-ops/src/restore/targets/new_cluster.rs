@@ -8,7 +8,8 @@
 
 use super::super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, formatted_voters, has_started};
 use super::Targets;
-use crate::places::{LogDirPlace, Places};
+use crate::places::{LogDirPlace, Places, is_there};
+use offsetlog::disk::IoCall;
 use offsetlog::{BrokerSettings, Error, OpenOptions, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -38,8 +39,8 @@ impl Targets {
         if self.is_refused(paths, options)? {
             return Ok(false);
         }
-        self.read_bootstraps(paths, options)?;
-        self.warn_of_metadata_elsewhere(paths, broker);
+        let with_file = self.read_bootstraps(paths, places, options)?;
+        self.warn_of_metadata_elsewhere(paths, broker, options);
         let nodes: BTreeSet<i32> = places
             .log_dirs
             .iter()
@@ -49,33 +50,45 @@ impl Targets {
             .bootstraps
             .iter()
             .any(|file| file.metadata_version < OF_KAFKA_4);
-        let mut voters: BTreeSet<i32> = broker.map_or_else(BTreeSet::new, static_voters);
-        for path in paths {
-            voters.extend(formatted_voters(path, options)?);
-        }
-        if !is_old {
-            self.note_other_controllers(&voters, &nodes);
-            return Ok(true);
-        }
-        let controllers = count(&voters, broker);
-        match (controllers, nodes.len()) {
-            (None, 0..=1) => {
-                let note = "this is for a cluster of one controller: with several, brokers of Kafka 3 take restored partitions for strays when they start for the first time. Name a server.properties to have that checked (--broker FILE)";
-                self.at_first_start.push(note.to_owned());
+        let quorum = Quorum::read(paths, broker, options)?;
+        if is_old {
+            match (quorum.count, nodes.len()) {
+                (None, 0..=1) => {
+                    let note = "this is for a cluster of one controller: with several, brokers of Kafka 3 take restored partitions for strays when they start for the first time. Name a server.properties to have that checked (--broker FILE)";
+                    self.at_first_start.push(note.to_owned());
+                }
+                (Some(1), _) if nodes.is_subset(&quorum.voters) => {}
+                (Some(1), _) => {
+                    let note = "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays";
+                    self.at_first_start.push(note.to_owned());
+                }
+                _ => {
+                    self.are_stopped_brokers(quorum.count)?;
+                    return Ok(false);
+                }
             }
-            (Some(1), 0..=1) => self.note_other_controllers(&voters, &nodes),
-            (Some(1), _) => {
-                let note = "start the controller before the other brokers, and those when its log says that it appended the bootstrap records: brokers of Kafka 3 that are there earlier take restored partitions for strays";
-                self.at_first_start.push(note.to_owned());
-                self.note_other_controllers(&voters, &nodes);
-            }
-            _ => return Ok(self.not_taken(controllers)),
         }
+        self.note_controllers(&quorum, &with_file);
         Ok(true)
     }
 
     /// Makes the log dirs those of stopped brokers.
-    fn not_taken(&mut self, controllers: Option<usize>) -> bool {
+    ///
+    /// # Errors
+    /// `LogDir` where something was restored before: the first start would set it aside.
+    fn are_stopped_brokers(&mut self, controllers: Option<usize>) -> Result<()> {
+        let mut filled = self.log_dirs.iter().filter(|each| !each.live.is_empty());
+        let mut told = self
+            .bootstraps
+            .iter()
+            .filter(|file| !file.topics.is_empty());
+        let place = filled.next().map(|each| &each.path);
+        if let Some(place) = place.or_else(|| told.next().map(|file| &file.path)) {
+            let reason = "partitions or topics are here, in log dirs that are formatted for Kafka 3, and there may be several controllers: if \
+                          they start now for the first time, their brokers take every partition for a stray. If the cluster has never started, \
+                          do not start it: format the log dirs anew and restore again. If it has, name the metadata.log.dir (--metadata DIR)";
+            return Err(Error::log_dir(place, reason));
+        }
         let hint = if controllers.is_none() {
             " (if there is one alone, name a server.properties with controller.quorum.voters: --broker FILE)"
         } else {
@@ -86,32 +99,62 @@ impl Targets {
              first time{hint}: {AS_STOPPED}. Start the cluster once, and stop it, before you restore"
         ));
         self.bootstraps.clear();
-        false
+        Ok(())
     }
 
     /// The first of them that is elected makes the topics, or leaves the cluster without.
-    fn note_other_controllers(&mut self, voters: &BTreeSet<i32>, nodes: &BTreeSet<i32>) {
-        let others: Vec<String> = voters.difference(nodes).map(ToString::to_string).collect();
-        let Some(file) = self.bootstraps.first().filter(|_| !others.is_empty()) else {
+    fn note_controllers(&mut self, quorum: &Quorum, with_file: &BTreeSet<i32>) {
+        let Some(file) = self.bootstraps.first() else {
             return;
         };
+        let others: Vec<String> = quorum
+            .voters
+            .difference(with_file)
+            .map(ToString::to_string)
+            .collect();
+        let who = match (others.is_empty(), quorum.is_whole) {
+            (true, true) => return,
+            (false, true) => format!(
+                "controllers without a bootstrap.checkpoint here: {}",
+                others.join(", ")
+            ),
+            (_, false) => "controllers may be elsewhere: nothing here names them all. A server.properties with controller.quorum.voters \
+                           does (--broker FILE)"
+                .to_owned(),
+        };
         self.at_first_start.push(format!(
-            "controllers without a folder here: {}. Before anything starts, put {} into the metadata.log.dir of each, in the \
-             place of its own: the one that is elected first makes the topics, or the cluster has none",
-            others.join(", "),
+            "{who}. Before anything starts, put {} into the metadata.log.dir of each, in the place of its own: the one that is \
+             elected first makes the topics, or the cluster has none",
             file.path.display()
         ));
     }
 
     /// Controllers read `bootstrap.checkpoint` in their `metadata.log.dir` alone, and the format tool writes one into each log dir.
-    fn warn_of_metadata_elsewhere(&mut self, paths: &[PathBuf], broker: Option<&BrokerSettings>) {
-        let named = broker.map_or("", |broker| setting(broker, "metadata.log.dir"));
-        let is_named =
-            |path: &PathBuf| std::path::absolute(path).is_ok_and(|path| path == Path::new(named));
-        if !named.is_empty() && !paths.iter().any(is_named) {
+    fn warn_of_metadata_elsewhere(
+        &mut self,
+        paths: &[PathBuf],
+        broker: Option<&BrokerSettings>,
+        options: &OpenOptions,
+    ) {
+        let Some(broker) = broker else {
+            return;
+        };
+        let has_log_dirs = ["log.dirs", "log.dir"].map(|name| !setting(broker, name).is_empty());
+        let named = match (setting(broker, "metadata.log.dir"), broker.log_dirs.first()) {
+            ("", Some(first)) if has_log_dirs.contains(&true) => first,
+            ("", _) => return,
+            (named, _) => Path::new(named),
+        };
+        let same = |path: &PathBuf| {
+            let id = |path: &Path| options.disk.id(path).ok();
+            std::path::absolute(path).is_ok_and(|path| path == named)
+                || id(named).is_some_and(|named| id(path) == Some(named))
+        };
+        if !paths.iter().any(same) {
             self.warnings.push(format!(
-                "the controllers read their topics in metadata.log.dir={named} alone, which is none of the folders that were given \
-                 (--metadata DIR); where it is not the same folder under another path, the cluster will not have the topics"
+                "the controllers read their topics in metadata.log.dir={} alone, which is none of the folders that were given \
+                 (--metadata DIR); where it is not the same folder under another path, the cluster will not have the topics",
+                named.display()
             ));
         }
     }
@@ -143,41 +186,76 @@ impl Targets {
         Ok(false)
     }
 
-    fn read_bootstraps(&mut self, paths: &[PathBuf], options: &OpenOptions) -> Result<()> {
+    /// Reads each `bootstrap.checkpoint`; returns the nodes that have one.
+    fn read_bootstraps(
+        &mut self,
+        paths: &[PathBuf],
+        places: &Places,
+        options: &OpenOptions,
+    ) -> Result<BTreeSet<i32>> {
+        let mut nodes = BTreeSet::new();
         for path in paths {
             let file = path.join(BOOTSTRAP_CHECKPOINT);
-            if options.disk.stat(&file).is_ok() {
-                self.bootstraps.push(Bootstrap::read(file, options)?);
+            if !is_there(options.disk.as_ref(), &file)? {
+                continue;
             }
+            self.bootstraps.push(Bootstrap::read(file, options)?);
+            let path = std::path::absolute(path)
+                .map_err(|source| Error::io(IoCall::Resolve, path, source))?;
+            let mut known = places.log_dirs.iter();
+            nodes.extend(
+                known
+                    .find(|place| place.path == path)
+                    .and_then(LogDirPlace::node_id),
+            );
         }
         if self.bootstraps.is_empty() {
             let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
             let reason = "no bootstrap.checkpoint here: name the metadata.log.dir of each controller with --metadata";
             return Err(Error::log_dir(first, reason));
         }
-        Ok(())
+        Ok(nodes)
     }
 }
 
-/// The controllers by a `server.properties`.
-fn static_voters(broker: &BrokerSettings) -> BTreeSet<i32> {
-    setting(broker, VOTERS)
-        .split(',')
-        .filter_map(|voter| voter.split('@').next()?.trim().parse().ok())
-        .collect()
+/// The controllers, as far as anything says who they are.
+struct Quorum {
+    /// Their ids.
+    voters: BTreeSet<i32>,
+    /// Whether these are all.
+    is_whole: bool,
+    /// How many there are, at least; `None` if nobody says.
+    count: Option<usize>,
 }
 
-/// How many controllers there are; `None` if nobody says.
-fn count(voters: &BTreeSet<i32>, broker: Option<&BrokerSettings>) -> Option<usize> {
-    if !voters.is_empty() {
-        return Some(voters.len());
+impl Quorum {
+    /// By a `server.properties`, and by what the folders were formatted with.
+    fn read(
+        paths: &[PathBuf],
+        broker: Option<&BrokerSettings>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let listed = |name| -> Vec<&str> {
+            let all = broker.map_or("", |broker| setting(broker, name)).split(',');
+            all.map(str::trim).filter(|each| !each.is_empty()).collect()
+        };
+        let named = listed(VOTERS);
+        let id = |voter: &&str| voter.split('@').next()?.trim().parse().ok();
+        let mut voters: BTreeSet<i32> = named.iter().filter_map(id).collect();
+        // Kafka puts in what a config provider has: `${env:VOTER}`.
+        let is_readable = named.iter().all(|voter| id(voter).is_some());
+        for path in paths {
+            voters.extend(formatted_voters(path, options)?);
+        }
+        // Not all of the servers have to be named.
+        let servers = Some(listed(SERVERS).len()).filter(|&servers| servers > 1);
+        let known = Some(voters.len().max(named.len())).filter(|&known| known > 0);
+        Ok(Self {
+            is_whole: is_readable && !voters.is_empty(),
+            count: known.or(servers),
+            voters,
+        })
     }
-    let servers = broker
-        .map_or("", |broker| setting(broker, SERVERS))
-        .split(',');
-    let named = servers.filter(|each| !each.trim().is_empty()).count();
-    // Not all of them have to be named.
-    Some(named).filter(|&named| named > 1)
 }
 
 fn setting<'b>(broker: &'b BrokerSettings, name: &str) -> &'b str {

@@ -351,6 +351,7 @@ impl Loading<'_> {
                 }
                 None => None,
             };
+            let was_there = before.is_some();
             let mut sound = None;
             match (agreed, before) {
                 (Some(entries), Some(mut before)) => {
@@ -389,6 +390,12 @@ impl Loading<'_> {
                             Err(error) if may_wait && error.is_out_of_room() => {
                                 bytes.clear();
                                 self.report.rebuilt.pop();
+                                if was_there {
+                                    self.report.tidied.push(format!(
+                                        "{}: removed, as it did not agree with the batches",
+                                        path.display()
+                                    ));
+                                }
                                 self.report.warnings.push(format!(
                                     "{}: there is no room for it; look-ups in this segment read more",
                                     path.display()
