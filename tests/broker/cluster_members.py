@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from broker import Broker, ZooKeeperBroker
+from broker import NODE_ID, Broker, ZooKeeperBroker
 from kafka import KafkaAdminClient, TopicPartition
 
 SYNC_SECONDS = 300
@@ -23,12 +23,14 @@ class MemberBroker(Broker):
     def __init__(self, first: Broker, directory: Path, node_id: int) -> None:
         super().__init__(first.version, directory)
         self.node_id = node_id
+        self.known_to = first
+        """The broker that is asked whether this one has come."""
         self._first = first
 
     def _wait_until_started(self) -> None:
-        """The first one knows of it then."""
+        """That one knows of it then."""
         super()._wait_until_started()
-        wait_for_nodes(self._first, {self.node_id})
+        wait_for_nodes(self.known_to, {self.node_id})
 
     def _of_its_kind(self) -> dict[str, object]:
         return {
@@ -39,6 +41,26 @@ class MemberBroker(Broker):
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+
+
+class LoneController(Broker):
+    """A controller that is no broker."""
+
+    def _of_its_kind(self) -> dict[str, object]:
+        return {
+            "process.roles": "controller",
+            "node.id": NODE_ID,
+            "controller.quorum.voters": f"{NODE_ID}@{self.controller}",
+            "listeners": f"CONTROLLER://{self.controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "metadata.log.dir": self.directory / "metadata",
+        }
+
+    def _properties(self) -> Path:
+        # Nobody may be sent to it.
+        self.settings = {**self.settings, "advertised.listeners": None}
+        return super()._properties()
 
 
 class QuorumMember(Broker):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
+import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from clients import Admin
-from cluster_members import QuorumMember, start_together, wait_for_isr
+from cluster_members import SYNC_SECONDS, LoneController, MemberBroker, QuorumMember, start_together, wait_for_isr
 from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, check_rows
 
 from broker import two_free_ports
+from conftest import KRAFT
 from offsetlog import RestoreReport, restore
 
 TOPICS = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
@@ -83,6 +87,38 @@ def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
         assert {each.state for each in report.partitions} == {"restored"}
         # The cluster's leader epochs are below those of the records, which are counted anew.
         check_serves(members, epochs=False)
+
+
+@pytest.mark.parametrize("version", KRAFT)
+def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path) -> None:
+    """What is told before the first start is enough: which file goes where, and who starts first."""
+    controller = LoneController(version, tmp_path / "controller")
+    controller.levels = {"org.apache.kafka.controller.QuorumController": "info"}
+    broker = MemberBroker(controller, tmp_path / "broker", 2)
+    broker.known_to = broker
+    broker.settings = BUSY
+    controller.format()
+    broker.format()
+    report = restore(SOURCES, broker.log_dir, topics=TOPICS, broker=broker.properties, new_cluster=True)
+    assert (report.target, {each.state for each in report.partitions}) == ("new-cluster", {"restored"})
+    notes = [each.reason for each in report.remaining if each.about == "first start"]
+    assert any("start the controller before the other brokers" in note for note in notes) == (version < "4")
+    (file,) = report.bootstrap_checkpoints
+    assert any(note.startswith("controllers without a bootstrap.checkpoint here: 1.") and file in note for note in notes)
+    shutil.copy(file, controller.directory / "metadata" / "bootstrap.checkpoint")
+    try:
+        controller.start()
+        end = time.monotonic() + SYNC_SECONDS
+        while not re.search(r"bootstrap record|Completed.*bootstrap", controller.output().read_text(encoding="utf-8")):
+            assert time.monotonic() < end, controller.output().read_text(encoding="utf-8")[-2000:]
+            time.sleep(0.1)
+        for _ in range(2):
+            broker.start()
+            check_rows(broker, PARTITIONS)
+            broker.stop()
+    finally:
+        broker.kill()
+        controller.kill()
 
 
 def bootstraps(directory: Path) -> list[Path]:
