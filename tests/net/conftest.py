@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +16,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "broker"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from asking import UNCLEAN_LOG_DIRS
+from asking import UNCLEAN_LOG_DIRS, commits
 from client_programs import CLIENTS, Client
+from clients import READING_SECONDS
 from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
+from kafka.errors import KafkaError
 from served import GoldenBroker, Kafka, serving  # the path comes first
+
+from kafka import KafkaAdminClient
 
 # For whoever changes a client program: the same questions to a real broker, where there is one.
 BROKER_INSTEAD = os.environ.get("OFFSETLOG_NET_AGAINST") == "broker"
@@ -30,12 +36,24 @@ def client(request: pytest.FixtureRequest) -> Client:
     return found
 
 
+def wait_for_groups(broker: GoldenBroker) -> None:
+    """Until it leads the partitions of the offsets it knows of no group, and says so without an error."""
+    end = time.monotonic() + READING_SECONDS
+    known: set[str] = set()
+    while not known >= commits().keys():
+        assert time.monotonic() < end, known
+        # It answers with an error while it loads them.
+        with contextlib.suppress(KafkaError), contextlib.closing(KafkaAdminClient(bootstrap_servers=broker.address)) as admin:
+            known = {each["group_id"] for each in admin.list_groups()}
+
+
 @pytest.fixture(scope="session")
 def golden_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenBroker]:
     """A real 4.3.0 broker on copies of the golden directories."""
     broker = GoldenBroker(tmp_path_factory.mktemp("net") / "broker")
     broker.format()
     with broker.running():
+        wait_for_groups(broker)
         yield broker
 
 
