@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from frames import frames
 from golden import named
 from served import GoldenBroker, Kafka, command, serving
 from test_tools import Tools, kcat_rows, needs_kcat
+
+from offsetlog import LogDir
 
 pytestmark = pytest.mark.proof
 
@@ -64,6 +68,34 @@ def test_every_byte_is_the_brokers(golden_broker: GoldenBroker, copied: Path) ->
         assert ours == bytes_from(theirs, golden.start), golden.name
         compared += len(ours)
     assert compared > 500_000
+
+
+def test_a_mirror_that_was_there_before_the_broker(tmp_path: Path) -> None:
+    """It asks while the broker starts and knows of no group, and ends with the offsets of all."""
+    broker = GoldenBroker(tmp_path / "broker")
+    broker.format()
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(broker.start)
+        try:
+            while not broker.properties.exists():
+                assert not started.done() or started.result() is None
+                time.sleep(0.01)
+            into = tmp_path / "copy"
+            # One topic: it is copied before the groups are loaded.
+            line = command("mirror", "--bootstrap", broker.address, "--into", str(into), "--once", "--json", "-t", "g-plain")
+            done = subprocess.run(line, capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
+            assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        finally:
+            started.exception()
+            broker.kill()
+    with LogDir.open(into) as log_dir:
+        found = {
+            group.group_id: {f"{each.topic}-{each.partition}": each.offset for each in group.offsets} for group in log_dir.groups()
+        }
+    expected = {
+        group: {name: at for name, at in offsets.items() if name.startswith("g-plain-")} for group, offsets in commits().items()
+    }
+    assert found == {group: offsets for group, offsets in expected.items() if offsets}
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ pub(crate) enum Asked {
     Latest(Vec<(TopicPartition, u64)>),
     /// Where a leader epoch ends, with the epoch.
     Epochs(Vec<(TopicPartition, u64, i32)>),
+    /// Whether a broker coordinates what it leads.
+    Coordinators,
     /// The groups that a broker coordinates.
     Groups,
     /// The committed offsets of groups.
@@ -308,7 +310,10 @@ impl Core {
             .or_else(|| self.next_of_epochs(id, versions, now))
             .or_else(|| self.next_fetch(id, versions, now));
         if let Some(request) = &asked
-            && !matches!(request.asked, Asked::Groups | Asked::Offsets(_))
+            && !matches!(
+                request.asked,
+                Asked::Coordinators | Asked::Groups | Asked::Offsets(_)
+            )
         {
             self.groups.end_turn(id);
         }
@@ -341,7 +346,7 @@ impl Core {
         // Whoever does not answer may be the leader no longer.
         self.hurry_metadata(now);
         if let Node::Broker(id) = node {
-            if let Some(Asked::Groups | Asked::Offsets(_)) = asked {
+            if let Some(Asked::Coordinators | Asked::Groups | Asked::Offsets(_)) = asked {
                 // Whoever ends the connection at this question is still to be asked for records.
                 self.groups.failed(id, now.saturating_add(GROUPS_AGAIN_MS));
             }

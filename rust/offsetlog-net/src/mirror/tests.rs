@@ -9,11 +9,13 @@
 )]
 
 mod cases;
+mod cases_of_coordinators;
 mod cases_of_deletes;
 mod cases_of_disk;
 mod cases_of_leaders;
 mod cases_of_old;
 mod cases_of_topics;
+mod coordination;
 mod model;
 
 use super::core::{Core, Next, Node, Request};

@@ -45,6 +45,7 @@ impl Core {
             }
             (Asked::Latest(asked), Node::Broker(id)) => self.take_latest(id, asked, &answer, now),
             (Asked::Epochs(asked), Node::Broker(id)) => self.take_epochs(id, asked, &answer, now),
+            (Asked::Coordinators, Node::Broker(id)) => self.take_proof(id, &answer, now),
             (Asked::Groups, Node::Broker(id)) => self.take_groups(id, &answer, now),
             (Asked::Offsets(groups), Node::Broker(id)) => {
                 self.take_offsets(id, groups, &answer, now, &mut works);

@@ -98,8 +98,8 @@ impl Core {
         } else {
             is_late
         };
-        if is_over && !is_late && self.has_unproven() {
-            // What was fetched by name is of the topic that is copied if a look says so afterwards.
+        if is_over && !is_late && (self.has_unproven() || self.has_unconfirmed_groups()) {
+            // What was fetched by name is of the topic that is copied if a look says so afterwards; groups likewise.
             self.metadata_due = self.metadata_due.min(now);
             return false;
         }

@@ -3,14 +3,17 @@
 //! A group that is restored must find what it committed: an offset is stored only when the copy of its partition goes that far. With
 //! `once` the offsets are asked for first, and the partitions are copied up to them at least.
 
+mod coordinators;
 mod ending;
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
 use super::{Asked, Core, Request, TopicState, Versions, version_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{GroupCommit, Work};
+pub(super) use coordinators::OFFSETS_TOPIC;
+use coordinators::{Coordinators, offsets_of};
 use offsetlog::TopicPartition;
-use offsetlog::format::message::{Struct, Value};
+use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis::{LIST_GROUPS, OFFSET_FETCH};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -38,6 +41,10 @@ struct OfBroker {
     /// When it was first asked about groups since it was asked for records.
     turn_began: Option<i64>,
     due: i64,
+    /// Groups that show by their refusal what it does not coordinate, to be asked for before it lists its groups.
+    probes: VecDeque<String>,
+    /// Whether it coordinates all that it leads.
+    is_proven: bool,
     waiting: VecDeque<String>,
     is_asked: bool,
     /// Whether all its groups were asked for once.
@@ -84,10 +91,11 @@ pub(in crate::mirror) struct GroupOffsets {
     untold: BTreeMap<String, i32>,
     /// Brokers that cannot be asked about groups.
     deaf: BTreeSet<i32>,
+    coordinators: Coordinators,
 }
 
 impl GroupOffsets {
-    pub(super) const fn new(is_wanted: bool, now: i64) -> Self {
+    pub(super) fn new(is_wanted: bool, now: i64) -> Self {
         Self {
             is_wanted,
             began_at: now,
@@ -100,6 +108,7 @@ impl GroupOffsets {
             told: BTreeSet::new(),
             untold: BTreeMap::new(),
             deaf: BTreeSet::new(),
+            coordinators: Coordinators::default(),
         }
     }
 
@@ -156,13 +165,15 @@ impl GroupOffsets {
             broker.is_stale = false;
             broker.due = due;
             broker.failures = broker.failures.saturating_add(1);
-            broker.waiting.clear();
+            broker.begin_anew();
         }
     }
 
     /// Whether each broker's groups were asked for.
     pub(super) fn are_known(&self) -> bool {
-        !self.is_wanted || self.brokers.values().all(|broker| broker.is_known)
+        !self.is_wanted
+            || (self.coordinators.are_there()
+                && self.brokers.values().all(|broker| broker.is_known))
     }
 
     pub(super) fn group_count(&self) -> usize {
@@ -253,8 +264,12 @@ impl Core {
             }
             return None;
         };
-        broker.is_asked = true;
         broker.turn_began.get_or_insert(now);
+        if let Some(request) = self.proof_request(id, versions) {
+            return Some(request);
+        }
+        let broker = self.groups.brokers.get_mut(&id)?;
+        broker.is_asked = true;
         broker.due = now.saturating_add(self.options.groups_interval_ms);
         Some(Request {
             api: &LIST_GROUPS,
@@ -275,22 +290,10 @@ impl Core {
         let count = at_once.min(broker.waiting.len());
         let groups: Vec<String> = broker.waiting.drain(..count).collect();
         broker.is_asked = true;
-        let body = if version >= SEVERAL_GROUPS {
-            let each = groups.iter().map(|group| {
-                Struct::new()
-                    .with("groupId", group.clone())
-                    .with("topics", Value::Null)
-            });
-            Struct::new().with("groups", each.collect::<Vec<Struct<'static>>>())
-        } else {
-            Struct::new()
-                .with("groupId", groups.first().cloned().unwrap_or_default())
-                .with("topics", Value::Null)
-        };
         Some(Request {
             api: &OFFSET_FETCH,
             version,
-            body,
+            body: offsets_of(&groups, version),
             asked: Asked::Offsets(groups),
         })
     }
@@ -320,13 +323,16 @@ impl Core {
             return;
         }
         broker.failures = 0;
-        broker.is_known |= names.is_empty();
         // What is listed no more is deleted, or another broker's.
         let listed: BTreeSet<&String> = names.iter().collect();
         self.groups
             .untold
             .retain(|name, broker| *broker != id || listed.contains(name));
+        let is_empty = names.is_empty();
         broker.waiting = names.into();
+        if is_empty {
+            self.note_known(id);
+        }
         if left_out > 0 {
             self.is_partial = true;
             self.tell_group(
@@ -418,10 +424,10 @@ impl Core {
                 self.groups.failed(id, due);
                 self.groups.ask_all_again(due);
             } else if broker.waiting.is_empty() {
-                broker.is_known = true;
                 // However long it took: the next round begins after a pause.
                 broker.due = now.saturating_add(self.options.groups_interval_ms);
                 broker.failures = 0;
+                self.note_known(id);
             }
         }
         for at in &told {

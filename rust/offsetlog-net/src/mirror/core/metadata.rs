@@ -2,6 +2,7 @@
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::deletes::Away;
+use super::group_offsets::OFFSETS_TOPIC;
 use super::{Asked, Core, Leaders, Next, Node, Request, Topic, TopicState, Versions, version_of};
 use crate::mirror::partition::Need;
 use crate::mirror::report::{EventKind, MirrorEvent};
@@ -78,9 +79,11 @@ impl Core {
         };
         let topics = match &names {
             Some(names) => {
-                let topics: Vec<Struct<'static>> = names
-                    .iter()
-                    .map(|name| Struct::new().with("name", name.clone()))
+                let also = (self.looks_for_coordinators() && !by_name).then_some(OFFSETS_TOPIC);
+                let also = also.filter(|name| !names.iter().any(|each| each == name));
+                let all = names.iter().map(String::as_str).chain(also);
+                let topics: Vec<Struct<'static>> = all
+                    .map(|name| Struct::new().with("name", name.to_owned()))
                     .collect();
                 Value::from(topics)
             }
@@ -139,6 +142,9 @@ impl Core {
                 .get("isInternal")
                 .and_then(Value::as_bool)
                 .unwrap_or(false);
+            if name == OFFSETS_TOPIC {
+                self.take_coordinators(topic, look, now);
+            }
             if !self.options.takes(&name, is_internal) {
                 continue;
             }
@@ -449,7 +455,7 @@ impl Core {
 }
 
 /// How many partitions a topic has; of each its leader, and the leader's epoch.
-fn leaders_of(topic: &Struct<'_>) -> (i32, Leaders) {
+pub(super) fn leaders_of(topic: &Struct<'_>) -> (i32, Leaders) {
     let mut leaders = BTreeMap::new();
     let mut count = 0;
     for partition in structs(topic, "partitions") {

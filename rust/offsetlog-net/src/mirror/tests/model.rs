@@ -3,6 +3,7 @@
 //!
 //! over 600 lines: one cluster, whose leaders, logs and answers change together.
 
+use super::coordination::{Coordination, NOT_COORDINATOR, OFFSETS_TOPIC};
 use crate::mirror::core::{Node, Request, Versions};
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
 use offsetlog::format::message::{Struct, Value};
@@ -120,6 +121,8 @@ pub(super) struct Model {
     /// What `OffsetFetch` answers for each group; without an error code it leaves the group out.
     #[allow(clippy::option_option)]
     pub(super) offsets_error: Option<Option<i16>>,
+    /// Where the groups' offsets are, if it tells.
+    pub(super) coordination: Option<Coordination>,
     made: u64,
     /// Whether topics are deleted, and made anew again and again.
     pub(super) deletes: bool,
@@ -149,6 +152,7 @@ impl Model {
             damaged: BTreeSet::new(),
             groups_error: 0,
             offsets_error: None,
+            coordination: None,
             made: 0,
             deletes: false,
         };
@@ -438,7 +442,7 @@ impl Model {
             "ListOffsets" => self.list_offsets(node, &request.body),
             "OffsetForLeaderEpoch" => self.epochs(node, &request.body),
             "ListGroups" => self.groups(node),
-            "OffsetFetch" => self.offsets(request),
+            "OffsetFetch" => self.offsets(node, request),
             other => panic!("{other} is not expected"),
         };
         // The request must be one that can be written, and read.
@@ -487,7 +491,13 @@ impl Model {
         let is_old = self.is_old();
         let is_shown = |name: &&String| !self.hidden.contains(*name);
         let shown = self.topics.keys().filter(is_shown).cloned();
-        let names = wanted.unwrap_or_else(|| shown.collect());
+        let mut names = wanted.unwrap_or_else(|| {
+            let internal = self.coordination.iter().map(|_| OFFSETS_TOPIC.to_owned());
+            shown.chain(internal).collect()
+        });
+        let internal = self.coordination.as_ref().map(Coordination::topic);
+        let internal = internal.filter(|_| names.iter().any(|name| name == OFFSETS_TOPIC));
+        names.retain(|name| internal.is_none() || name != OFFSETS_TOPIC);
         let topics: Vec<Struct<'static>> = names
             .into_iter()
             .map(|name| {
@@ -513,6 +523,7 @@ impl Model {
                 }
                 answer
             })
+            .chain(internal)
             .collect();
         Struct::new()
             .with("brokers", brokers)
@@ -780,8 +791,11 @@ impl Model {
     fn groups(&self, node: Node) -> Struct<'static> {
         let mut groups: Vec<&String> = self.commits.keys().map(|(group, ..)| group).collect();
         groups.dedup();
-        // All are coordinated by broker 1.
-        groups.retain(|_| node == Node::Broker(1));
+        // All are coordinated by broker 1, if nothing else is said.
+        groups.retain(|group| match &self.coordination {
+            Some(coordination) => coordination.is_at(node, group),
+            None => node == Node::Broker(1),
+        });
         let groups: Vec<Struct<'static>> = groups
             .into_iter()
             .map(|group| {
@@ -795,7 +809,11 @@ impl Model {
             .with("groups", groups)
     }
 
-    fn offsets(&self, request: &Request) -> Struct<'static> {
+    fn offsets(&self, node: Node, request: &Request) -> Struct<'static> {
+        let is_here = |group: &str| {
+            let coordination = self.coordination.as_ref();
+            coordination.is_none_or(|coordination| coordination.is_at(node, group))
+        };
         let of = |group: &str, index: &'static str| {
             let own = self.commits.iter().filter(|((name, ..), _)| name == group);
             let topics: Vec<Struct<'static>> = own
@@ -813,6 +831,9 @@ impl Model {
         };
         if request.version < 8 {
             let group = request.body.get("groupId").unwrap().as_str().unwrap();
+            if !is_here(group) {
+                return Struct::new().with("errorCode", NOT_COORDINATOR);
+            }
             return Struct::new().with("topics", of(group, "partitionIndex"));
         }
         let groups = request
@@ -828,6 +849,7 @@ impl Model {
                 let id = group.get("groupId").unwrap().as_str().unwrap();
                 let answer = Struct::new().with("groupId", id.to_owned());
                 match self.offsets_error.flatten() {
+                    None if !is_here(id) => answer.with("errorCode", NOT_COORDINATOR),
                     Some(error) => answer.with("errorCode", error),
                     None => answer.with("topics", of(id, "partitionIndex")),
                 }

@@ -80,6 +80,7 @@ impl Core {
         for event in unstored {
             self.tell(event);
         }
+        self.tell_leaderless_offsets();
         if self.groups.is_wanted {
             for id in silent {
                 let message =
