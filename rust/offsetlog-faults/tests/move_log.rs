@@ -291,9 +291,9 @@ fn after_a_crash_behind_what_nobody_synced_each_record_is_there_once() {
     crash_all(2, true, 6_000);
 }
 
-fn crash_all(seed: u64, has_other: bool, states_min: usize) {
+fn crash_all(chance: u64, has_other: bool, states_min: usize) {
     let (mut failures, mut states, mut logs, mut moved) = (Failures::default(), 0, 0, 0);
-    for (seed, mut place) in places(seed) {
+    for (seed, mut place) in places(chance) {
         place.has_other = has_other;
         logs += 1;
         match place.crash(seed) {
