@@ -374,6 +374,11 @@ impl Core {
         }
     }
 
+    /// Whether the metadata is to be asked for by now.
+    pub(crate) const fn wants_look(&self, now: i64) -> bool {
+        self.metadata_due <= now
+    }
+
     /// Asks for the metadata soon.
     pub(super) fn hurry_metadata(&mut self, now: i64) {
         let soon = now.saturating_add(self.options.backoff_ms);

@@ -188,9 +188,15 @@ fn run(
             .interrupt
             .as_ref()
             .is_some_and(|interrupt| interrupt());
-        if is_interrupted || lock(&shared.core).is_finished(now) {
+        let mut core = lock(&shared.core);
+        if is_interrupted || core.is_finished(now) {
             break Ok(());
         }
+        if core.wants_look(now) {
+            // The end of a pause is not waited for.
+            shared.moved.notify_all();
+        }
+        drop(core);
     };
     // What has arrived is still appended, however it was ended.
     is_closing.store(true, Ordering::SeqCst);

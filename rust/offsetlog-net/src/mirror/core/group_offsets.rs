@@ -45,6 +45,8 @@ struct OfBroker {
     probes: VecDeque<String>,
     /// Whether it coordinates all that it leads.
     is_proven: bool,
+    /// Since when it refuses that.
+    refused_since: Option<i64>,
     waiting: VecDeque<String>,
     is_asked: bool,
     /// Whether all its groups were asked for once.
@@ -118,7 +120,7 @@ impl GroupOffsets {
         self.pending.retain(|(at, _), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
         for broker in self.brokers.values_mut() {
-            broker.waiting.clear();
+            broker.begin_anew();
             broker.is_stale = broker.is_asked;
         }
         self.ask_all_again(now);

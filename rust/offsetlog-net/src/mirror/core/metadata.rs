@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const METADATA_NEWEST: i16 = 12;
 /// From this version on a request by name makes no topics.
 const WITHOUT_CREATION: i16 = 4;
+/// Brokers without this version (before Kafka 2.8) make `__consumer_offsets` when they are asked for it by name, whatever the request says.
+const WITHOUT_INTERNAL_CREATION: i16 = 10;
 /// Leaders in a row that cannot be, before it is told.
 const UNEXPLAINED_MAX: u32 = 3;
 /// Hurried looks in a row after which another broker is asked.
@@ -65,7 +67,8 @@ impl Core {
         }
         let takes_all = !self.options.patterns.is_empty()
             || self.options.topics.is_empty()
-            || version < WITHOUT_CREATION;
+            || version < WITHOUT_CREATION
+            || (version < WITHOUT_INTERNAL_CREATION && self.looks_for_coordinators());
         // By turns: what is missing does not hold up all others.
         let by_name = version >= WITHOUT_CREATION && !self.missing.is_empty() && !self.was_by_name;
         self.was_by_name = by_name;
@@ -134,6 +137,7 @@ impl Core {
         }
         let is_partial = names.is_some();
         let mut seen = BTreeSet::new();
+        let mut shows_coordinators = false;
         for topic in structs(answer, "topics") {
             let Some(name) = text(topic, "name").filter(|name| !name.is_empty()) else {
                 continue;
@@ -143,6 +147,7 @@ impl Core {
                 .and_then(Value::as_bool)
                 .unwrap_or(false);
             if name == OFFSETS_TOPIC {
+                shows_coordinators = true;
                 self.take_coordinators(topic, look, now);
             }
             if !self.options.takes(&name, is_internal) {
@@ -174,6 +179,9 @@ impl Core {
         self.has_metadata = true;
         if names.is_none_or(|names| names == self.options.topics) {
             self.note_shown(look);
+            if !shows_coordinators {
+                self.miss_coordinators(look);
+            }
         }
         if !is_partial {
             let missed = self.topics.iter().filter(|(name, topic)| {

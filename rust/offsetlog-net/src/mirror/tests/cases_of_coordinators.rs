@@ -87,16 +87,52 @@ fn a_leader_that_never_comes_is_told() {
     known.active.extend([0, 1, 2, 3]);
     known.leaders[3] = None;
     let here: BTreeSet<String> = names().filter(|group| known.of(group) != 3).collect();
-    let report = finished(&mut run, 180_000);
+    // A quarter of what ends a mirror in which nothing moves.
+    assert!(!go_on(&mut run, 25_000, |_, _| true));
+    let report = finished(&mut run, 10_000);
     assert!(!report.is_complete, "{report:#?}");
     let problems = told(&report, EventKind::Problem);
     assert!(
         problems
             .iter()
-            .any(|each| each.starts_with("1 partition of __consumer_offsets have no leader")),
+            .any(|each| each.starts_with("1 partition of __consumer_offsets without a leader")),
         "{problems:?}"
     );
     assert_eq!(stored(&mut run), here);
+}
+
+#[test]
+fn who_refuses_to_the_end_is_asked_for_what_it_has() {
+    for is_old in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = started(folder.path(), is_old);
+        let known = coordination(&mut run);
+        // One that cannot be loaded.
+        known.active.extend([0, 1, 2]);
+        let here: BTreeSet<String> = names().filter(|group| known.of(group) != 3).collect();
+        let report = finished(&mut run, 100_000);
+        assert!(!report.is_complete, "{is_old}: {report:#?}");
+        let problems = told(&report, EventKind::Problem);
+        assert!(
+            problems
+                .iter()
+                .any(|each| each.starts_with("broker 2 does not coordinate all that it leads")),
+            "{is_old}: {problems:?}"
+        );
+        assert_eq!(stored(&mut run), here, "{is_old}");
+    }
+}
+
+/// The principal may not see it any more.
+#[test]
+fn a_topic_that_is_shown_no_more_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = started(folder.path(), false);
+    assert!(!go_on(&mut run, 3000, |_, _| true));
+    run.model.coordination = None;
+    let report = finished(&mut run, 30_000);
+    assert!(report.is_complete, "{report:#?}");
+    assert_eq!(stored(&mut run), names().collect());
 }
 
 /// Broker 1 has listed its groups, and takes over those of broker 2 before that is asked.

@@ -2,74 +2,92 @@
 //!
 //! A broker lists the groups of the partitions that it coordinates. Behind a start or an election it has none yet, and says so without an
 //! error: a mirror that believed it would end without their offsets. So each leader is asked first for the offsets of groups that nobody
-//! has, one in each of its partitions, which it refuses while it does not coordinate them or loads them.
+//! has, one in each of its partitions, which it refuses while it does not coordinate them or loads them. Where the principal may not see
+//! the topic, or such groups, nothing shows it, and the list is believed.
 //!
 //! Source: Kafka's `GroupCoordinatorService.listGroups` and `CoordinatorRuntime.scheduleReadAllOperation`; before 4.0
 //! `GroupMetadataManager.currentGroups`.
 
 use super::super::answers::{int, structs};
 use super::super::metadata::leaders_of;
-use super::super::{Asked, Core, Leaders, Request, Versions, version_of};
+use super::super::{Asked, Core, Request, Versions, version_of};
 use super::{GROUPS_AT_ONCE, OFFSET_FETCH_NEWEST, OfBroker, SEVERAL_GROUPS};
 use crate::coordinator::committed_offsets::partition_of;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis::OFFSET_FETCH;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(in crate::mirror::core) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// Milliseconds before the metadata is asked for again while a partition has no leader.
 const LEADERLESS_WAIT_MS: i64 = 500;
+/// Milliseconds that a leader is waited for, if that is less than this part of what ends the mirror when nothing moves.
+const LEADERLESS_MS: i64 = 30_000;
+const LEADERLESS_SHARE: i64 = 4;
+/// What part of that a broker is waited for that refuses what it leads.
+const REFUSED_SHARE: i64 = 2;
 
 /// Where the groups' offsets are.
 #[derive(Debug, Default)]
 pub(super) struct Coordinators {
-    /// As the last look showed it; `None` if it did not: the principal may not see the topic, or nobody has ever committed an offset.
-    leaders: Option<Leaders>,
-    /// The look that showed it.
+    /// The leader of each partition, as the last look showed it; `None` if it did not: the principal may not see the topic, or nobody has
+    /// ever committed an offset.
+    leaders: Option<BTreeMap<i32, Option<i32>>>,
+    /// The last look that could show it.
     look: u64,
     /// The last look that had begun when a broker's groups were known.
     known_at: u64,
+    /// Since when a partition has no leader.
+    leaderless_since: Option<i64>,
+    /// Whether a leader was waited for that did not come.
+    has_waited: bool,
+    /// Brokers that refused to the end, and listed the groups that they have.
+    refusing: BTreeSet<i32>,
 }
 
 impl Coordinators {
     fn leaderless(&self) -> Vec<i32> {
         let leaders = self.leaders.iter().flatten();
-        let leaderless = leaders.filter(|(_, (leader, _))| leader.is_none());
+        let leaderless = leaders.filter(|(_, leader)| leader.is_none());
         leaderless.map(|(number, _)| *number).collect()
     }
 
-    /// Whether each partition has a leader.
-    pub(super) fn are_there(&self) -> bool {
-        self.leaders
-            .iter()
-            .flatten()
-            .all(|(_, (leader, _))| leader.is_some())
+    /// Whether each partition has a leader, or one was waited for long enough.
+    pub(super) const fn are_there(&self) -> bool {
+        self.leaderless_since.is_none() || self.has_waited
     }
 
     /// Names of groups that nobody has, one in each partition that the broker leads.
     fn probes_of(&self, id: i32) -> VecDeque<String> {
-        let Some(leaders) = &self.leaders else {
-            return VecDeque::new();
-        };
-        let led = leaders
-            .iter()
-            .filter(|(_, (leader, _))| *leader == Some(id));
+        let leaders = self.leaders.iter().flatten();
+        let led = leaders.filter(|(_, leader)| **leader == Some(id));
         let mut left: BTreeSet<i32> = led.map(|(number, _)| *number).collect();
-        let count = leaders.keys().last().map_or(0, |&last| last as usize + 1);
+        let last = self.leaders.iter().flatten().last();
+        let count = last.map_or(0, |(&last, _)| last as usize + 1);
         let mut probes = VecDeque::new();
-        for number in 0_u64.. {
+        for number in 0..count.saturating_mul(4) {
             if left.is_empty() {
                 break;
             }
-            let name = format!("offsetlog-mirror-asks-{number}");
+            let name = probe(number);
             if left.remove(&(partition_of(&name, count) as i32)) {
                 probes.push_back(name);
             }
         }
         probes
     }
+}
+
+/// The name of a group that nobody has. The hash of the next one is greater by one: Java's multiplies by 31, and the number is written to
+/// that base, in neighbouring characters.
+fn probe(number: usize) -> String {
+    let digit = |power: u32| {
+        let value = number / 31_usize.pow(power) % 31;
+        char::from(b'A' + value as u8)
+    };
+    let digits: String = (0..4).rev().map(digit).collect();
+    format!("offsetlog-mirror-asks-{digits}")
 }
 
 impl Core {
@@ -88,27 +106,49 @@ impl Core {
         if !self.looks_for_coordinators() {
             return;
         }
-        let leaders = match int(topic, "errorCode") {
+        let leaders: BTreeMap<i32, Option<i32>> = match int(topic, "errorCode") {
             // Nobody has ever committed an offset.
-            3 => Leaders::new(),
-            0 | 5 => leaders_of(topic).1,
-            // Who may not see it is told of the groups that he may see.
-            _ => return,
+            3 => BTreeMap::new(),
+            0 | 5 => {
+                let leaders = leaders_of(topic).1.into_iter();
+                leaders
+                    .map(|(number, (leader, _))| (number, leader))
+                    .collect()
+            }
+            _ => {
+                self.miss_coordinators(look);
+                return;
+            }
         };
+        let longest = LEADERLESS_MS.min(self.options.give_up_ms / LEADERLESS_SHARE);
         let coordinators = &mut self.groups.coordinators;
         coordinators.look = look;
-        if coordinators.leaders.as_ref() != Some(&leaders) {
-            coordinators.leaders = Some(leaders);
+        if leaders.values().any(Option::is_none) {
+            let since = *coordinators.leaderless_since.get_or_insert(now);
+            coordinators.has_waited = now.saturating_sub(since) >= longest;
+            let soon = now.saturating_add(LEADERLESS_WAIT_MS);
+            if !coordinators.has_waited {
+                self.metadata_due = self.metadata_due.min(soon);
+            }
+        } else {
+            coordinators.leaderless_since = None;
+        }
+        if self.groups.coordinators.leaders.as_ref() != Some(&leaders) {
+            self.groups.coordinators.leaders = Some(leaders);
             for broker in self.groups.brokers.values_mut() {
                 broker.begin_anew();
                 broker.is_stale = broker.is_asked;
             }
             self.groups.ask_all_again(now);
         }
-        if !self.groups.coordinators.are_there() {
-            let soon = now.saturating_add(LEADERLESS_WAIT_MS);
-            self.metadata_due = self.metadata_due.min(soon);
-        }
+    }
+
+    /// A look that could show the topic did not.
+    pub(in crate::mirror::core) fn miss_coordinators(&mut self, look: u64) {
+        let coordinators = &mut self.groups.coordinators;
+        coordinators.look = look;
+        coordinators.leaders = None;
+        coordinators.leaderless_since = None;
     }
 
     /// What a broker is asked before it lists its groups; `None` if it coordinates all that it leads.
@@ -152,13 +192,30 @@ impl Core {
         let mut errors = structs(answer, "groups").map(|group| int(group, "errorCode"));
         // Loading, not there yet, or moved. Who may not see such a group is refused otherwise, and shows nothing by it.
         let is_away = |error: i64| matches!(error, 14..=16);
-        if errors.any(is_away) || is_away(int(answer, "errorCode")) {
-            self.groups
-                .failed(id, now.saturating_add(self.options.backoff(5)));
-            self.hurry_metadata(now);
-        } else if let Some(broker) = self.groups.brokers.get_mut(&id) {
+        let is_refused = errors.any(is_away) || is_away(int(answer, "errorCode"));
+        let Some(broker) = self.groups.brokers.get_mut(&id) else {
+            return;
+        };
+        if !is_refused {
             broker.is_asked = false;
             broker.is_proven = broker.probes.is_empty();
+            if broker.is_proven {
+                broker.refused_since = None;
+                self.groups.coordinators.refusing.remove(&id);
+            }
+            return;
+        }
+        let since = *broker.refused_since.get_or_insert(now);
+        if now.saturating_sub(since) < self.options.give_up_ms / REFUSED_SHARE {
+            let due = now.saturating_add(self.options.backoff(5));
+            self.groups.failed(id, due);
+            self.hurry_metadata(now);
+        } else {
+            // The groups that it has are better than none.
+            broker.begin_anew();
+            broker.is_asked = false;
+            broker.is_proven = true;
+            self.groups.coordinators.refusing.insert(id);
         }
     }
 
@@ -174,23 +231,34 @@ impl Core {
     /// Whether no look has shown yet that the coordinators are still those that were asked.
     pub(in crate::mirror::core) fn has_unconfirmed_groups(&self) -> bool {
         let coordinators = &self.groups.coordinators;
-        let has_any = coordinators
-            .leaders
-            .as_ref()
-            .is_some_and(|all| !all.is_empty());
-        has_any && coordinators.look <= coordinators.known_at
+        let leaders = coordinators.leaders.iter().flatten();
+        leaders.count() > 0 && coordinators.look <= coordinators.known_at
     }
 
-    /// Tells of parts of the groups' offsets that nobody coordinates.
-    pub(super) fn tell_leaderless_offsets(&mut self) {
+    /// Tells why groups may be missing that no broker listed.
+    pub(super) fn tell_unlisted(&mut self) {
+        let mut problems = Vec::new();
+        for id in std::mem::take(&mut self.groups.coordinators.refusing) {
+            let message = format!(
+                "broker {id} does not coordinate all that it leads of {OFFSETS_TOPIC}: what groups committed there is not copied"
+            );
+            problems.push(MirrorEvent::new(EventKind::Problem, message).by(id));
+        }
         let leaderless = self.groups.coordinators.leaderless();
         if let Some(first) = leaderless.first() {
             let message = format!(
-                "{} of {OFFSETS_TOPIC} have no leader, {first} among them: what groups committed there is not copied",
+                "{} of {OFFSETS_TOPIC} without a leader, {first} among them: what groups committed there is not copied",
                 offsetlog::format::counted(leaderless.len(), "partition")
             );
-            self.tell(MirrorEvent::new(EventKind::Problem, message));
-            self.is_partial = true;
+            problems.push(MirrorEvent::new(EventKind::Problem, message));
+        }
+        if self.has_unconfirmed_groups() {
+            let message = "no look has shown that the groups' coordinators are the same still";
+            problems.push(MirrorEvent::new(EventKind::Problem, message));
+        }
+        self.is_partial |= !problems.is_empty();
+        for event in problems {
+            self.tell(event);
         }
     }
 }
@@ -216,5 +284,33 @@ pub(super) fn offsets_of(groups: &[String], version: i16) -> Struct<'static> {
         Struct::new().with("groups", each.collect::<Vec<Struct<'static>>>())
     } else {
         of_one(groups.first().cloned().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also of counts that are multiples of 31, by which Java's hash multiplies.
+    #[test]
+    fn there_is_a_group_in_each_partition() {
+        for count in (1..=310_usize).chain([961, 29_791, 199_981]) {
+            let known = Coordinators {
+                leaders: Some((0..count as i32).map(|number| (number, Some(7))).collect()),
+                ..Coordinators::default()
+            };
+            let probes = known.probes_of(7);
+            let of: BTreeSet<usize> = probes
+                .iter()
+                .map(|name| partition_of(name, count))
+                .collect();
+            assert_eq!((of.len(), probes.len()), (count, count));
+        }
+        // What a source claims costs no more than that.
+        let odd = Coordinators {
+            leaders: Some([(199_999, Some(7))].into()),
+            ..Coordinators::default()
+        };
+        assert!(odd.probes_of(7).len() <= 1);
     }
 }

@@ -80,7 +80,7 @@ impl Core {
         for event in unstored {
             self.tell(event);
         }
-        self.tell_leaderless_offsets();
+        self.tell_unlisted();
         if self.groups.is_wanted {
             for id in silent {
                 let message =
