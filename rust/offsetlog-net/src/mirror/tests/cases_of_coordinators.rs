@@ -53,6 +53,8 @@ fn once_waits_for_coordinators_that_have_not_come() {
     for is_old in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let mut run = started(folder.path(), is_old);
+        run.options.topics = vec!["orders".to_owned()];
+        again(&mut run);
         assert!(!go_on(&mut run, 3000, |_, _| true), "{is_old}");
         // One after the other.
         for number in 0..4 {

@@ -489,6 +489,9 @@ impl Model {
                     .collect()
             });
         let is_old = self.is_old();
+        // Brokers before 2.8 make it then.
+        let asks_for_internal = wanted.iter().flatten().any(|name| name == OFFSETS_TOPIC);
+        assert!(!(is_old && asks_for_internal));
         let is_shown = |name: &&String| !self.hidden.contains(*name);
         let shown = self.topics.keys().filter(is_shown).cloned();
         let mut names = wanted.unwrap_or_else(|| {
