@@ -57,7 +57,8 @@ pub struct Broker {
 struct Awaited {
     partition: Arc<Partition>,
     fetches: usize,
-    seen: Option<(i64, i64)>,
+    /// Start, end and leader epoch: a log that was truncated may have grown to the same end.
+    seen: Option<(i64, i64, i32)>,
 }
 
 /// What the server knows of one connection.
@@ -299,7 +300,7 @@ impl Broker {
             let bounds = partition
                 .bounds()
                 .ok()
-                .map(|found| (found.start, found.end));
+                .map(|found| (found.start, found.end, found.leader_epoch));
             if let Some(awaited) = lock(&self.awaited).get_mut(&key)
                 && awaited.seen != bounds
             {

@@ -212,7 +212,7 @@ impl Broker {
         };
         let bounds = partition.bounds().map_err(|error| failed(&error))?;
         bounds.fence(wanted.current_epoch)?;
-        let diverging = diverging(partition, &bounds, wanted)?;
+        let diverging = diverging(&bounds, wanted)?;
         let found = self
             .with_outcome(partition, |outcome| {
                 let at = if diverging.is_some() {
@@ -378,16 +378,12 @@ fn find(catalog: &Catalog, wanted: &Wanted, by_id: bool) -> Result<Arc<Partition
 }
 
 /// Where the log of a client that has read `last_fetched_epoch` last parts from this one.
-fn diverging(
-    partition: &Partition,
-    bounds: &Bounds,
-    wanted: &Wanted,
-) -> Result<Option<(i32, i64)>, ErrorCode> {
+fn diverging(bounds: &Bounds, wanted: &Wanted) -> Result<Option<(i32, i64)>, ErrorCode> {
     let asked = wanted.last_fetched_epoch;
     if asked < 0 {
         return Ok(None);
     }
-    let (epoch, end) = partition.end_of_epoch(bounds, asked)?;
+    let (epoch, end) = bounds.end_of_epoch(asked)?;
     if epoch < 0 || end < 0 {
         return Err(ErrorCode::OffsetOutOfRange);
     }

@@ -49,5 +49,5 @@ fn end_of(
         .ok_or(ErrorCode::NotLeaderOrFollower)?;
     let bounds = partition.bounds().map_err(|error| code_of(&error))?;
     bounds.fence(int(asked, "currentLeaderEpoch", -1))?;
-    partition.end_of_epoch(&bounds, int(asked, "leaderEpoch", -1))
+    bounds.end_of_epoch(int(asked, "leaderEpoch", -1))
 }

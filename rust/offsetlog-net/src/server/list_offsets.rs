@@ -109,7 +109,7 @@ impl Broker {
         match timestamp {
             LATEST => Ok((-1, last(bounds)?, bounds.leader_epoch)),
             EARLIEST | EARLIEST_LOCAL => {
-                let epochs = partition.leader_epochs(bounds)?;
+                let epochs = bounds.leader_epochs();
                 let first = epochs
                     .entries()
                     .first()

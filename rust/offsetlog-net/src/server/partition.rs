@@ -4,10 +4,11 @@ use crate::error_code::ErrorCode;
 use offsetlog::format::Uuid;
 use offsetlog::format::leader_epoch::{EpochEntry, LeaderEpochs};
 use offsetlog::{Error, ErrorKind, Log, Result};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// For this long a fetch at damage is answered without another look at it.
 const DAMAGE_KNOWN_MS: i64 = 1000;
@@ -37,8 +38,6 @@ struct Seen {
     /// The greatest checkpointed high watermark.
     high_watermark: Option<i64>,
     leader_epoch: i32,
-    /// Leader epochs, and the end of the log that they belong to.
-    epochs: Option<(i64, LeaderEpochs)>,
     /// Damage that fetches have found, by the offset that was asked for.
     damage: BTreeMap<i64, Damage>,
 }
@@ -53,7 +52,7 @@ struct Damage {
 }
 
 /// The bounds of a partition for clients, of one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) start: i64,
     /// Exclusive: the high watermark that clients are told.
@@ -61,13 +60,13 @@ pub(crate) struct Bounds {
     /// The log end offset, also where the log is not served up to it; the greatest number if damage hides it: nobody may conclude that
     /// his records were truncated.
     pub(crate) log_end: i64,
-    /// Where the log ends for readers.
-    readable_end: i64,
     /// What is at or after this offset is not served; `None` without such a bound.
     pub(crate) stop: Option<i64>,
     pub(crate) is_damaged: bool,
     /// -1 for a log of which none is known.
     pub(crate) leader_epoch: i32,
+    /// Those of the log.
+    epochs: Arc<LeaderEpochs>,
 }
 
 impl Partition {
@@ -113,8 +112,14 @@ impl Partition {
     }
 
     pub(crate) fn bounds(&self) -> Result<Bounds> {
-        let extent = self.log.extent()?;
-        let epochs = self.stored_epochs(extent.log_end_offset)?;
+        let (extent, epochs) = match self.log.extent_and_epochs() {
+            Ok(found) => found,
+            // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
+            Err(error) if !matches!(error.kind(), ErrorKind::Io { .. }) => {
+                (self.log.extent()?, Arc::default())
+            }
+            Err(error) => return Err(error),
+        };
         let mut seen = self.lock();
         // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
         let stop = extent.high_watermark.max(seen.high_watermark);
@@ -137,58 +142,11 @@ impl Partition {
             } else {
                 extent.log_end_offset
             },
-            readable_end: extent.log_end_offset,
             stop,
             is_damaged: extent.is_damaged,
             leader_epoch: seen.leader_epoch,
+            epochs,
         })
-    }
-
-    /// The leader epochs with their first offsets. The one that clients are told is among them.
-    pub(crate) fn leader_epochs(&self, bounds: &Bounds) -> Result<LeaderEpochs> {
-        let mut epochs = self.stored_epochs(bounds.readable_end)?;
-        if epochs
-            .latest()
-            .is_none_or(|latest| latest.epoch < bounds.leader_epoch)
-        {
-            epochs.assign(EpochEntry {
-                epoch: bounds.leader_epoch,
-                start_offset: bounds.log_end,
-            });
-        }
-        Ok(epochs)
-    }
-
-    /// Where a leader epoch ends, by [`end_of_epoch`]. Of an epoch above all that are known damage may hide the records.
-    pub(crate) fn end_of_epoch(
-        &self,
-        bounds: &Bounds,
-        asked: i32,
-    ) -> std::result::Result<(i32, i64), ErrorCode> {
-        let epochs = self
-            .leader_epochs(bounds)
-            .map_err(|error| code_of(&error))?;
-        let found = end_of_epoch(&epochs, asked, bounds.log_end);
-        if found.1 < 0 && asked >= 0 && bounds.is_damaged {
-            return Err(ErrorCode::CorruptMessage);
-        }
-        Ok(found)
-    }
-
-    fn stored_epochs(&self, end: i64) -> Result<LeaderEpochs> {
-        if let Some((known_end, epochs)) = &self.lock().epochs
-            && *known_end == end
-        {
-            return Ok(epochs.clone());
-        }
-        let epochs = match self.log.leader_epochs() {
-            Ok(epochs) => epochs,
-            // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
-            Err(error) if !matches!(error.kind(), ErrorKind::Io { .. }) => LeaderEpochs::default(),
-            Err(error) => return Err(error),
-        };
-        self.lock().epochs = Some((end, epochs.clone()));
-        Ok(epochs)
     }
 
     /// Whether a fetch at this offset found damage a moment ago.
@@ -223,6 +181,29 @@ impl Partition {
 }
 
 impl Bounds {
+    /// The leader epochs with their first offsets. The one that clients are told is among them.
+    pub(crate) fn leader_epochs(&self) -> Cow<'_, LeaderEpochs> {
+        let latest = self.epochs.latest();
+        if latest.is_some_and(|latest| latest.epoch >= self.leader_epoch) {
+            return Cow::Borrowed(&self.epochs);
+        }
+        let mut epochs = (*self.epochs).clone();
+        epochs.assign(EpochEntry {
+            epoch: self.leader_epoch,
+            start_offset: self.log_end,
+        });
+        Cow::Owned(epochs)
+    }
+
+    /// Where a leader epoch ends, by [`end_of_epoch`]. Of an epoch above all that are known damage may hide the records.
+    pub(crate) fn end_of_epoch(&self, asked: i32) -> std::result::Result<(i32, i64), ErrorCode> {
+        let found = end_of_epoch(&self.leader_epochs(), asked, self.log_end);
+        if found.1 < 0 && asked >= 0 && self.is_damaged {
+            return Err(ErrorCode::CorruptMessage);
+        }
+        Ok(found)
+    }
+
     /// Whether a caller that takes `current` for the leader epoch is mistaken; a negative one says nothing.
     pub(crate) const fn fence(&self, current: i32) -> std::result::Result<(), ErrorCode> {
         if current < 0 || self.leader_epoch < 0 || current == self.leader_epoch {

@@ -124,6 +124,90 @@ fn truncated_and_deleted_records_are_out_of_range() {
     assert_eq!((fetched.error, fetched.log_start), (0, 7));
 }
 
+/// Appends a batch of one record as the leader of this epoch.
+fn lead(log: &LogWriter, leader_epoch: i32, value: &[u8]) {
+    let mut batch = BatchBuilder::default();
+    batch.push(1, None, Some(value), &[]).unwrap();
+    let options = AppendOptions {
+        leader_epoch: Some(leader_epoch),
+        ..AppendOptions::default()
+    };
+    log.append(&mut batch, &options).unwrap();
+}
+
+/// After an unclean election: a replica leads that had less, and what it appends ends where the old leader's log did.
+fn elect(log: &LogWriter) {
+    log.truncate_to(6).unwrap();
+    for _ in 6..10 {
+        lead(log, 1, b"another");
+    }
+}
+
+/// Whoever has read the old leader's records is told where they end (`LeaderEpochFileCache.endOffsetFor`).
+fn expect_divergence(client: &mut Client<'_>) {
+    let fetch = Fetch {
+        last_fetched_epoch: 0,
+        ..Fetch::new("t", 0, 10)
+    };
+    assert_eq!(client.fetch(&fetch).diverging, Some((0, 6)));
+    assert_eq!(client.end_of_epoch(("t", 0), 0), (0, 0, 6));
+    assert_eq!(client.end_of_epoch(("t", 0), 1), (0, 1, 10));
+}
+
+#[test]
+fn a_log_that_grew_to_the_same_end_again_diverges() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("t-0"));
+    for _ in 0..10 {
+        lead(&log, 0, b"value");
+    }
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    let waiting = Fetch {
+        max_wait_ms: 60_000,
+        last_fetched_epoch: 0,
+        ..Fetch::new("t", 0, 10)
+    };
+    let step = client.send(&apis::FETCH, 12, &waiting.request());
+    assert!(matches!(step, Step::Wait { .. }), "{step:?}");
+    tick(&broker, &mut client);
+    let seen = broker.changes().count();
+    elect(&log);
+    tick(&broker, &mut client);
+    assert_ne!(broker.changes().count(), seen, "who waits is told");
+    assert!(matches!(client.resume(), Step::Reply(_)));
+    expect_divergence(&mut client);
+}
+
+#[test]
+fn another_process_may_write_what_grew_to_the_same_end_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = tempfile::tempdir().unwrap();
+    let log = writer(&source.path().join("t-0"));
+    for _ in 0..10 {
+        lead(&log, 0, b"value");
+    }
+    let place = folder.path().join("t-0");
+    std::fs::create_dir(&place).unwrap();
+    let give = || {
+        for name in ["00000000000000000000.log", "leader-epoch-checkpoint"] {
+            let bytes = std::fs::read(source.path().join("t-0").join(name)).unwrap();
+            let written = place.join(format!("{name}.tmp"));
+            std::fs::write(&written, bytes).unwrap();
+            std::fs::rename(written, place.join(name)).unwrap();
+        }
+    };
+    log.flush().unwrap();
+    give();
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    assert_eq!(client.end_of_epoch(("t", 0), 0), (0, 0, 10));
+    elect(&log);
+    log.flush().unwrap();
+    give();
+    expect_divergence(&mut client);
+}
+
 /// Batches of one record each: the bytes of the log, and where each batch ends.
 fn log_of(values: &[&str]) -> (Vec<u8>, Vec<usize>) {
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::uuid::Uuid;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the log dir's checkpoints say of one partition.
 #[derive(Debug, Default)]
@@ -208,41 +209,48 @@ impl Log {
     /// # Errors
     /// As [`leader_epoch`](Self::leader_epoch).
     pub fn leader_epochs(&self) -> Result<LeaderEpochs> {
-        self.ask(|view| {
-            let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-            let mut epochs = match read_optional(&self.0.directory, &path)? {
-                Some(bytes) => {
-                    LeaderEpochs::parse(&bytes).map_err(|error| Error::new(error).at_path(&path))?
-                }
-                None => LeaderEpochs::default(),
-            };
-            let last = match view.end() {
-                Ok(end) => end.leader_epoch,
-                // Damage hides it; what can be read of the batches is not asked either.
-                Err(error) if error.is_corruption() => -1,
-                Err(error) => return Err(error),
-            };
-            let known = epochs.latest();
-            if last >= 0 && known.is_none_or(|known| known.epoch < last) {
-                let first = view
-                    .segments
-                    .first()
-                    .map_or(0, |segment| segment.base_offset);
-                let from = known.map_or(first, |known| known.start_offset.max(first));
-                self.visit_headers(view, from, |header, _| {
-                    let start_offset = header.base_offset.unwrap_or(header.last_offset);
-                    // The walk may begin before.
-                    if start_offset >= from {
-                        epochs.assign(EpochEntry {
-                            epoch: header.leader_epoch,
-                            start_offset,
-                        });
-                    }
-                    Ok(())
-                })?;
+        self.ask(|view| self.leader_epochs_of(view).map(|epochs| (*epochs).clone()))
+    }
+
+    /// As [`Log::leader_epochs`], of a view. A log that was truncated and grew to the same end again has another view.
+    pub(super) fn leader_epochs_of(&self, view: &View) -> Result<Arc<LeaderEpochs>> {
+        if let Some(known) = view.leader_epochs.get() {
+            return Ok(Arc::clone(known));
+        }
+        let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        let mut epochs = match read_optional(&self.0.directory, &path)? {
+            Some(bytes) => {
+                LeaderEpochs::parse(&bytes).map_err(|error| Error::new(error).at_path(&path))?
             }
-            Ok(epochs)
-        })
+            None => LeaderEpochs::default(),
+        };
+        let last = match view.end() {
+            Ok(end) => end.leader_epoch,
+            // Damage hides it; what can be read of the batches is not asked either.
+            Err(error) if error.is_corruption() => -1,
+            Err(error) => return Err(error),
+        };
+        let known = epochs.latest();
+        if last >= 0 && known.is_none_or(|known| known.epoch < last) {
+            let first = view
+                .segments
+                .first()
+                .map_or(0, |segment| segment.base_offset);
+            let from = known.map_or(first, |known| known.start_offset.max(first));
+            self.visit_headers(view, from, |header, _| {
+                let start_offset = header.base_offset.unwrap_or(header.last_offset);
+                // The walk may begin before.
+                if start_offset >= from {
+                    epochs.assign(EpochEntry {
+                        epoch: header.leader_epoch,
+                        start_offset,
+                    });
+                }
+                Ok(())
+            })?;
+        }
+        let epochs = view.leader_epochs.get_or_init(|| Arc::new(epochs));
+        Ok(Arc::clone(epochs))
     }
 
     /// The topic's id from `partition.metadata`, which brokers write since 2.8; `None` without the file.

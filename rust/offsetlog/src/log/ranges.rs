@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::walk::{LOOKUP_BYTES, SCAN_BYTES, Step, Walk};
 use crate::segment::{OpenSegment, Source};
+use offsetlog_format::leader_epoch::LeaderEpochs;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
@@ -137,16 +138,17 @@ impl Log {
     /// # Errors
     /// `Io`; those of opening the active segment.
     pub fn extent(&self) -> Result<Extent> {
-        self.ask(|view| {
-            let (log_end_offset, leader_epoch, is_damaged) = readable_end(view)?;
-            Ok(Extent {
-                log_start_offset: view.log_start_offset,
-                log_end_offset: log_end_offset.max(view.log_start_offset),
-                is_damaged,
-                high_watermark: view.high_watermark,
-                leader_epoch,
-            })
-        })
+        self.ask(extent_of)
+    }
+
+    /// Returns the extent with the [leader epochs](Self::leader_epochs) of the same moment.
+    ///
+    /// Cost: a small file if the log changed since the last call.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn extent_and_epochs(&self) -> Result<(Extent, Arc<LeaderEpochs>)> {
+        self.ask(|view| Ok((extent_of(view)?, self.leader_epochs_of(view)?)))
     }
 
     fn fetch_range_in(
@@ -496,6 +498,17 @@ fn file_of(open: &OpenSegment) -> Result<Arc<dyn DiskFile>> {
             .open(&open.path, Access::Read)
             .map_err(|error| Error::io(IoCall::Open, &open.path, error)),
     }
+}
+
+fn extent_of(view: &View) -> Result<Extent> {
+    let (log_end_offset, leader_epoch, is_damaged) = readable_end(view)?;
+    Ok(Extent {
+        log_start_offset: view.log_start_offset,
+        log_end_offset: log_end_offset.max(view.log_start_offset),
+        is_damaged,
+        high_watermark: view.high_watermark,
+        leader_epoch,
+    })
 }
 
 /// The log end offset, the leader epoch there, and whether damage hides the true ones.

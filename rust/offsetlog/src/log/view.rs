@@ -15,6 +15,7 @@ use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
 use listing::{LISTINGS_MAX, Listing, settled_list};
 use offsetlog_format::OffsetCheckpointFile;
+use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::FileState;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -87,6 +88,7 @@ pub(crate) struct View {
     end: OnceLock<End>,
     /// Where damage in the active segment begins that hides the end: the offset.
     pub(super) damaged_end: OnceLock<i64>,
+    pub(super) leader_epochs: OnceLock<Arc<LeaderEpochs>>,
     pub(super) open_transactions: OnceLock<OpenTransactions>,
     pub(super) txn_outcomes: Mutex<Option<(i64, Arc<TxnOutcomes>)>>,
     /// Greatest timestamp of all segments up to each one, starting at the segment that holds the log start offset.
@@ -302,6 +304,7 @@ impl View {
             stamp,
             end: OnceLock::new(),
             damaged_end: OnceLock::new(),
+            leader_epochs: OnceLock::new(),
             open_transactions: OnceLock::new(),
             txn_outcomes: Mutex::new(None),
             max_timestamps: Mutex::new(Vec::new()),
