@@ -187,6 +187,34 @@ def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
         assert (caught.value.requested, caught.value.log_end_offset) == (10, 5)
 
 
+@pytest.mark.parametrize("more", [0, 3])
+def test_another_leader_that_writes_as_much_is_an_error(tmp_path: Path, more: int) -> None:
+    """By another process, which tells nobody: the log is as long as before, or longer."""
+    kept, shown = tmp_path / "kept" / "t-0", tmp_path / "shown" / "t-0"
+    shown.mkdir(parents=True)
+
+    def show() -> None:
+        for name in ("00000000000000000000.log", "leader-epoch-checkpoint"):
+            (shown / "new").write_bytes((kept / name).read_bytes())
+            (shown / "new").replace(shown / name)
+
+    with Log.open(kept, "a") as writer:
+        for number in range(10):
+            writer.append(b"%d" % number, leader_epoch=4)
+    show()
+    with Log.open(shown) as log:
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(10)] == list(range(10))
+        with Log.open(kept, "a") as writer:
+            writer.truncate_to(5)
+            for number in range(5 + more):
+                writer.append(b"%d" % number, leader_epoch=6)
+        show()
+        with pytest.raises(OffsetOutOfRangeError, match="10") as caught:
+            next(followed)
+        assert (caught.value.requested, caught.value.log_end_offset) == (10, 5)
+
+
 def test_retention_that_overtakes_is_an_error(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a", SMALL) as writer, Log.open(tmp_path / "t-0") as log:
         writer.append(b"0")

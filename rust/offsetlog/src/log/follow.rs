@@ -4,6 +4,7 @@ use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
 use super::{Isolation, LiveOffsets, Log};
 use crate::disk::{Disk, Watch};
 use crate::error::{Error, ErrorKind, Result};
+use offsetlog_format::leader_epoch::LeaderEpochs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -34,14 +35,16 @@ struct Followed {
     /// Offset after the last one that was handed out in a scan.
     next: i64,
     stop: i64,
+    /// The last offset that was handed out, and the leader epoch it was written in.
+    read: Option<(i64, i32)>,
     /// The writer in this process, if there is one, and how often it had truncated the log when we last looked.
     cuts: Option<(Arc<LiveOffsets>, u64)>,
 }
 
 impl Followed {
-    /// Returns the log end offset. Fails if the log was truncated below an offset that was already handed out, because records
-    /// written in that place would be skipped.
-    fn end(&mut self) -> Result<i64> {
+    /// Returns the log end offset, with the leader epochs if they are known and another process writes. Fails if the log was truncated
+    /// below an offset that was already handed out, because records written in that place would be skipped.
+    fn end(&mut self) -> Result<(i64, Option<Arc<LeaderEpochs>>)> {
         loop {
             let told = self.log.told();
             let (count, lowest) = match (&told, &self.cuts) {
@@ -51,10 +54,18 @@ impl Followed {
                 (Some(ends), _) => (ends.cut_count(), None),
                 (None, _) => (0, None),
             };
-            let end = self.log.log_end_offset()?;
+            let (end, epochs) = match &told {
+                Some(_) => (self.log.log_end_offset()?, None),
+                None => self.log.look(|view| {
+                    let end = view.end()?.log_end_offset;
+                    Ok((end, self.log.leader_epochs_of(view).ok()))
+                })?,
+            };
+            let diverged = epochs.as_ref().and_then(|epochs| self.diverged(epochs));
             if let Some(cut) = lowest
                 .filter(|&cut| cut < self.next)
                 .or((end < self.next).then_some(end))
+                .or(diverged)
             {
                 return Err(self.log.ask(|view| {
                     Ok(Error::new(ErrorKind::OffsetOutOfRange {
@@ -68,9 +79,23 @@ impl Followed {
             let is_same = told.as_ref().is_none_or(|ends| ends.cut_count() == count);
             self.cuts = told.map(|ends| (ends, count));
             if is_same {
-                return Ok(end);
+                return Ok((end, epochs));
             }
         }
+    }
+
+    /// The offset from which another leader wrote in place of what was handed out.
+    ///
+    /// Source: KIP-320.
+    fn diverged(&self, epochs: &LeaderEpochs) -> Option<i64> {
+        let (last, epoch) = self.read?;
+        // Entries below the log start are gone.
+        if epochs.epoch_of(last)? == epoch {
+            return None;
+        }
+        let mut others = epochs.entries().iter();
+        let cut = others.find(|entry| entry.epoch > epoch)?;
+        (cut.start_offset <= last).then_some(cut.start_offset)
     }
 }
 
@@ -99,6 +124,7 @@ impl Follow {
                     None => range.log.log_start_offset()?,
                 },
                 stop: range.stop.unwrap_or(i64::MAX),
+                read: None,
                 cuts: range.log.told().map(|ends| {
                     let count = ends.cut_count();
                     (ends, count)
@@ -156,7 +182,7 @@ impl Follow {
     fn grown(&mut self) -> Result<Vec<ScanRange>> {
         let mut ranges = Vec::new();
         for each in self.logs.iter_mut().filter(|each| each.next < each.stop) {
-            let uncommitted = each.end()?;
+            let (uncommitted, epochs) = each.end()?;
             let end = match self.options.isolation {
                 Isolation::ReadUncommitted => uncommitted,
                 Isolation::ReadCommitted => each.log.last_stable_offset()?,
@@ -169,6 +195,8 @@ impl Follow {
                     stop: Some(end),
                 });
                 each.next = end;
+                let epoch = epochs.and_then(|epochs| epochs.epoch_of(end - 1));
+                each.read = epoch.map(|epoch| (end - 1, epoch));
             }
         }
         Ok(ranges)
