@@ -7,6 +7,7 @@ use crate::print::{Fields, Printer, Style};
 use crate::progress::Progress;
 use crate::select::Source;
 use crate::template::Template;
+use crate::unread::write_line;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
 use offsetlog::{ErrorKind, Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
@@ -60,14 +61,15 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
                 }
             });
             left -= count;
-            match outcome {
-                Err(failure) if source.chosen.len() > 1 && failure.is_of_one_partition() => {
-                    // One damaged partition does not hide the others. What is printed before the damage comes before its error.
-                    console.out.flush()?;
-                    failure.report_of(&chosen.name(), console);
+            let Err(failure) = outcome else { continue };
+            match failure.of_one_partition() {
+                // One damaged partition does not hide the others.
+                Some((error, words)) if source.chosen.len() > 1 => {
+                    write_line((&chosen.topic, chosen.partition), error, args.json, console)?;
+                    console.error(&format!("{}: {words}", chosen.name()));
                     failed = true;
                 }
-                outcome => outcome?,
+                _ => return Err(failure),
             }
         }
         args.count.unwrap_or(u64::MAX) - left

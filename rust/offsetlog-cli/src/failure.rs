@@ -39,23 +39,17 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// Whether it is about one partition, so that others can be read all the same.
-    pub(crate) fn is_of_one_partition(&self) -> bool {
+    /// What is about one partition, so that others can be read all the same: the error, and what to say of it.
+    pub(crate) fn of_one_partition(&self) -> Option<(&offsetlog::Error, String)> {
         match self {
-            Self::Engine(error) => !matches!(error.kind(), ErrorKind::Interrupted),
-            Self::Damage(..) => true,
-            _ => false,
+            Self::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+                Some((error, with_advice(error)))
+            }
+            Self::Damage(error, next) => {
+                Some((error, format!("{error}; go on behind it with -o {next}")))
+            }
+            _ => None,
         }
-    }
-
-    /// Says what happened to one partition of several, the others of which are read.
-    pub(crate) fn report_of(&self, partition: &str, console: &mut Console<'_>) {
-        let text = match self {
-            Self::Engine(error) => with_advice(error),
-            Self::Damage(error, next) => format!("{error}; go on behind it with -o {next}"),
-            _ => return,
-        };
-        console.error(&format!("{partition}: {text}"));
     }
 
     /// Says what happened, unless nobody wants to know, and returns the exit code.

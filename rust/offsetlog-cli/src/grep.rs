@@ -12,6 +12,7 @@ use crate::json::{unhex, write_json};
 use crate::print::{Fields, Printer, Style};
 use crate::progress::Progress;
 use crate::select::Source;
+use crate::unread::{of_one, tell_one, write_line};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::{ErrorKind, Isolation, Log, ScanOptions};
 use regex::bytes::{Regex, RegexBuilder};
@@ -67,12 +68,12 @@ pub(crate) fn run(args: &Grep, console: &mut Console<'_>) -> Result<i32, Failure
         });
         match opened {
             Ok(job) => jobs.push(job),
-            Err(Failure::Engine(error)) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+            Err(failure) => {
                 // One damaged partition does not hide the others.
-                console.error(&format!("{}: {}", chosen.name(), with_advice(&error)));
+                let at = (chosen.topic.as_str(), chosen.partition);
+                tell_one(at, &of_one(failure)?, args.json, console)?;
                 failed = true;
             }
-            Err(failure) => return Err(failure),
         }
     }
     let found = search.all(&jobs, console)?;
@@ -193,7 +194,8 @@ impl<'a> Search<'a> {
                         return Err(error.into());
                     }
                     Message::Failed(count, error) => {
-                        console.out.flush()?;
+                        let at = (job.log.topic(), job.log.partition());
+                        write_line(at, &error, self.args.json, console)?;
                         console.error(&format!("{name}: {}", in_words(&error)));
                         found.failed = true;
                         break count;

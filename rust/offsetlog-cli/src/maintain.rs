@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::table::human;
 use crate::topics::{config_of, open_with, shown};
+use crate::unread::write_line;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::{RealDisk, wall_clock};
 use offsetlog::format::counted;
@@ -172,6 +173,12 @@ fn tell(
         ));
     }
     for (partition, error) in &report.failed {
+        write_line(
+            (&partition.topic, partition.partition),
+            error,
+            args.json,
+            console,
+        )?;
         let name = escaped(&partition.to_string());
         console.error(&format!("{name}: {error}"));
     }

@@ -7,6 +7,7 @@ use crate::failure::{Failure, with_advice_to_writers};
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::select::{Chosen, choose};
+use crate::unread::write_line;
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
 use offsetlog::{Cut, ErrorKind, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
@@ -83,8 +84,15 @@ pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Fail
             }
             Err(error) => {
                 // One partition that cannot be recovered does not keep the others waiting.
+                let chosen = &target.chosen;
+                write_line(
+                    (&chosen.topic, chosen.partition),
+                    &error,
+                    args.json,
+                    console,
+                )?;
                 let words = with_advice_to_writers(&error);
-                console.error(&format!("{}: {words}", target.chosen.name()));
+                console.error(&format!("{}: {words}", chosen.name()));
                 failed = true;
             }
         }

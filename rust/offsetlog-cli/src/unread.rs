@@ -1,4 +1,4 @@
-//! Partitions that could not be read while others were: said, and in JSON a line of their own.
+//! Partitions that failed while others did not: said, and in JSON a line of their own.
 
 use crate::console::Console;
 use crate::failure::{Failure, with_advice};
@@ -7,7 +7,7 @@ use offsetlog::{ErrorKind, Unread};
 use serde::Serialize;
 use std::io::Write;
 
-/// A partition that could not be read, as a JSON line.
+/// A partition that failed, as a JSON line.
 #[derive(Debug, Serialize)]
 struct UnreadLine<'a> {
     topic: &'a str,
@@ -39,6 +39,18 @@ pub(crate) fn tell_one(
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
+    write_line((topic, partition), error, json, console)?;
+    console.error(&format!("{topic}-{partition}: {}", with_advice(error)));
+    Ok(())
+}
+
+/// Writes the JSON line of one partition that failed, behind what was printed before. Whoever calls says it in words, too.
+pub(crate) fn write_line(
+    (topic, partition): (&str, i32),
+    error: &offsetlog::Error,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
     if json {
         let line = UnreadLine {
             topic,
@@ -50,7 +62,6 @@ pub(crate) fn tell_one(
     }
     // On a terminal both streams are one.
     console.out.flush()?;
-    console.error(&format!("{topic}-{partition}: {}", with_advice(error)));
     Ok(())
 }
 
