@@ -5,6 +5,7 @@ mod report;
 mod segment;
 
 use super::recovery::Progress;
+use super::state::LOCK_FILE;
 use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
@@ -12,7 +13,7 @@ use crate::disk::{EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
-use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, LOCK, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::snapshot::read_producer_snapshot;
 use offsetlog_format::{FileName, FileState, SegmentFile};
@@ -21,6 +22,8 @@ pub use report::{DamageReport, Finding, Severity};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes between two checks for interruption.
 const CHECK_BYTES: u64 = 4 << 20;
@@ -89,8 +92,13 @@ struct Partition<'a> {
 /// How many times a partition is checked if somebody changes it meanwhile.
 const LOOKS_MAX: usize = 5;
 
-/// Checks one partition directory. If the directory changes during a check that finds damage, repeats the check and reports
-/// only findings that every check had.
+/// How long a writer may be in the midst of a change, for instance in a sync between the log and its index.
+const SETTLES: Duration = Duration::from_secs(1);
+/// How often the directory is looked at meanwhile.
+const SETTLES_EVERY: Duration = Duration::from_millis(10);
+
+/// Checks one partition directory. If the directory changes during a check that finds damage, or soon afterwards beside a writer,
+/// repeats the check and reports only findings that every check had.
 fn partition(
     path: &Path,
     options: &OpenOptions,
@@ -102,7 +110,7 @@ fn partition(
         let before = files_of(options, path);
         let mut found = DamageReport::default();
         let checked = look_at(path, options, verify, &mut found);
-        let changed = || before != files_of(options, path);
+        let changed = || changes(path, options, &before);
         match checked {
             // A file was deleted during the check.
             Err(error) if error.is_missing_file() && look < LOOKS_MAX && changed() => continue,
@@ -118,6 +126,28 @@ fn partition(
         earlier = Some(found);
     }
     Ok(())
+}
+
+/// Whether the directory is another one than `before`. If somebody writes it, waits until it is.
+fn changes(path: &Path, options: &OpenOptions, before: &[(String, Option<FileStat>)]) -> bool {
+    let disk = options.disk.as_ref();
+    let locks = [
+        Some(path.join(LOCK_FILE)),
+        path.parent().map(|log_dir| log_dir.join(LOCK)),
+    ];
+    let is_held = |lock: &PathBuf| matches!(disk.lock_holder(lock), Ok(Some(_)));
+    let is_interrupted = || options.interrupt.as_ref().is_some_and(|asks| asks());
+    let until = Instant::now() + SETTLES;
+    loop {
+        if before != files_of(options, path) {
+            return true;
+        }
+        let is_written = locks.iter().flatten().any(is_held);
+        if !is_written || Instant::now() >= until || is_interrupted() {
+            return false;
+        }
+        thread::sleep(SETTLES_EVERY);
+    }
 }
 
 /// Names, sizes and times of a directory's files, to detect changes.
