@@ -12,8 +12,8 @@ from golden import CLEAN_LOG_DIRS
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from offsetlog import LogDir
-from offsetlog.errors import ConfigError
+from offsetlog import Log, LogDir
+from offsetlog.errors import ConfigError, LimitExceededError
 from offsetlog.spark import lookup, map_splits, scan
 from offsetlog.spark.first_line import text_first
 from spark_rows import CLEAN_PATH, load
@@ -123,3 +123,20 @@ def test_the_text_stands_before_what_caused_it(simplified: bool) -> None:
     one.__context__, two.__context__ = two, one
     with pytest.raises(KeyError):
         fail(one, None)
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="PySpark 4.0 gives the JVM's error where a job's task failed")
+def test_a_limit_has_the_name_of_its_option(spark: SparkSession, tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("t")
+        log_dir.append("t", b"x" * 2000, partition=0)
+    read = spark.read.format("offsetlog").option("subscribe", "t").option("maxBatchBytes", 1000).load(str(tmp_path))
+    line = first_line(read.collect)
+    assert "limit maxBatchBytes reached: 2070 met, 1000 allowed; give a higher maxBatchBytes to read on" in line
+
+
+def test_what_the_sink_cannot_take_says_who_can(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", max_batch_bytes=1000) as log, pytest.raises(LimitExceededError) as caught:
+        text_first(log.append)(b"x" * 2000)
+    assert "Log.append of a log that is opened with a higher max_batch_bytes takes it" in str(caught.value)
+    assert "its readers then need a higher maxBatchBytes" in str(caught.value)

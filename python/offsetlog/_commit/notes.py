@@ -163,7 +163,7 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
             left = f"{counted(note.records, 'record')} in {counted(len(note.targets), 'partition')}"
             message = (
                 f"{note.name!r} is not finished: its job run again, or another write to the log dir, goes on with it; to drop what is "
-                f"not published yet of {left}, say --unfinished"
+                f"not published yet of {left}, say --unfinished: its job, run again after that, publishes all of them"
             )
             raise LogDirError(message, path=place)
         remove(place, note.name)

@@ -256,8 +256,9 @@ def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | Non
     if reason is not None:
         name = before.name.removeprefix("job ")
         message = (
-            f"transactionId {name!r} was used on {_when(before)} for {_summary(before)}, {reason}. Nothing is written now. Another "
-            f"write takes another transactionId; to use this one anew, forget what it did: offsetlog commits --forget {name!r} LOG_DIR"
+            f"transactionId {name!r} was used on {_when(before)} for {_summary(before)}, {reason}. Nothing is written now, and what "
+            f"was published stays. Other records take another transactionId, or this one after offsetlog commits --forget {name!r} "
+            f"LOG_DIR; records that are published would then be there twice"
         )
         raise ConfigError(message, key="transactionId", value=name)
 
@@ -326,8 +327,9 @@ def _check_others(log_dir: str, name: str, staged: Sequence[Staged]) -> None:
                 what = "has records to be taken back" if note.is_undoing else "waits for records that keep their offsets"
                 message = (
                     f"{target.name} {what}, of {note.name!r}, whose commit stopped half-way; nothing can be written behind them. Each "
-                    f"write to this log dir tries to go on with it and logs what hinders it; to leave things as they are: "
-                    f"offsetlog commits --forget {note.name!r} --unfinished {log_dir}"
+                    f"write to this log dir tries to go on with it and logs what hinders it. To leave things as they are: "
+                    f"offsetlog commits --forget {note.name!r} --unfinished {log_dir}; its job, run again after that, publishes all "
+                    f"its records, also those that are here"
                 )
                 raise LogDirError(message, path=target.directory)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
+from offsetlog.spark.limits import name_the_option
+
 __all__ = ["text_first", "text_first_of_each"]
 
 P = ParamSpec("P")
@@ -69,6 +71,7 @@ def _leading() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        name_the_option(error)
         led = _led(error)
         if led is error:
             raise

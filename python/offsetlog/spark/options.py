@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError
 from offsetlog.spark.given import as_given, as_one_path, refuse_store
+from offsetlog.spark.limits import BOUNDS
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.refusal import refuse, refusing, shown, shown_json, writable
 from offsetlog.spark.schema import HEADERS, KAFKA_COLUMNS, column_names
@@ -106,16 +107,6 @@ class Settings(NamedTuple):
         return {"mapped": self.mapped, **dict(self.bounds)}
 
 
-_BOUNDS = {
-    "maxBatchBytes": "max_batch_bytes",
-    "maxDecompressedBytes": "max_decompressed_bytes",
-    "maxHeaders": "max_headers",
-    "maxSegments": "max_segments",
-    "maxStateFileBytes": "max_state_file_bytes",
-}
-"""Options that are limits of ``Log.open``."""
-
-
 class Option(NamedTuple):
     """One option as users see it."""
 
@@ -186,7 +177,7 @@ def settings_from(options: Mapping[str, str], query: Query = "batch") -> Setting
         verify_checksums=values.get("verifyCrc", True),
         on_corrupt=values.get("onCorrupt", "raise"),
         mapped=values.get("mapped", False),
-        bounds=tuple((limit, values[name]) for name, limit in _BOUNDS.items() if name in values),
+        bounds=tuple((limit, values[name]) for name, limit in BOUNDS.items() if name in values),
         warnings=tuple(_WARNINGS[query](given)),
     )
 
