@@ -259,6 +259,22 @@ def test_what_a_folder_is() -> None:
             LogDir.open(DATA / "kafka-4.3.0" / "unclean", mode)
 
 
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("name", ["logs", "logs-1"])
+def test_a_log_dir_is_no_partition(tmp_path: Path, name: str, mode: Literal["r", "a"]) -> None:
+    """Whatever it is called, as the folder around it; and nothing is made in it."""
+    around = tmp_path / name
+    with LogDir.open(around / name, "a") as log_dir:
+        log_dir.create_topic("t")
+        log_dir.append("t", b"value")
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with pytest.raises(LogDirError, match=r"a log dir, which is no partition's directory.*open it as a log dir"):
+        Log.open(around / name, mode)
+    with pytest.raises(LogDirError, match=f"the folder around one: give it instead: {around / name}"):
+        Log.open(around, mode)
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
 def test_a_cut_closed_segment_hides_only_its_own_records(tmp_path: Path) -> None:
     source = DATA / "kafka-4.3.0" / "torn" / "log-dir-1" / "g-torn-none-0"
     with Log.open(source) as log:

@@ -153,7 +153,14 @@ pub(super) fn directory(
     // Relative paths are resolved once: the process may change its working directory while the log is open.
     let path =
         std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
-    let parsed = partition_name(&path)?;
+    let parsed = match partition_name(&path) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Nobody is told to rename a log dir.
+            folder::refuse_unless_partition(options.disk.as_ref(), &path)?;
+            return Err(error);
+        }
+    };
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
     let parent = path.parent().unwrap_or(Path::new(""));
     // A longer name means that the partition was set aside or waits for its deletion. The log dir's checkpoints are not about it.
