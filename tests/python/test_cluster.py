@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import metadata_records
 import pytest
 from golden import CLEAN, DATA, OLD_LOG_DIRS
 from test_dry_runs import offsetlog, tree
@@ -317,6 +319,23 @@ def test_tiered_topics_are_refused(dirs: list[Path]) -> None:
     config: dict[str, str | int] = {"remote.storage.enable": True, "cleanup.policy": "delete"}
     with LogDir.open(dirs[:2], "a") as log_dir:
         assert "leave it to the broker" in log_dir.maintain(topics="g-plain", config=config).failed[TopicPartition("g-plain", 0)]
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_a_topic_whose_segments_the_cluster_tiers_is_refused(dirs: list[Path], properties: Path, tmp_path: Path, enabled: str) -> None:
+    """By the cluster's metadata alone."""
+    wanted = TopicPartition("g-plain", 0)
+    with Log.open(dirs[0] / "g-plain-0") as log:
+        assert log.topic_id is not None
+        topic_id = base64.urlsafe_b64decode(log.topic_id + "==")
+    body = [metadata_records.topic("g-plain", topic_id)]
+    body += [metadata_records.partition(topic_id, number, [1]) for number in range(3)]
+    body.append(metadata_records.config("topic", "g-plain", "remote.storage.enable", enabled))
+    metadata = metadata_records.write(tmp_path / "metadata", body)
+    with LogDir.open(dirs[:2], "a", broker=properties, metadata=metadata) as log_dir:
+        report = log_dir.maintain(topics="g-plain", now=NOW)
+    assert (wanted in report.partitions) == (enabled == "false")
+    assert ("leave it to the broker" in report.failed.get(wanted, "")) == (enabled == "true")
 
 
 def test_the_directory_of_an_old_broker_is_one(tmp_path: Path) -> None:
