@@ -66,6 +66,7 @@ struct Cursor {
     stop: i64,
     /// Whether the range has no stop of its own: it ends where the log does.
     is_open_ended: bool,
+    is_committed: bool,
     /// Whether the view may be some milliseconds older than this cursor. It is asked once whether that is why it ends early.
     may_be_old: bool,
     /// Offset after the last batch that was read.
@@ -438,6 +439,7 @@ impl Cursor {
             start,
             stop,
             is_open_ended: range.stop.is_none(),
+            is_committed,
             may_be_old,
             next: start,
             txn_outcomes: None,
@@ -464,7 +466,7 @@ impl Cursor {
                 self.go_on_in(self.log.fresh_view()?, buffer)?;
             }
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
-                if self.go_on_behind(filter.isolation, buffer)? {
+                if self.go_on_behind(buffer)? {
                     continue;
                 }
                 return Ok(CursorEvent::End);
@@ -502,7 +504,7 @@ impl Cursor {
                 self.log.check()?;
             }
             if header.base_offset.is_some_and(|base| base >= self.stop) {
-                if self.go_on_behind(filter.isolation, buffer)? {
+                if self.go_on_behind(buffer)? {
                     continue;
                 }
                 return Ok(CursorEvent::End);

@@ -223,6 +223,57 @@ fn a_scan_under_way_gives_nothing_wrong_after_a_truncation() {
     }
 }
 
+/// Cut under a scan of committed records: how transactions ended is asked of what the log has now.
+#[test]
+fn a_scan_of_committed_records_asks_again_after_a_truncation() {
+    for commit in [Some(true), Some(false), None] {
+        for is_writer in [true, false] {
+            let place = Place::new();
+            let log = place.open(&[]);
+            produce(&log, (1, 0, 0), true, &["first"]).unwrap();
+            end(&log, 1, 0, true).unwrap();
+            for _ in 0..8 {
+                append(&log, &["between"]);
+            }
+            produce(&log, (1, 0, 1), true, &["cut"]).unwrap();
+            // What was there ended the other way.
+            end(&log, 1, 0, commit == Some(false)).unwrap();
+            append(&log, &["behind"]);
+            let reader = place.reader();
+            let scanning = if is_writer { &log } else { &reader };
+            let options = ScanOptions {
+                isolation: Isolation::ReadCommitted,
+                ..ScanOptions::default()
+            };
+            let before = committed(&log);
+            let mut scan = scanning.scan(&options).unwrap();
+            let mut found = Vec::new();
+            let mut take = |batch: &mut offsetlog::Batch<'_>| {
+                while let Some(record) = batch.next_record().unwrap() {
+                    let value = String::from_utf8_lossy(record.value.unwrap());
+                    found.push((record.offset, value.into_owned()));
+                }
+            };
+            take(&mut scan.next_batch().unwrap().unwrap());
+            log.truncate_to(10).unwrap();
+            produce(&log, (1, 0, 1), true, &["other"]).unwrap();
+            if let Some(commit) = commit {
+                end(&log, 1, 0, commit).unwrap();
+            }
+            append(&log, &["last"]);
+            while let Some(mut batch) = scan.next_batch().unwrap() {
+                take(&mut batch);
+            }
+            let mut expected = committed(&log);
+            // The scan ends where the log ended when it began.
+            expected.retain(|(offset, _)| *offset < 13);
+            // A reader may give what it had read ahead.
+            let is_of_before = !is_writer && found == before;
+            assert!(found == expected || is_of_before, "{commit:?}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn an_open_transaction_ends_what_is_stable_for_everybody() {
     for commit in [true, false] {

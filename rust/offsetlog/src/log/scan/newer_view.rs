@@ -2,7 +2,8 @@
 
 use super::Cursor;
 use crate::error::{Error, Result};
-use crate::log::{Isolation, LOOKS_MAX, View};
+use crate::log::transactions::TxnOutcomesDamage;
+use crate::log::{LOOKS_MAX, View};
 use std::sync::Arc;
 
 impl Cursor {
@@ -30,17 +31,13 @@ impl Cursor {
 
     /// Returns whether the cursor continues behind the end of its view, because a segment of it was replaced before it was opened.
     /// What took the place of records that compaction removed from it may stand there.
-    pub(super) fn go_on_behind(
-        &mut self,
-        isolation: Isolation,
-        buffer: &mut Vec<u8>,
-    ) -> Result<bool> {
+    pub(super) fn go_on_behind(&mut self, buffer: &mut Vec<u8>) -> Result<bool> {
         if !self.is_open_ended || !self.view.is_replaced() {
             return Ok(false);
         }
         let mut view = self.log.fresh_view()?;
         let mut stop = i64::MAX;
-        if isolation == Isolation::ReadCommitted {
+        if self.is_committed {
             let stable = self
                 .log
                 .in_view(view, |view| self.log.last_stable_offset_of(view));
@@ -51,14 +48,30 @@ impl Cursor {
             };
         }
         self.stop = stop.max(self.stop);
-        self.txn_outcomes = None;
         // Retention may have removed what nobody asked for.
         self.next = self.next.max(view.log_start_offset);
         self.go_on_in(view, buffer)?;
         Ok(true)
     }
 
-    pub(super) fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn go_on_in(&mut self, mut view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
+        if self.is_committed {
+            // What was cut may have ended transactions, and what stands in its place has transactions of its own.
+            self.txn_outcomes = None;
+            let stable = self.log.in_view(Arc::clone(&view), |view| {
+                self.log.last_stable_offset_of(view)
+            });
+            match stable {
+                Ok((stable_in, stable)) => {
+                    view = stable_in;
+                    self.stop = self.stop.min(stable);
+                }
+                Err(error) if error.is_corruption() => {
+                    self.lso_error = Some(TxnOutcomesDamage::of(&error, i64::MIN));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let next = self.next.max(self.start);
         if next < self.stop {
             if next == self.first {
