@@ -187,6 +187,44 @@ def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
         assert (caught.value.requested, caught.value.log_end_offset) == (10, 5)
 
 
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_writer_that_cut_and_closed_is_an_error(tmp_path: Path, comes_back: bool) -> None:
+    """Also where the log is longer by then, and another writer has it."""
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as log:
+        for number in range(10):
+            writer.append(b"%d" % number)
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(10)] == list(range(10))
+        writer.truncate_to(5)
+        for number in range(6):
+            writer.append(b"other %d" % number)
+        writer.close()
+        if comes_back:
+            with Log.open(tmp_path / "t-0", "a") as next_one:
+                next_one.append(b"more")
+                with pytest.raises(OffsetOutOfRangeError, match="10") as caught:
+                    next(followed)
+        else:
+            with pytest.raises(OffsetOutOfRangeError, match="10") as caught:
+                next(followed)
+        assert (caught.value.requested, caught.value.log_end_offset) == (10, 5)
+
+
+def test_a_writer_that_comes_and_cuts_is_an_error(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        for number in range(10):
+            writer.append(b"%d" % number)
+    with Log.open(tmp_path / "t-0") as log:
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(10)] == list(range(10))
+        with Log.open(tmp_path / "t-0", "a") as writer:
+            writer.truncate_to(5)
+            for number in range(6):
+                writer.append(b"other %d" % number)
+            with pytest.raises(OffsetOutOfRangeError, match="10"):
+                next(followed)
+
+
 @pytest.mark.parametrize("more", [0, 3])
 def test_another_leader_that_writes_as_much_is_an_error(tmp_path: Path, more: int) -> None:
     """By another process, which tells nobody: the log is as long as before, or longer."""

@@ -46,14 +46,22 @@ impl Followed {
     /// below an offset that was already handed out, because records written in that place would be skipped.
     fn end(&mut self) -> Result<(i64, Option<Arc<LeaderEpochs>>)> {
         loop {
+            // A writer that came since is known to a fresh view.
+            self.log.refresh()?;
             let told = self.log.told();
-            let (count, lowest) = match (&told, &self.cuts) {
-                (Some(ends), Some((before, count))) if Arc::ptr_eq(ends, before) => {
-                    ends.cuts_since(*count)
-                }
-                (Some(ends), _) => (ends.cut_count(), None),
-                (None, _) => (0, None),
-            };
+            let (mut count, mut lowest) = (0, None);
+            let mut since = 0;
+            if let Some((before, known)) = &self.cuts {
+                // Also of one that is closed by now.
+                (_, lowest) = before.cuts_since(*known);
+                let is_same = told.as_ref().is_some_and(|ends| Arc::ptr_eq(ends, before));
+                since = if is_same { *known } else { 0 };
+            }
+            if let Some(ends) = &told {
+                let (now, cut) = ends.cuts_since(since);
+                count = now;
+                lowest = lowest.into_iter().chain(cut).min();
+            }
             let (end, epochs) = match &told {
                 Some(_) => (self.log.log_end_offset()?, None),
                 None => self.log.look(|view| {
@@ -118,6 +126,8 @@ impl Follow {
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
         let logs = ranges.into_iter().map(|range| {
+            // What a writer cut before is no news.
+            range.log.refresh()?;
             Ok(Followed {
                 next: match range.start {
                     Some(start) => start,
