@@ -16,7 +16,11 @@ use crate::segment::index_maps::IndexMaps;
 use offsetlog_format::name::{DirectoryName, DirectoryState, LOCK, check_topic};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+
+/// How many writers this process has had.
+static WRITERS: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
     open_in(path, options, None)
@@ -183,7 +187,9 @@ pub(super) fn directory(
         },
         Arc::clone,
     );
-    let ends = writes.then(|| Arc::new(LiveOffsets::default()));
+    // No other writer of this process has the same numbers of truncations.
+    let first = || WRITERS.fetch_add(1, Ordering::Relaxed) << 32;
+    let ends = writes.then(|| Arc::new(LiveOffsets::numbered_from(first())));
     let directory = Directory {
         disk: Arc::clone(&options.disk),
         limits: options.limits,

@@ -37,10 +37,10 @@ pub(crate) struct LiveOffsets {
     generation: AtomicU64,
     /// The latest rolls, ascending.
     rolls: Mutex<VecDeque<Roll>>,
-    /// Truncations of the end: their total number, and the number and offset of each one that no later one covers. Numbers and
+    /// Truncations of the end: the number of the last one, and the number and offset of each one that no later one covers. Numbers and
     /// offsets both ascend.
     cuts: Mutex<(u64, Vec<(u64, i64)>)>,
-    /// A copy of that total, read without the lock.
+    /// A copy of that number, read without the lock.
     cut_count: AtomicU64,
 }
 
@@ -59,6 +59,15 @@ macro_rules! offsets {
 }
 
 impl LiveOffsets {
+    /// Those of a writer whose truncations are numbered from `first` on.
+    pub(crate) fn numbered_from(first: u64) -> Self {
+        Self {
+            cuts: Mutex::new((first, Vec::new())),
+            cut_count: AtomicU64::new(first),
+            ..Self::default()
+        }
+    }
+
     offsets! {
         log_end set_log_end log_end;
         last_stable set_last_stable last_stable;
