@@ -192,6 +192,9 @@ impl State {
             told.all = true;
             let mut by_topic: BTreeMap<&str, Vec<Struct<'static>>> = BTreeMap::new();
             for commit in offsets.of(&id) {
+                if self.is_of_other(commit) {
+                    continue;
+                }
                 let partitions = by_topic.entry(&commit.topic).or_default();
                 partitions.push(fetched(commit.partition, Some(commit)));
             }
@@ -209,13 +212,7 @@ impl State {
             }
             let found = partitions.into_iter().map(|partition| {
                 let commit = offsets.get(&id, &name, partition);
-                let known = (self.shared.options.topic_id)(&name, partition);
-                // It was committed for an earlier topic of this name.
-                let is_of_other = |commit: &&Commit| {
-                    let ids = [commit.topic_id, known.unwrap_or(Uuid::ZERO)];
-                    ids.iter().all(|id| !id.is_zero()) && ids.first() != ids.last()
-                };
-                fetched(partition, commit.filter(|commit| !is_of_other(commit)))
+                fetched(partition, commit.filter(|commit| !self.is_of_other(commit)))
             });
             let found = found.collect();
             topics.push((name, found));
@@ -226,6 +223,13 @@ impl State {
                 .with("partitions", partitions)
         });
         topics.collect()
+    }
+
+    /// Whether it was committed for an earlier topic of this name.
+    fn is_of_other(&self, commit: &Commit) -> bool {
+        let known = (self.shared.options.topic_id)(&commit.topic, commit.partition);
+        let ids = [commit.topic_id, known.unwrap_or(Uuid::ZERO)];
+        ids.iter().all(|id| !id.is_zero()) && ids.first() != ids.last()
     }
 
     pub(super) fn delete_offsets(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {

@@ -210,26 +210,38 @@ impl Broker {
             self.tell_failure(partition, offset, error, code, now_ms);
             code
         };
-        let bounds = partition.bounds().map_err(|error| failed(&error))?;
-        bounds.fence(wanted.current_epoch)?;
-        let diverging = diverging(&bounds, wanted)?;
-        let found = self
-            .with_outcome(partition, |outcome| {
-                let at = if diverging.is_some() {
-                    bounds.start
-                } else {
-                    offset
-                };
-                let options = RangeOptions {
-                    max_bytes: if diverging.is_some() { 0 } else { max_bytes },
-                    min_one: min_one && diverging.is_none(),
-                    isolation: job.isolation,
-                    stop: bounds.stop,
-                    outcome,
-                };
-                partition.log.fetch_range(at, &options)
-            })
-            .map_err(|error| failed(&error))?;
+        let bounds_now = || partition.bounds().map_err(|error| failed(&error));
+        let mut bounds = bounds_now()?;
+        let (diverging, found) = loop {
+            bounds.fence(wanted.current_epoch)?;
+            let diverging = diverging(&bounds, wanted)?;
+            let found = self
+                .with_outcome(partition, |outcome| {
+                    let at = if diverging.is_some() {
+                        bounds.start
+                    } else {
+                        offset
+                    };
+                    let options = RangeOptions {
+                        max_bytes: if diverging.is_some() { 0 } else { max_bytes },
+                        min_one: min_one && diverging.is_none(),
+                        isolation: job.isolation,
+                        stop: bounds.stop,
+                        outcome,
+                    };
+                    partition.log.fetch_range(at, &options)
+                })
+                .map_err(|error| failed(&error))?;
+            if found.records.is_none() {
+                break (diverging, found);
+            }
+            // Records of other epochs than those that were compared: the log was truncated and grew again meanwhile.
+            let after = bounds_now()?;
+            if after.has_epochs_of(&bounds) {
+                break (diverging, found);
+            }
+            bounds = after;
+        };
         Ok(Read {
             error: ErrorCode::None,
             high_watermark: found.log_end_offset,

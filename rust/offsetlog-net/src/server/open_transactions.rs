@@ -3,13 +3,14 @@
 use super::broker::{Broker, lock};
 use super::options::OpenTransactions;
 use super::partition::{Bounds, Partition};
+use offsetlog::format::Uuid;
 use offsetlog::{Isolation, Outcome, ProducerState, RangeOptions, Result};
 use offsetlog_ops::{TransactionEnd, transaction_ends};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// A transaction: topic, partition, producer id, first offset.
-type Key = (String, i32, i64, i64);
+/// A transaction: topic, its id, partition, producer id and epoch, first offset. A topic that was made anew begins at the same offsets.
+type Key = (String, Option<Uuid>, i32, (i64, i16), i64);
 
 /// How open transactions end. What was decided once stays: clients have read by it.
 pub(crate) type Decisions = HashMap<Key, Option<bool>>;
@@ -100,8 +101,9 @@ impl Broker {
 fn key(partition: &Partition, producer: &ProducerState) -> Key {
     (
         partition.topic.clone(),
+        partition.topic_id,
         partition.number,
-        producer.producer_id,
+        (producer.producer_id, producer.producer_epoch),
         producer.transaction_first_offset.unwrap_or(-1),
     )
 }

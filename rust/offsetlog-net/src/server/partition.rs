@@ -122,7 +122,11 @@ impl Partition {
         };
         let mut seen = self.lock();
         // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
-        let stop = extent.high_watermark.max(seen.high_watermark);
+        // What lies above a cut was never read there.
+        let shown = seen
+            .high_watermark
+            .map(|shown| shown.min(extent.log_end_offset));
+        let stop = extent.high_watermark.max(shown);
         let stop = stop.filter(|_| self.until_high_watermark);
         seen.high_watermark = stop;
         let latest = epochs.latest().map_or(-1, |entry| entry.epoch);
@@ -181,6 +185,11 @@ impl Partition {
 }
 
 impl Bounds {
+    /// Whether the log has the leader epochs that it had then.
+    pub(crate) fn has_epochs_of(&self, earlier: &Self) -> bool {
+        self.epochs == earlier.epochs && self.leader_epoch == earlier.leader_epoch
+    }
+
     /// The leader epochs with their first offsets. The one that clients are told is among them.
     pub(crate) fn leader_epochs(&self) -> Cow<'_, LeaderEpochs> {
         let latest = self.epochs.latest();

@@ -8,7 +8,7 @@ use offsetlog::{
     AppendOptions, BatchBuilder, LogDir, LogDirOptions, LogWriter, NewTopic, OpenOptions,
     WriteOptions,
 };
-use offsetlog_net::server::Broker;
+use offsetlog_net::server::{Broker, ServeOptions, Until};
 use offsetlog_net::{Service, Step};
 use std::path::Path;
 
@@ -179,6 +179,53 @@ fn a_log_that_grew_to_the_same_end_again_diverges() {
     expect_divergence(&mut client);
 }
 
+/// Another leader writes while a fetch reads: the answer is of one state of the log, and the new leader's records do not come as if they
+/// followed the old one's.
+#[test]
+fn a_log_that_another_leader_writes_under_a_fetch_diverges() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("t-0"));
+    let value = vec![b'x'; 900_000];
+    for _ in 0..10 {
+        lead(&log, 0, b"value");
+    }
+    for _ in 0..8 {
+        lead(&log, 0, &value);
+    }
+    let log = std::sync::Arc::new(log);
+    let is_armed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (other, armed) = (
+        std::sync::Arc::clone(&log),
+        std::sync::Arc::clone(&is_armed),
+    );
+    let mut options = ServeOptions::default();
+    // Asked every few MiB of a fetch.
+    options.open.interrupt = Some(std::sync::Arc::new(move || {
+        if armed.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            elect(&other);
+            for _ in 0..8 {
+                lead(&other, 1, &vec![b'y'; 900_000]);
+            }
+        }
+        false
+    }));
+    let broker = Broker::open(&[folder.path().to_path_buf()], options).unwrap();
+    let mut client = Client::new(&broker);
+    let fetch = Fetch {
+        last_fetched_epoch: 0,
+        partition_max_bytes: i32::MAX,
+        ..Fetch::new("t", 0, 10)
+    };
+    is_armed.store(true, std::sync::atomic::Ordering::SeqCst);
+    let fetched = client.fetch(&fetch);
+    assert!(
+        !is_armed.load(std::sync::atomic::Ordering::SeqCst),
+        "nobody wrote meanwhile"
+    );
+    assert_eq!(fetched.diverging, Some((0, 6)));
+    assert!(fetched.records.is_none_or(|records| records.is_empty()));
+}
+
 #[test]
 fn another_process_may_write_what_grew_to_the_same_end_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,6 +269,37 @@ fn log_of(values: &[&str]) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = std::fs::read(file).unwrap();
     bytes.truncate(*ends.last().unwrap());
     (bytes, ends)
+}
+
+/// What was shown below a high watermark and then cut is not shown again before it is replicated again.
+#[test]
+fn a_high_watermark_does_not_outlive_a_truncation() {
+    let (bytes, ends) = log_of(&["0", "1", "2", "3", "4", "5", "6", "7"]);
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("t-0");
+    std::fs::create_dir(&place).unwrap();
+    let give = |length: usize, high_watermark: i64| {
+        // Under another name first: each is a file of its own.
+        let written = place.join("new");
+        std::fs::write(&written, &bytes[..length]).unwrap();
+        std::fs::rename(written, place.join("00000000000000000000.log")).unwrap();
+        let written = folder.path().join("new");
+        std::fs::write(&written, format!("0\n1\nt 0 {high_watermark}\n")).unwrap();
+        std::fs::rename(written, folder.path().join("replication-offset-checkpoint")).unwrap();
+    };
+    give(bytes.len(), 7);
+    let options = ServeOptions {
+        until: Until::HighWatermark,
+        ..ServeOptions::default()
+    };
+    let broker = Broker::open(&[folder.path().to_path_buf()], options).unwrap();
+    let mut client = Client::new(&broker);
+    let mut end = || client.offset(("t", 0), -1, ReadUncommitted).2;
+    assert_eq!(end(), 7);
+    give(ends[3], 3);
+    assert_eq!(end(), 4, "what clients have read is not taken away");
+    give(bytes.len(), 3);
+    assert_eq!(end(), 4);
 }
 
 /// Another process, which tells nobody, truncates the log and writes other batches into the same file. They are checked.

@@ -318,6 +318,19 @@ fn an_offset_of_an_earlier_topic_of_the_name_is_none() {
         .map(|it| int(it, "committedOffset").unwrap())
         .collect();
     assert_eq!(found, [-1, 5, 5]);
+    // Whoever asks for all, as a mirror does, is not told of it either.
+    let groups = vec![
+        Struct::new()
+            .with("groupId", "group")
+            .with("topics", Value::Null),
+    ];
+    let response = reply(&coordinator, 9, 9, &Struct::new().with("groups", groups));
+    let group = structs(&response, "groups").next().unwrap();
+    let topic = structs(group, "topics").next().unwrap();
+    let found: Vec<_> = structs(topic, "partitions")
+        .map(|it| int(it, "partitionIndex").unwrap())
+        .collect();
+    assert_eq!(found, [1, 2]);
 }
 
 /// One request deletes as many groups as fit into it, while everybody waits for the lock.
