@@ -9,7 +9,7 @@ use super::{
 };
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::folder;
 use crate::segment::Directory;
 use crate::segment::index_maps::IndexMaps;
@@ -160,9 +160,13 @@ pub(super) fn directory(
     let parsed = match partition_name(&path) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Nobody is told to rename a log dir.
-            folder::refuse_unless_partition(options.disk.as_ref(), &path)?;
-            return Err(error);
+            // Nobody is told to rename a log dir. What is no folder has a wrong name, too.
+            return Err(
+                match folder::refuse_unless_partition(options.disk.as_ref(), &path) {
+                    Err(refused) if !matches!(refused.kind(), ErrorKind::Io { .. }) => refused,
+                    _ => error,
+                },
+            );
         }
     };
     let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
