@@ -122,7 +122,7 @@ impl Partition {
         };
         let mut seen = self.lock();
         // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
-        // What lies above a cut was never read there.
+        // Where the log was cut, what had been shown above is gone.
         let shown = seen
             .high_watermark
             .map(|shown| shown.min(extent.log_end_offset));
