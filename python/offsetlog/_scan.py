@@ -45,9 +45,9 @@ class Scan:
     :class:`Record`, and an Arrow stream for everything that takes ``__arrow_c_stream__``: ``pyarrow.table(scan)``,
     ``polars.DataFrame(scan)``, ``duckdb.sql("select ... from scan")``, ``pandas.DataFrame.from_arrow(scan)``.
 
-    Where a range has no end, it ends at the log end offset at the moment reading starts. Memory holds a few batches per
-    thread, whatever the size of the log. A scan pickles as paths and options; where it is unpickled, the logs are opened
-    again.
+    Where a range has no end, it ends at the log end offset at the moment reading starts, or later if this process truncated,
+    compacted or deleted segments meanwhile. Memory holds a few batches per thread, whatever the size of the log. A scan pickles as
+    paths and options; where it is unpickled, the logs are opened again.
 
     Columns of the Arrow stream, in Spark's order, all nullable:
 

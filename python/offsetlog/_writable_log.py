@@ -247,7 +247,7 @@ class WritableLog(Log):
         )
 
     def append_batches(
-        self, data: Buffer, *, leader_epoch: int | None = 0, origin: Origin = "client", flush: bool = False
+        self, data: Buffer, *, leader_epoch: int | None = None, origin: Origin = "client", flush: bool = False
     ) -> AppendInfo:
         """Append an encoded batch as a leader does: it gives offsets and epoch and checks what a broker checks of a producer.
 
@@ -259,6 +259,9 @@ class WritableLog(Log):
         data
             One batch of magic 2, base offset 0; or messages of magic 0 or 1. An unfinished batch at the end is left out, as by a
             broker; ``left_out_bytes`` and a warning in the logger ``offsetlog`` tell.
+        leader_epoch
+            Epoch of the leader; ``None`` is the newest one of the log, or 0. One below the newest makes the log forget where the
+            newer ones began, as a broker does.
         origin
             ``"coordinator"`` may send control batches and any base offset, and its sequences are not checked.
 

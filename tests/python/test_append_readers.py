@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -231,6 +232,83 @@ def test_a_start_behind_other_files_hides_nothing(tmp_path: Path, happen: Callab
         # What is said of such a log is out of order, and still said.
         assert reader.high_watermark == reader.log_end_offset == reader.last_stable_offset < reader.log_start_offset
     assert "LogDirError" in {finding.kind for finding in verify(path).findings}
+
+
+def test_a_batch_that_is_being_written_behind_a_start_above_the_end_is_waited_for(tmp_path: Path) -> None:
+    """The end of the log lies in a gap, and so does its start; another process writes the next batch in two halves."""
+    path = tmp_path / "orders-0"
+    (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
+    writes = """
+import sys
+from offsetlog import Log
+with Log.open(sys.argv[1], "a") as log:
+    log.append_records([b"0", b"1", b"2"])
+    log.truncate_to(2)
+    log.delete_records_before(2)
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+    with running(writes, path), Log.open(path) as reader:
+        whole = batch(2, [(None, b"2", ())])
+        (path / FIRST).write_bytes(whole[:40])
+        finish = threading.Timer(0.1, lambda: (path / FIRST).write_bytes(whole))
+        finish.start()
+        assert [found.base_offset for found in reader.batches()] == [2]
+        assert offsets(reader) == [2]
+        assert reader.log_start_offset == 2
+        finish.join()
+
+
+def test_a_range_never_mixes_segments_of_two_states(tmp_path: Path) -> None:
+    """Another process truncates the first segment and renames the second one, which the reader has open."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", clock=Clock()) as log:
+        for value in (b"0", b"1"):
+            log.append(value)
+        log.roll()
+        log.append_records([b"2", b"3"])
+        (first, *_) = log.batches()
+    time.sleep(0.05)  # until the times of the files tell of changes
+    with Log.open(path) as reader:
+        assert [record.value for record in reader.scan(2, 4)] == [b"2", b"3"]
+        os.truncate(path / FIRST, first.size_bytes)
+        second = path / f"{2:020}.log"
+        second.rename(second.with_suffix(".log.deleted"))
+        assert [record.value for record in reader.scan(0, 4)] == [b"0"]
+
+
+def test_a_range_sees_what_took_the_place_of_the_end_of_its_segment(tmp_path: Path) -> None:
+    """Another process truncates the segment of a range and appends to a new one."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", clock=Clock()) as log:
+        for value in (b"0", b"1"):
+            log.append(value)
+        log.roll()
+        log.append(b"2")
+        (first, *_) = log.batches()
+    time.sleep(0.05)  # until the times of the files tell of changes
+    with Log.open(path) as reader:
+        assert [record.value for record in reader.scan(2, 3)] == [b"2"]
+        os.truncate(path / FIRST, first.size_bytes)
+        (path / f"{2:020}.log").unlink()
+        (path / f"{1:020}.log").write_bytes(batch(1, [(None, b"new", ())]))
+        assert [record.value for record in reader.scan(0, 2)] in ([b"0", b"1"], [b"0", b"new"])
+
+
+def test_an_aborted_record_is_not_returned_when_its_marker_is_cut_off(tmp_path: Path) -> None:
+    """Another process truncates the log, and the marker with it, while a scan of committed records is under way."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", clock=Clock()) as log:
+        log.append(b"plain")
+        log.append_records([b"aborted"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_marker(1, 0, commit=False)
+        log.append(b"behind")
+    with Log.open(path) as reader:
+        sizes = [found.size_bytes for found in reader.batches()]
+        under_way = iter(reader.scan(isolation_level="read_committed"))
+        assert next(under_way).value == b"plain"
+        os.truncate(path / FIRST, sum(sizes[:2]))
+        assert [record.value for record in under_way if not record.is_control] == []
 
 
 @pytest.fixture

@@ -47,6 +47,18 @@ impl Log {
         })
     }
 
+    /// Returns a fresh view to read from `start`: a later one if a writer was changing the bounds.
+    pub(super) fn view_from(&self, start: Option<i64>) -> Result<Arc<View>> {
+        let view = self.fresh_view()?;
+        match view.check_bounds() {
+            Ok(()) => Ok(view),
+            // What stays wrong is reported by whoever reads.
+            Err(_) => self
+                .in_view(view, |view| self.checked_start(view, start))
+                .map_or_else(|_| Ok(self.view()), |(view, _)| Ok(view)),
+        }
+    }
+
     /// Returns `start` if it is within the log; by default the log start offset.
     pub(super) fn checked_start(&self, view: &View, start: Option<i64>) -> Result<i64> {
         view.check_bounds()?;

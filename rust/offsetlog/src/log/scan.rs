@@ -69,6 +69,8 @@ struct Cursor {
     is_committed: bool,
     /// Whether the view may be some milliseconds older than this cursor. It is asked once whether that is why it ends early.
     may_be_old: bool,
+    /// How often in a row the log changed while markers were looked for.
+    marker_looks: u32,
     /// Offset after the last batch that was read.
     next: i64,
     txn_outcomes: Option<Arc<TxnOutcomes>>,
@@ -99,7 +101,8 @@ enum CursorEvent {
 impl Log {
     /// Reads records in offset order. Checks the bounds now, but reads nothing until the first batch is requested.
     ///
-    /// The scan ends where the log ended when reading began; later where this process compacted it meanwhile. A torn tail of the active segment ends it without an error (see
+    /// The scan ends where the log ended when reading began, or later if this process truncated, compacted or deleted segments
+    /// meanwhile. A torn tail of the active segment ends it without an error (see
     /// [`Scan::torn_tails`]). Damage before that is an error; the records before the damage are returned first.
     ///
     /// # Errors
@@ -391,23 +394,7 @@ impl Cursor {
     fn new(range: ScanRange, filter: &Filter, bad: &CorruptionPolicy) -> Result<Self> {
         let log = range.log;
         let is_committed = filter.isolation == Isolation::ReadCommitted;
-        // A range with a stop needs no fresh view if a recent one contains it completely (for `read_committed`, below the last
-        // stable offset).
-        let mut may_be_old = false;
-        let view = match range.stop {
-            Some(stop) => {
-                let recent = log.recent_view()?;
-                let has_it = recent.end().is_ok_and(|end| stop <= end.log_end_offset);
-                let stable = log.known_last_stable_offset(&recent);
-                if has_it && (!is_committed || stable.is_some_and(|stable| stop <= stable)) {
-                    may_be_old = true;
-                    recent
-                } else {
-                    log.fresh_view()?
-                }
-            }
-            None => log.fresh_view()?,
-        };
+        let (view, may_be_old) = newer_view::first(&log, range.start, range.stop, is_committed)?;
         let (view, stable) = if is_committed {
             match log.in_view(Arc::clone(&view), |view| log.last_stable_offset_of(view)) {
                 Ok((view, last_stable_offset)) => (view, Ok(last_stable_offset)),
@@ -419,7 +406,7 @@ impl Cursor {
         } else {
             (view, Ok(i64::MAX))
         };
-        // Since the scan was made, the log may have lost its start or its end: nothing is left out without a word.
+        // The log may have lost its start or its end since: nothing is left out without a word.
         let start = match log.checked_start(&view, range.start) {
             Err(error) if bad.notes() && error.is_corruption() => range
                 .start
@@ -441,6 +428,7 @@ impl Cursor {
             is_open_ended: range.stop.is_none(),
             is_committed,
             may_be_old,
+            marker_looks: 0,
             next: start,
             txn_outcomes: None,
             lso_error,
@@ -477,7 +465,7 @@ impl Cursor {
             let header = match walk.step(false)? {
                 Step::Batch(header) => header,
                 Step::End(torn) => {
-                    if self.look_again(torn.is_some(), buffer)? {
+                    if self.look_again(buffer)? {
                         continue;
                     }
                     if let Some(torn) = torn {
@@ -520,7 +508,7 @@ impl Cursor {
             }
             if filter.verify_checksums {
                 if let Some(torn) = walk.verify(&header)? {
-                    if self.look_again(true, buffer)? {
+                    if self.look_again(buffer)? {
                         continue;
                     }
                     bad.report.note_torn(&self.log, torn.clone());
@@ -539,6 +527,10 @@ impl Cursor {
             let in_transaction =
                 header.attributes.is_transactional() && !header.attributes.is_control();
             if in_transaction && filter.isolation == Isolation::ReadCommitted {
+                let from = header.base_offset.unwrap_or(header.last_offset);
+                if self.markers_were_cut(from, buffer)? {
+                    continue;
+                }
                 match self.txn_outcome(&header, bad)? {
                     TxnOutcome::Committed => {}
                     TxnOutcome::Aborted => {

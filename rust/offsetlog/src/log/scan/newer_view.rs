@@ -1,10 +1,32 @@
-//! Continues a scan in a newer view of its log: files were deleted, replaced or cut under it.
+//! The views of its log that a scan reads in: the first one, and newer ones after files were deleted, replaced or cut under it.
 
 use super::Cursor;
 use crate::error::{Error, Result};
 use crate::log::transactions::TxnOutcomesDamage;
-use crate::log::{LOOKS_MAX, View};
+use crate::log::{LOOKS_MAX, Log, View};
 use std::sync::Arc;
+
+/// Returns the view to begin in, and whether it may be old: a range with a stop needs no fresh one if one segment of a recent one
+/// contains it (for `read_committed`, below the last stable offset). Of several segments, another process may have cut one; the next
+/// may still be open here.
+pub(super) fn first(
+    log: &Log,
+    start: Option<i64>,
+    stop: Option<i64>,
+    is_committed: bool,
+) -> Result<(Arc<View>, bool)> {
+    if let Some(stop) = stop {
+        let recent = log.recent_view()?;
+        let first = start.unwrap_or(recent.log_start_offset);
+        let has_it = recent.end().is_ok_and(|end| stop <= end.log_end_offset)
+            && recent.floor_slot(first) == recent.floor_slot(stop.saturating_sub(1));
+        let stable = log.known_last_stable_offset(&recent);
+        if has_it && (!is_committed || stable.is_some_and(|stable| stop <= stable)) {
+            return Ok((recent, true));
+        }
+    }
+    Ok((log.view_from(start)?, false))
+}
 
 impl Cursor {
     /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
@@ -17,11 +39,10 @@ impl Cursor {
         self.go_on_in(view, buffer)
     }
 
-    /// Returns whether the cursor continues in a fresh view, because the one in use may be old and ends short of the stop:
+    /// Returns whether the cursor continues in a fresh view, because the one in use may be old and its segment ends short of the stop:
     /// another process may have cut the log since.
-    pub(super) fn look_again(&mut self, is_torn: bool, buffer: &mut Vec<u8>) -> Result<bool> {
-        let is_last = self.slot >= self.view.segments.len();
-        let is_early = self.next.max(self.start) < self.stop && (is_torn || is_last);
+    pub(super) fn look_again(&mut self, buffer: &mut Vec<u8>) -> Result<bool> {
+        let is_early = self.next.max(self.start) < self.stop;
         if !self.may_be_old || !is_early {
             return Ok(false);
         }

@@ -2,11 +2,36 @@
 
 use super::{CorruptionPolicy, Cursor, Hole};
 use crate::error::Result;
-use crate::log::transactions::TxnOutcome;
+use crate::log::LOOKS_MAX;
+use crate::log::transactions::{TxnOutcome, TxnOutcomes};
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
 impl Cursor {
+    fn known_txn_outcomes(&self, from: i64) -> Option<Arc<TxnOutcomes>> {
+        self.txn_outcomes
+            .as_ref()
+            .filter(|txn_outcomes| txn_outcomes.knows(from))
+            .map(Arc::clone)
+    }
+
+    /// Looks for the markers behind `from`, if they are not known. Returns whether the cursor continues in a fresh view instead: another
+    /// process changed the log meanwhile. It may have cut off a marker, and then the last stable offset is lower, too.
+    pub(super) fn markers_were_cut(&mut self, from: i64, buffer: &mut Vec<u8>) -> Result<bool> {
+        if self.known_txn_outcomes(from).is_some() {
+            return Ok(false);
+        }
+        let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
+        if self.marker_looks < LOOKS_MAX && !self.view.is_undisturbed() {
+            self.marker_looks += 1;
+            self.go_on_in(self.log.fresh_view()?, buffer)?;
+            return Ok(true);
+        }
+        self.marker_looks = 0;
+        self.txn_outcomes = Some(txn_outcomes);
+        Ok(false)
+    }
+
     /// Returns the outcome of the transaction of a batch below the last stable offset. A transaction without a marker counts as
     /// committed: the cleaner removes markers only after an aborted transaction's records, and an open transaction is not below
     /// the last stable offset. If damage hides the outcome and damage is reported instead of raised, reports the batch and
@@ -17,12 +42,8 @@ impl Cursor {
         bad: &CorruptionPolicy,
     ) -> Result<TxnOutcome> {
         let from = header.base_offset.unwrap_or(header.last_offset);
-        let known = self
-            .txn_outcomes
-            .as_ref()
-            .filter(|txn_outcomes| txn_outcomes.knows(from));
-        let txn_outcomes = if let Some(txn_outcomes) = known {
-            Arc::clone(txn_outcomes)
+        let txn_outcomes = if let Some(known) = self.known_txn_outcomes(from) {
+            known
         } else {
             let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
             self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
