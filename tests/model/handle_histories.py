@@ -5,20 +5,29 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from codec import Batch
 from handles import KINDS, NAME, Remote, Site
-from verbs import T0, Drawer, Verb, after, read, written_end
+from questions import drawn
+from verbs import STEPWISE, Drawer, Verb, after, between, read, written_end
+from window import Window
 
 from model import OUT_OF_RANGE, Question, State, fetched
 
 STEPS = 12
+# Of these a child asks while they are done.
+BURST = 4
 SHORTER_MAX = 60
 # For these a handle in another process need not look when they ask for what it knows.
-MAY_BE_EARLIER = {"get", "time", "scan", "count", "arrow"}
+MAY_BE_EARLIER = {"get", "time", "scan", "count", "arrow", "log_dir_scan", "log_dir_time"}
+# The writer alone, and those of a log dir, are asked for these.
+OF_THE_WRITER = {"durable", "recovery_point", "epoch_end"}
+OF_A_LOG_DIR = {"log_dir_scan", "log_dir_time"}
 
 
 class WrongAnswerError(AssertionError):
@@ -51,8 +60,13 @@ class History:
         self.states = [read(self.root / NAME, 0, 0)]
         # Handles by site and name, with the number of the state that each one saw last.
         self.seen: dict[tuple[int, str], int] = {}
+        self.kinds: dict[tuple[int, str], str] = {}
         # What followers have given: behind the last record, and behind all that they looked at.
         self.followed: dict[tuple[int, str], tuple[int, int]] = {}
+        # Scans under way: the state in which each began, its options, what it returned, and where it ends.
+        self.paused: dict[tuple[int, str], tuple[int, dict[str, Any], list[Any], int]] = {}
+        # Handles of a topic that was deleted and made anew: they may also say that it is gone.
+        self.of_the_deleted: set[tuple[int, str]] = set()
         self.asked = 0
         self.verbs: list[Verb] = []
         for site in range(2):
@@ -62,8 +76,11 @@ class History:
     def open(self, site: int, name: str, kind: str) -> None:
         """Open a reader."""
         self.sites[site].open(name, kind)
+        self.kinds[site, name] = kind
         self.seen[site, name] = len(self.states) - 1
         self.followed.pop((site, name), None)
+        self.paused.pop((site, name), None)
+        self.of_the_deleted.discard((site, name))
 
     def close(self) -> None:
         """Let go of all."""
@@ -71,14 +88,15 @@ class History:
             site.close()
 
     def step(self, seed: int) -> None:
-        """One verb, and questions."""
+        """One verb, and questions; or several, with questions from the other process meanwhile."""
         random = Random(seed)
-        verb = self.drawer.draw(random, self.states[-1])
-        self.verbs.append(verb)
-        self.writing.do(verb.name, dict(verb.options))
-        before = self.states[-1]
-        self.states.append(after(verb, before, self.root / NAME))
-        self.forget_followers(verb, before)
+        known = len(self.verbs)
+        if random.random() < 0.15:
+            self.burst(random)
+        else:
+            self.change(random)
+        for at in range(known, len(self.verbs)):
+            self.forget_followers(self.verbs[at], self.states[at], self.states[at + 1])
         if random.random() < 0.4:
             self.open(random.randrange(2), f"later-{random.randrange(2)}", random.choice(KINDS))
         names = [*self.seen, (self.sites.index(self.writing), "writer")]
@@ -86,13 +104,91 @@ class History:
             for _ in range(random.choice([1, 2, 4])):
                 self.question(random, site, name)
 
-    def forget_followers(self, verb: Verb, before: State) -> None:
+    def change(self, random: Random, only: set[str] | None = None) -> None:
+        """One verb."""
+        before = self.states[-1]
+        verb = self.drawer.draw(random, before, is_log_dir=self.is_log_dir, only=only)
+        self.verbs.append(verb)
+        self.writing.do(verb.name, dict(verb.options))
+        now = after(verb, before, self.root / NAME)
+        if verb.name == "kill":
+            # Kept from before, as far as a checkpoint told of it; never more than was synced.
+            kept = self.writing.ask("writer", "recovery_point", {})[0]
+            assert kept <= (now.end if verb.options["recovers"] else max(before.durable, now.start)), (kept, before)
+            now = now._replace(durable=kept)
+        self.states.append(now)
+        if verb.name == "recreate":
+            self.paused.clear()
+            self.of_the_deleted.update(self.seen)
+
+    def burst(self, random: Random) -> None:
+        """Several verbs while the other process asks: each answer is of one state that the log had since the handle last looked."""
+        site = 1 - self.sites.index(self.writing)
+        names = [name for at, name in self.seen if at == site and (at, name) not in self.of_the_deleted]
+        if not names:
+            return
+        name = random.choice(names)
+        questions = [self.draw_of_one_state(random, site, name) for _ in range(30)]
+        first = len(self.states) - 1
+        answers: list[tuple[int, int, Question, Any]] = []
+        failures: list[BaseException] = []
+        ended = threading.Event()
+
+        def ask() -> None:
+            while not ended.is_set() and len(answers) < 200:
+                question = questions[len(answers) % len(questions)]
+                began = len(self.states) - 1
+                try:
+                    got = self.sites[site].ask(name, *question)
+                except Exception as error:  # noqa: BLE001  # told by the thread that waits
+                    failures.append(error)
+                    return
+                answers.append((began, len(self.states), question, got))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            for _ in range(BURST):
+                self.change(random, STEPWISE)
+        finally:
+            ended.set()
+            asking.join()
+        if failures:
+            raise failures[0]
+        since = self.seen[site, name]
+        # Each state with those that lead to it.
+        steps = [[self.states[first]]]
+        steps += [between(self.verbs[at], self.states[at], self.states[at + 1]) for at in range(first, len(self.states) - 1)]
+        for began, finished, question, got in answers:
+            earliest = first if question[0] in MAY_BE_EARLIER else began
+            chain = [state for states in steps[earliest - first : finished - first + 1] for state in states]
+            if earliest == first:
+                chain = self.states[since:first] + chain
+            window = Window([state._replace(end=written_end(state)) for state in chain])
+            is_right = window.may_say(question, got, partial(self.same, is_told=False))
+            self.asked += 1
+            self.hold(is_right, site, name, question, got, [state.ask(question) for state in window.states])
+        self.paused = {key: held for key, held in self.paused.items() if key != (site, name)}
+
+    def draw_of_one_state(self, random: Random, site: int, name: str) -> Question:
+        """A question that can be asked while the log changes."""
+        while True:
+            question = self.draw(random, site, name)
+            kind = question[0]
+            if kind in {"get", "locate", "take", "scan", "count", "arrow", "batches", "time", "splits", "fetch"}:
+                if kind == "arrow":
+                    question[1]["columns"] = ["offset", "timestamp", "key", "value"]
+                return question
+            if kind == "ends":
+                names = ["log_start_offset", "log_end_offset", "last_stable_offset", "leader_epoch"]
+                return ("property", {"which": random.choice(names)})
+
+    def forget_followers(self, verb: Verb, before: State, now: State) -> None:
         """Where a log was cut below what a follower has read, it cannot go on; in another process it may not know."""
-        now = self.states[-1]
         lost = (verb.name in {"truncate", "restart"} and verb.options["offset"] < before.end) or now.start > before.start
         cut = min(now.end, written_end(now))
         for (site, name), (behind, looked_at) in list(self.followed.items()):
-            if (lost and (looked_at > cut or behind < now.start)) or verb.name in {"reopen", "compact"}:
+            if (lost and (looked_at > cut or behind < now.start)) or verb.name in {"reopen", "kill", "compact", "recreate"}:
                 self.sites[site].drop(name)
                 del self.followed[site, name]
 
@@ -105,15 +201,16 @@ class History:
             self.seen[site, name] = len(self.states) - 1
         question = self.draw(random, site, name)
         now = self.states[-1]
-        if question[0] == "durable":
-            question = ("durable", {"end": now.end})
-            if name != "writer":
-                return
-            self.sites[site].do("flush", {})
+        if question[0] == "go_on":
+            self.go_on(site, name)
+            return
         got = here.ask(name, *question)
         self.asked += 1
+        if question[0] == "pause":
+            self.begin_to_read(site, name, question[1], got, is_told=is_told)
+            return
         if question[0] == "pull":
-            wanted = now.ask(("scan", {"start": question[1]["start"], "stop": None, "isolation_level": "read_uncommitted"}))
+            wanted = now.ask(("scan", {"start": question[1]["start"]}))
             self.followed[site, name] = (wanted[-1][0] + 1, now.end)
             self.hold(got == wanted, site, name, question, got, [wanted])
             return
@@ -127,7 +224,31 @@ class History:
             seen = state if is_told else state._replace(end=written_end(state))
             allowed.append(seen.ask(question))
         is_right = any(self.same(question[0], got, wanted, is_told=is_told) for wanted in allowed)
+        is_right = is_right or ((site, name) in self.of_the_deleted and got[:1] == ("error",))
         self.hold(is_right, site, name, question, got, allowed)
+
+    def begin_to_read(self, site: int, name: str, options: dict[str, Any], got: Any, *, is_told: bool) -> None:
+        """A scan that returned its first records, and goes on later."""
+        count = options.pop("count")
+        states = self.states[len(self.states) - 1 if is_told else self.seen[site, name] :]
+        if not is_told:
+            states = [state._replace(end=written_end(state)) for state in states]
+        answers = [state.ask(("scan", options)) for state in states]
+        if (site, name) in self.of_the_deleted or got in (OUT_OF_RANGE, ([], OUT_OF_RANGE)):
+            self.hold(OUT_OF_RANGE in answers or (site, name) in self.of_the_deleted, site, name, ("pause", options), got, answers)
+            return
+        self.hold(got[0] in [answer[:count] for answer in answers], site, name, ("pause", options), got, answers)
+        self.paused[site, name] = (len(self.states) - len(states), options, got[0], max(state.end for state in states))
+
+    def go_on(self, site: int, name: str) -> None:
+        """The rest of that scan: each record in order, once, and there at some time since; nothing left out that was there all the time."""
+        began, options, rows, stop = self.paused.pop((site, name))
+        more, error = self.sites[site].ask(name, "go_on", {})
+        self.asked += 1
+        got = (rows + more, error)
+        window = Window(self.states[began:])
+        answers = [state.ask(("scan", {**options, "stop": stop})) for state in window.states]
+        self.hold(window.may_have_read(options, got, stop), site, name, ("go_on", options), got[0], answers)
 
     def same(self, question: str, got: Any, wanted: Any, *, is_told: bool) -> bool:
         """Whether an answer is that one. The high watermark of a log dir is written down now and then, for other processes."""
@@ -160,8 +281,6 @@ class History:
         edges = [state.start, state.end, state.start - 1, state.end - 1, state.end + 1, *[one.end for one in self.states[-3:]]]
         edges += [random.randint(state.start, max(state.start, state.end)) for _ in range(3)]
         offsets = [max(0, offset) for offset in edges]
-        offset = random.choice(offsets)
-        isolation = random.choice(["read_uncommitted", "read_committed"])
         names = [
             "ends",
             "get",
@@ -178,45 +297,22 @@ class History:
             "splits",
             "fetch",
         ]
-        names += ["segments", "pull", "pull", "durable"]
+        names += ["segments", "pull", "pull", "durable", "recovery_point", "epoch_end", "over", "log_dir_scan", "log_dir_time"]
+        names += ["verify"]
+        names += ["go_on"] * 6 if (site, name) in self.paused else ["pause"]
         kind = random.choice(names)
-        if kind in {"get", "locate"}:
-            return kind, {"offset": offset}
-        if kind == "take":
-            return kind, {"offsets": [random.choice(offsets) for _ in range(random.choice([1, 3]))]}
-        if kind in {"scan", "count", "arrow", "batches"}:
-            return kind, self.draw_range(random, kind, offsets, isolation)
-        if kind == "follow":
-            return kind, {"start": random.choice([None, offset]), "isolation_level": isolation}
-        if kind == "time":
-            return kind, {"when": random.choice([0, T0 + random.randrange(1100), T0 + 10**9]), "isolation_level": isolation}
-        if kind == "splits":
-            return kind, {"max_bytes": random.choice([1, 300, 1 << 20])}
-        if kind == "fetch":
-            return kind, {"offset": offset, "max_bytes": random.choice([1, 500, 1 << 20]), "isolation_level": isolation}
-        if kind == "durable":
-            return kind, {}
+        if (kind in OF_THE_WRITER and name != "writer") or (kind in OF_A_LOG_DIR and not self.has_log_dir(site, name)):
+            kind = "ends"
         if kind == "pull" and name != "writer":
             start = self.followed.get((site, name), (state.start, 0))[0]
-            rows = state.ask(("scan", {"start": start, "stop": None, "isolation_level": "read_uncommitted"}))
+            rows = state.ask(("scan", {"start": start}))
             if rows != OUT_OF_RANGE and rows:
                 return kind, {"start": start, "count": len(rows)}
-        return ("segments", {}) if kind == "segments" else ("ends", {})
+        return ("ends", {}) if kind == "pull" else (kind, drawn(kind, random, state, offsets))
 
-    @staticmethod
-    def draw_range(random: Random, kind: str, offsets: list[int], isolation: str) -> dict[str, Any]:
-        """The arguments of a scan."""
-        start, stop = random.choice([None, *offsets]), random.choice([None, *offsets])
-        if start is not None and stop is not None and stop < start:
-            start, stop = stop, start
-        options: dict[str, Any] = {"start": start, "stop": stop}
-        if kind == "batches":
-            return options
-        options["isolation_level"] = isolation
-        for name, value in (("keys", [b"a", b"b"]), ("limit", 2), ("start_timestamp", T0 + 300), ("stop_timestamp", T0 + 700)):
-            if random.random() < 0.15:
-                options[name] = value
-        return options
+    def has_log_dir(self, site: int, name: str) -> bool:
+        """Whether a handle is of a log dir."""
+        return self.is_log_dir if name == "writer" else self.kinds[site, name] == "log_dir"
 
 
 def shown(answer: Any) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from offsetlog import Log, LogDir, OffsetLogError, WritableLog, WritableLogDir, open_cached, recover
+from offsetlog import Log, LogDir, OffsetLogError, Scan, WritableLog, WritableLogDir, open_cached, recover
 
 TOPIC, NAME = "t", "t-0"
 SOURCE = "s-0"
@@ -39,6 +39,7 @@ class Site:
         self.handles: dict[str, Log] = {}
         self.dirs: dict[str, LogDir] = {}
         self.followers: dict[str, Iterator[Any]] = {}
+        self.paused: dict[str, Iterator[Any]] = {}
 
     def begin(self) -> None:
         """Open the writer."""
@@ -61,6 +62,7 @@ class Site:
         """Let go of everything."""
         self.end()
         self.followers.clear()
+        self.paused.clear()
         for handle in self.handles.values():
             handle.close()
         for log_dir in self.dirs.values():
@@ -69,6 +71,8 @@ class Site:
     def open(self, name: str, kind: str) -> None:
         """Open a reader, in the place of one of that name."""
         self.followers.pop(name, None)
+        self.paused.pop(name, None)
+        self.dirs.pop(name, None)
         if kind == "log_dir":
             self.dirs[name] = LogDir.open(self.root)
             self.handles[name] = self.dirs[name].log(TOPIC, 0)
@@ -136,8 +140,13 @@ class Site:
     def _do_delete(self, log: WritableLog, offset: int) -> Any:
         log.delete_records_before(offset)
 
-    def _do_retain(self, log: WritableLog) -> Any:
-        log.config = {**self.config, "retention.ms": 1000, "file.delete.delay.ms": 0}
+    def _do_retain(self, log: WritableLog, way: str, settings: dict[str, Any]) -> Any:
+        config = {**settings, "file.delete.delay.ms": 0}
+        if way == "log_dir" and self.log_dir is not None:
+            report = self.log_dir.maintain(only=("retention", "deletes"), topics=TOPIC, config=config)
+            assert not report.failed, report.failed
+            return
+        log.config = {**self.config, **config}
         log.maintain(only=("retention", "deletes"))
         log.config = self.config
 
@@ -155,8 +164,24 @@ class Site:
             recover(self.root / NAME)
         self.begin()
 
+    def _do_kill(self, log: WritableLog, recovers: bool) -> Any:
+        log._abandon()  # noqa: SLF001  # as a killed process would
+        self.end()
+        if recovers:
+            recover(self.root / NAME)
+        self.begin()
+
+    def _do_recreate(self, log: Log) -> Any:
+        del log
+        assert self.log_dir is not None
+        self.log_dir.delete_topic(TOPIC)
+        self.log_dir.create_topic(TOPIC, config=self.config)
+        self.writer = self.log_dir.log(TOPIC, 0)
+
     def refresh(self, name: str) -> None:
         """Have a handle look."""
+        if name in self.dirs:
+            self.dirs[name].refresh()
         self.handles[name].refresh()
 
     def ask(self, name: str, question: str, options: dict[str, Any]) -> Any:
@@ -177,6 +202,15 @@ class Site:
             both = (*log_dir.beginning_offsets().values(), *ends.values(), *stable.values())
             assert both == (offsets[0], offsets[1], offsets[3]), (both, offsets)
         return offsets
+
+    def _ask_property(self, log: Log, name: str, which: str) -> Any:
+        return getattr(log, which)
+
+    def _ask_recovery_point(self, log: WritableLog, name: str) -> Any:
+        return (log.recovery_point, log.durable_end_offset)
+
+    def _ask_epoch_end(self, log: WritableLog, name: str, epoch: int) -> Any:
+        return log.end_offset_for_epoch(epoch)
 
     def _ask_segments(self, log: Log, name: str) -> Any:
         return [(segment.base_offset, segment.size_bytes) for segment in log.segments]
@@ -201,13 +235,33 @@ class Site:
         return log.scan(**options).count()
 
     def _ask_arrow(self, log: Log, name: str, **options: Any) -> Any:
-        columns = log.scan(**options, columns=["offset", "timestamp", "key", "value"]).to_arrow().to_pydict()
-        stamps = [round(stamp.timestamp() * 1000) for stamp in columns["timestamp"]]
-        return list(zip(columns["offset"], stamps, columns["key"], columns["value"], strict=True))
+        table = log.scan(**options).to_arrow()
+        most = options.get("batch_rows")
+        assert most is None or all(len(batch) <= most for batch in table.to_batches()), (most, table)
+        columns = table.to_pydict()
+        if "timestamp" in columns:
+            columns["timestamp"] = [round(stamp.timestamp() * 1000) for stamp in columns["timestamp"]]
+        return list(zip(*columns.values(), strict=True))
 
-    def _ask_durable(self, log: Log, name: str, end: int) -> Any:
-        del end
-        return [plain(record) for record in log.scan(durable=True)]
+    def _ask_over(self, log: Log, name: str, **options: Any) -> Any:
+        scan = Scan.over(log.splits(**options))
+        return [plain(record) for record in scan if not record.is_control]
+
+    def _ask_log_dir_scan(self, log: Log, name: str, **options: Any) -> Any:
+        return [plain(record) for record in self._dir_of(name).scan([(TOPIC, 0)], **options) if not record.is_control]
+
+    def _ask_log_dir_time(self, log: Log, name: str, when: int, isolation_level: Any) -> Any:
+        (found,) = self._dir_of(name).offsets_for_times({(TOPIC, 0): when}, isolation_level=isolation_level).values()
+        return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
+
+    def _dir_of(self, name: str) -> LogDir:
+        if name == "writer":
+            assert self.log_dir is not None
+            return self.log_dir
+        return self.dirs[name]
+
+    def _ask_durable(self, log: Log, name: str) -> Any:
+        return [plain(record) for record in log.scan(durable=True) if not record.is_control]
 
     def _ask_follow(self, log: Log, name: str, start: int | None, isolation_level: Any) -> Any:
         scan = log.scan(start, isolation_level=isolation_level)
@@ -221,11 +275,14 @@ class Site:
         found = log.offset_for_timestamp(when, isolation_level=isolation_level)
         return None if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
-    def _ask_splits(self, log: Log, name: str, max_bytes: int) -> Any:
-        pieces = log.splits(max_bytes=max_bytes)
+    def _ask_verify(self, log: Log, name: str) -> Any:
+        report = log.verify()
+        return (report.errors, report.batches)
+
+    def _ask_splits(self, log: Log, name: str, **options: Any) -> Any:
+        pieces = log.splits(**options)
         assert all(one.stop == after.start for one, after in itertools.pairwise(pieces)), pieces
-        # An empty log has no piece.
-        return (pieces[0].start, pieces[-1].stop) if pieces else (log.log_start_offset, log.log_end_offset)
+        return (pieces[0].start, pieces[-1].stop) if pieces else None
 
     def _ask_fetch(self, log: Log, name: str, **options: Any) -> Any:
         found = log.fetch(**options)
@@ -236,10 +293,33 @@ class Site:
         if name not in self.followers:
             self.followers[name] = log.scan(start).follow(timeout_ms=2000, poll_interval_ms=10)
         try:
-            return [plain(record) for record in itertools.islice(self.followers[name], count)]
+            found = [plain(record) for record in itertools.islice(self.followers[name], count)]
         except OffsetLogError:
             del self.followers[name]
             raise
+        # What `follow` was told of is seen by every question that comes behind.
+        end = log.log_end_offset
+        assert end >= start + count, (end, start, count)
+        return found
+
+    def _ask_pause(self, log: Log, name: str, start: int | None, isolation_level: Any, count: int) -> Any:
+        self.paused[name] = iter(log.scan(start, isolation_level=isolation_level))
+        return self._take_from(self.paused[name], count)
+
+    def _ask_go_on(self, log: Log, name: str) -> Any:
+        return self._take_from(self.paused.pop(name), None)
+
+    @staticmethod
+    def _take_from(records: Iterator[Any], count: int | None) -> Any:
+        """What a scan under way returns, with the error that it ends with, if any."""
+        found = []
+        try:
+            for record in itertools.islice(records, count):
+                if not record.is_control:
+                    found.append(plain(record))  # noqa: PERF401  # what came before an error counts
+        except OffsetLogError as error:
+            return (found, ("error", type(error).__name__))
+        return (found, None)
 
     def drop(self, name: str) -> None:
         """Follow with that handle no more."""

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from codec import Batch, Rec, data_records, parse
 
 Question = tuple[str, dict[str, Any]]
 OUT_OF_RANGE = ("error", "OffsetOutOfRangeError")
+# What a column of Arrow holds of a record.
+COLUMNS: dict[str, Callable[[Batch, Rec], Any]] = {
+    "key": lambda _, record: record.key,
+    "value": lambda _, record: record.value,
+    "topic": lambda _, __: "t",
+    "partition": lambda _, __: 0,
+    "offset": lambda _, record: record.offset,
+    "timestamp": lambda _, record: record.timestamp,
+    "timestampType": lambda _, __: 0,
+    "headers": lambda _, record: [{"key": name, "value": value} for name, value in record.headers] or None,
+    "leaderEpoch": lambda batch, _: batch.epoch,
+    "producerId": lambda batch, _: batch.producer_id,
+    "producerEpoch": lambda batch, _: batch.producer_epoch,
+    "sequence": lambda batch, record: batch.sequence + record.offset - batch.base if batch.sequence >= 0 else -1,
+}
 
 
 class State(NamedTuple):
@@ -17,12 +33,21 @@ class State(NamedTuple):
     start: int
     end: int
     epoch: int | None
-    topic: str = "t"
+    # First offset of each leader epoch, as ``leader-epoch-checkpoint`` has them.
+    epochs: tuple[tuple[int, int], ...] = ()
+    # What the writer has synced; known to its process alone.
+    durable: int = 0
 
     @property
     def batches(self) -> list[Batch]:
         """All batches, in order."""
         return [batch for _, batches in self.segments for batch in batches]
+
+    @property
+    def data_end(self) -> int:
+        """Where the last segment ends."""
+        base, batches = self.segments[-1]
+        return max(base, batches[-1].last + 1 if batches else base)
 
     @property
     def open_transactions(self) -> dict[int, int]:
@@ -62,6 +87,22 @@ class State(NamedTuple):
     def _ends(self) -> Any:
         return (self.start, self.end, self.end, self.stable, self.epoch)
 
+    def _property(self, which: str) -> Any:
+        known = {"log_start_offset": self.start, "last_stable_offset": self.stable, "leader_epoch": self.epoch}
+        return known.get(which, self.end)
+
+    def _recovery_point(self) -> Any:
+        return (self.durable, self.durable)
+
+    def _epoch_end(self, epoch: int) -> Any:
+        """What a leader answers to OffsetsForLeaderEpoch."""
+        if not self.epochs or not 0 <= epoch <= self.epochs[-1][0]:
+            return None
+        if epoch == self.epochs[-1][0]:
+            return (epoch, self.end)
+        ends = next(start for other, start in self.epochs if other > epoch)
+        return (max((other for other, _ in self.epochs if other <= epoch), default=epoch), ends)
+
     def _segments(self) -> Any:
         return [(base, sum(batch.size for batch in batches)) for base, batches in self.segments]
 
@@ -81,25 +122,27 @@ class State(NamedTuple):
         rows = [self._get(offset) for offset in offsets]
         return [found for found in rows if found is not None]
 
-    def _scan(  # the options of the verb
+    def _chosen(  # the options of the verb; some must change nothing
         self,
-        start: int | None,
-        stop: int | None,
-        isolation_level: str,
+        start: int | None = None,
+        stop: int | None = None,
+        isolation_level: str = "read_uncommitted",
         keys: list[bytes] | None = None,
         limit: int | None = None,
         start_timestamp: int | None = None,
         stop_timestamp: int | None = None,
-    ) -> Any:
+        **_without_effect: Any,
+    ) -> list[tuple[Batch, Rec]] | None:
+        """The records of a scan, None for a start out of range."""
         if start is not None and not self.start <= start <= self.end:
-            return OUT_OF_RANGE
+            return None
         first = self.start if start is None else start
         until = self.end if stop is None else stop
         committed = isolation_level == "read_committed"
         gone = self.aborted() if committed else []
         if committed:
             until = min(until, self.stable)
-        rows = []
+        chosen = []
         for batch, record in data_records(self.batches):
             is_aborted = any(batch.producer_id == producer and begin <= batch.base < marker for producer, begin, marker in gone)
             if (
@@ -109,22 +152,34 @@ class State(NamedTuple):
                 and (start_timestamp is None or record.timestamp >= start_timestamp)
                 and (stop_timestamp is None or record.timestamp < stop_timestamp)
             ):
-                rows.append(row(batch, record))
-        return rows[:limit]
+                chosen.append((batch, record))
+        return chosen[:limit]
+
+    def _scan(self, **options: Any) -> Any:
+        chosen = self._chosen(**options)
+        return OUT_OF_RANGE if chosen is None else [row(batch, record) for batch, record in chosen]
 
     def _count(self, **options: Any) -> Any:
-        rows = self._scan(**options)
-        return rows if rows == OUT_OF_RANGE else len(rows)
+        chosen = self._chosen(**options)
+        return OUT_OF_RANGE if chosen is None else len(chosen)
 
-    def _arrow(self, **options: Any) -> Any:
-        rows = self._scan(**options)
-        return rows if rows == OUT_OF_RANGE else [(found[0], found[1], found[2], found[3]) for found in rows]
+    def _arrow(self, columns: list[str], **options: Any) -> Any:
+        chosen = self._chosen(**options)
+        if chosen is None:
+            return OUT_OF_RANGE
+        return [tuple(COLUMNS[name](batch, record) for name in columns) for batch, record in chosen]
 
-    def _durable(self, end: int) -> Any:
-        return self._scan(None, end, "read_uncommitted")
+    def _over(self, start: int | None, stop: int | None, **_how_cut: Any) -> Any:
+        return self._scan(start=start, stop=stop)
+
+    def _log_dir_scan(self, **options: Any) -> Any:
+        return self._scan(**options)
+
+    def _durable(self) -> Any:
+        return self._scan(stop=self.durable)
 
     def _follow(self, start: int | None, isolation_level: str) -> Any:
-        return self._scan(start, None, isolation_level)
+        return self._scan(start=start, isolation_level=isolation_level)
 
     def _batches(self, start: int | None, stop: int | None) -> Any:
         if start is not None and not self.start <= start <= self.end:
@@ -143,9 +198,19 @@ class State(NamedTuple):
                     return (record.offset, record.timestamp, batch.epoch)
         return None
 
-    def _splits(self, max_bytes: int) -> Any:
-        del max_bytes
-        return (self.start, self.end)
+    def _log_dir_time(self, when: int, isolation_level: str) -> Any:
+        return self._time(when, isolation_level)
+
+    def _splits(self, start: int | None, stop: int | None, **_how_cut: Any) -> Any:
+        if start is not None and not self.start <= start <= self.end:
+            return OUT_OF_RANGE
+        first = self.start if start is None else start
+        until = self.end if stop is None else min(stop, self.end)
+        return (first, until) if first < until else None
+
+    def _verify(self) -> Any:
+        # A start in the gap that a truncation inside a batch left is an error: a broker that comes now begins anew there.
+        return (int(self.start > self.data_end), len(self.batches))
 
     def _fetch(self, offset: int, max_bytes: int, isolation_level: str) -> Any:
         first = self.segments[0][0]

@@ -14,6 +14,8 @@ from model import State
 T0 = NOW - 50_000
 WAYS = ("one", "one", "records", "writer", "arrow", "log", "log_dir")
 RETENTION_MS = 1000
+# States in between that a reader in another process may see are known of these.
+STEPWISE = {"append", "bytes", "marker", "roll", "flush", "truncate", "delete", "retain", "settings"}
 
 Row = tuple[bytes | None, bytes, int | None, tuple[tuple[str, bytes], ...]]
 
@@ -35,12 +37,14 @@ class Drawer:
         self.now = NOW
         self.thinned = False
 
-    def draw(self, random: Random, state: State) -> Verb:
-        """A verb."""
+    def draw(self, random: Random, state: State, *, is_log_dir: bool, only: set[str] | None = None) -> Verb:
+        """A verb; one of `only`."""
         names = ["append"] * 6 + ["transaction"] * 3 + ["bytes"] * 2 + ["truncate"] * 4 + ["delete"] * 3 + ["roll"] * 2
-        names += ["flush", "restart", "retain", "retain", "compact", "compact", "settings", "reopen", "reopen"]
+        names += ["flush", "restart", "retain", "retain", "compact", "compact", "settings", "reopen", "reopen", "kill"]
+        names += ["recreate"] * is_log_dir
         if state.open_transactions:
             names += ["marker"] * 6
+        names = [name for name in names if only is None or name in only or name == "transaction"]
         verb: Verb | None = None
         while verb is None:
             verb = getattr(self, f"_{random.choice(names)}")(random, state)
@@ -118,9 +122,16 @@ class Drawer:
         if state.open_transactions or any(not batches for _, batches in state.segments[:-1]):
             return None
         self.thinned = True
+        way = random.choice(["log", "log_dir"])
+        if random.random() < 0.4:
+            size = sum(batch.size for batch in state.batches)
+            return Verb(
+                "retain", {"way": way, "settings": {"retention.bytes": random.choice([0, size // 2, size, random.randint(0, size)])}}
+            )
         # From somewhere between the oldest and the newest record on.
         self.now = max(self.now, T0 + RETENTION_MS + random.randrange(1200))
-        return Verb("retain", {"now": self.now if random.random() < 0.7 else self.now + 10_000_000})
+        now = self.now if random.random() < 0.7 else self.now + 10_000_000
+        return Verb("retain", {"way": way, "settings": {"retention.ms": RETENTION_MS}, "now": now})
 
     def _compact(self, random: Random, state: State) -> Verb:
         self.thinned = True
@@ -133,6 +144,14 @@ class Drawer:
     def _reopen(self, random: Random, state: State) -> Verb:
         return Verb("reopen", {"recovers": random.random() < 0.4})
 
+    def _kill(self, random: Random, state: State) -> Verb:
+        return Verb("kill", {"recovers": random.random() < 0.3})
+
+    def _recreate(self, random: Random, state: State) -> Verb:
+        self.sequences.clear()
+        self.thinned = False
+        return Verb("recreate", {})
+
 
 def read(folder: Path, start: int, end: int) -> State:
     """The state of which the files tell, with bounds that are known."""
@@ -144,46 +163,122 @@ def read(folder: Path, start: int, end: int) -> State:
 
 def written_end(state: State) -> int:
     """Where the log ends for those who have nothing but its files: a truncation inside a batch leaves a gap before the end."""
-    base, batches = state.segments[-1]
-    return max(base, batches[-1].last + 1 if batches else base, state.start)
+    return max(state.data_end, state.start)
 
 
 def after(verb: Verb, before: State, folder: Path) -> State:
     """The state that `verb` has to make of `before`; its segments are those that are there."""
-    bounds = {"start": before.start, "end": before.end}
-    expected: list[Batch] | None = before.batches
-    options = verb.options
-    if verb.name == "truncate" and options["offset"] < before.end:
-        offset = options["offset"]
-        if offset < before.segments[0][0]:
-            expected, bounds = [], {"start": offset, "end": offset}
-        else:
-            expected = [batch for batch in before.batches if batch.last < offset]
-            bounds = {"start": min(before.start, offset), "end": offset}
-    elif verb.name == "restart":
-        expected, bounds = [], {"start": options["offset"], "end": options["offset"]}
-    elif verb.name == "delete":
-        bounds["start"] = max(before.start, options["offset"])
-    elif verb.name == "retain":
-        bounds["start"], expected = _retained(before, options["now"])
-    elif verb.name == "reopen":
-        bounds["end"] = written_end(before)
-        if all(batch.last + 1 < before.start for batch in before.batches) and bounds["end"] < before.end:
-            # What is left of a log that was cut below where it began is nothing.
-            expected = []
-    elif verb.name in {"append", "bytes", "marker", "compact"}:
-        expected = None
+    bounds, expected = _expected(verb, before)
     state = read(folder, bounds["start"], bounds["end"])
+    if verb.name == "kill":
+        # An empty segment behind a gap, as a truncation inside a batch leaves it, is not kept.
+        state = state._replace(end=max(written_end(state), state.start))
     if expected is not None:
         assert [batch[:-1] for batch in state.batches] == [batch[:-1] for batch in expected], (verb, before, state)
-        return state
-    if verb.name == "compact":
+    elif verb.name == "compact":
         _check_compacted(before, state)
-        return state
-    added = state.batches[len(before.batches) :]
-    assert state.batches[: len(before.batches)] == before.batches, (verb, before, state)
-    _check_added(verb, before, added)
-    return state._replace(end=added[-1].last + 1)
+    else:
+        added = state.batches[len(before.batches) :]
+        assert state.batches[: len(before.batches)] == before.batches, (verb, before, state)
+        _check_added(verb, before, added)
+        state = state._replace(end=added[-1].last + 1)
+    return state._replace(epochs=_epochs(verb, before, state), durable=_durable(verb, before, state))
+
+
+def _expected(verb: Verb, before: State) -> tuple[dict[str, int], list[Batch] | None]:
+    """The bounds behind a verb, and the batches; None where it adds some, or thins them out."""
+    bounds = {"start": before.start, "end": before.end}
+    offset = verb.options.get("offset", 0)
+    if verb.name == "truncate" and offset < before.end:
+        if offset < before.segments[0][0]:
+            return {"start": offset, "end": offset}, []
+        return {"start": min(before.start, offset), "end": offset}, [batch for batch in before.batches if batch.last < offset]
+    if verb.name in {"restart", "recreate"}:
+        return {"start": offset, "end": offset}, []
+    if verb.name == "delete":
+        bounds["start"] = max(before.start, offset)
+    if verb.name == "retain":
+        start, kept = _retained(before, verb.options)
+        return {**bounds, "start": start}, kept
+    if verb.name in {"reopen", "kill"}:
+        bounds["end"] = written_end(before)
+        # What is left of a log that was cut below where it began is nothing.
+        return bounds, [] if before.data_end < before.start else before.batches
+    return bounds, None if verb.name in {"append", "bytes", "marker", "compact"} else before.batches
+
+
+def _epochs(verb: Verb, before: State, state: State) -> tuple[tuple[int, int], ...]:
+    """The leader epochs with their first offsets; contract of `LeaderEpochFileCache`."""
+    entries = list(before.epochs)
+    if verb.name in {"append", "bytes", "marker"}:
+        for batch in state.batches[len(before.batches) :]:
+            if not (entries and entries[-1][0] == batch.epoch and entries[-1][1] <= batch.base):
+                entries = [entry for entry in entries if entry[0] < batch.epoch and entry[1] < batch.base]
+                entries.append((batch.epoch, batch.base))
+    if verb.name == "restart" or (verb.name == "truncate" and state.end < before.segments[0][0]):
+        entries = []
+    entries = [entry for entry in entries if entry[1] < state.end or (verb.name not in {"truncate", "reopen", "kill"})]
+    if verb.name == "recreate":
+        entries = []
+    if state.start > before.start or verb.name in {"reopen", "kill"}:
+        below = [entry for entry in entries if entry[1] <= state.start]
+        entries = [(epoch, max(first, state.start)) for epoch, first in below[-1:]] + entries[len(below) :]
+    return tuple(entries)
+
+
+def _durable(verb: Verb, before: State, state: State) -> int:
+    """How far the writer has synced: to its end, or to the last segment that it began."""
+    if verb.name in {"flush", "reopen", "recreate"}:
+        return state.end
+    began = state.segments[-1][0] if state.segments[-1][0] > before.segments[-1][0] and verb.name != "restart" else 0
+    # DeleteRecords raises the recovery point to the new start.
+    deleted = state.start if verb.name in {"delete", "retain"} and state.start > before.start else 0
+    return min(max(before.durable, began, deleted), state.end)
+
+
+def between(verb: Verb, before: State, after: State) -> list[State]:
+    """What the files may show to another process from `before` on, `after` included."""
+    states = []
+    if verb.name in {"append", "bytes", "marker"}:
+        for count in range(len(before.batches), len(after.batches)):
+            written = _prefix(before, after, count)
+            states.append(written)
+            behind = after.segments[len(written.segments) :]
+            if behind and sum(len(batches) for _, batches in written.segments) == sum(
+                len(batches) for _, batches in after.segments[: len(written.segments)]
+            ):
+                # The segment that the next batch begins is there before the batch.
+                states.append(written._replace(segments=(*written.segments, (behind[0][0], ()))))
+    elif verb.name == "retain":
+        whole = before
+        if len(after.segments) == 1 and not after.segments[0][1] and before.segments[-1][1]:
+            whole = before._replace(segments=(*before.segments, (before.end, ())))
+            states.append(whole)
+        for count in range(1, len(whole.segments)):
+            left = whole.segments[count:]
+            states.append(whole._replace(segments=left, start=max(before.start, left[0][0])))
+            if left == after.segments:
+                break
+    elif verb.name == "truncate":
+        for count in range(len(before.segments) - 1, 0, -1):
+            fewer = before._replace(segments=before.segments[:count])
+            states.append(fewer._replace(end=max(written_end(fewer), before.start)))
+    return [*states, after]
+
+
+def _prefix(before: State, after: State, count: int) -> State:
+    """The state with the first `count` batches of `after`."""
+    segments: list[tuple[int, tuple[Batch, ...]]] = []
+    left = count
+    for base, batches in after.segments:
+        if segments and not left:
+            break
+        segments.append((base, batches[:left]))
+        left -= len(batches[:left])
+    epochs = [batch.epoch for batch in after.batches[len(before.batches) : count]]
+    end = after.batches[count - 1].last + 1 if count > len(before.batches) else before.end
+    newest = max([-1 if before.epoch is None else before.epoch, *epochs])
+    return before._replace(segments=tuple(segments), end=end, epoch=newest if newest >= 0 else None)
 
 
 def _check_added(verb: Verb, before: State, added: list[Batch]) -> None:
@@ -215,17 +310,25 @@ def _check_added(verb: Verb, before: State, added: list[Batch]) -> None:
     assert sent[21:] == given[21:], (verb, added)
 
 
-def _retained(before: State, now: int) -> tuple[int, list[Batch]]:
+def _retained(before: State, options: dict[str, Any]) -> tuple[int, list[Batch]]:
+    """The log start offset and the batches that are left; contract of `UnifiedLog.deleteOldSegments`."""
     start, kept = before.start, list(before.segments)
+    settings = options["settings"]
+    too_much = sum(batch.size for batch in before.batches) - settings.get("retention.bytes", 1 << 62)
     while kept:
         _, batches = kept[0]
         is_last = len(kept) == 1
         end = before.end if is_last else kept[1][0]
-        newest = max((batch.greatest for batch in batches), default=-1)
         if is_last and not batches:
             break
-        if not (not is_last and end <= before.start) and now - newest <= RETENTION_MS:
+        size = sum(batch.size for batch in batches)
+        is_old = (
+            "now" in options and options["now"] - max((batch.greatest for batch in batches), default=-1) > settings["retention.ms"]
+        )
+        is_below = not is_last and end <= before.start
+        if not (is_below or is_old or too_much >= size):
             break
+        too_much -= size
         start = max(start, end)
         kept.pop(0)
     return start, [batch for _, batches in kept for batch in batches]
