@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
+from offsetlog._closing import close_behind
 from offsetlog._cluster import cluster_options
 from offsetlog._damage import DamageReport, verify
 from offsetlog._options import (
@@ -726,7 +727,7 @@ class Log:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
+        close_behind(error, self.close)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._engine()

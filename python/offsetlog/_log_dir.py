@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from offsetlog import _offsetlog
 from offsetlog._append_arguments import config_pairs
+from offsetlog._closing import close_behind
 from offsetlog._cluster import TopicSettings, cluster_options
 from offsetlog._config import LogConfig
 from offsetlog._groups import Group, ResetFile, groups_of, prometheus_of, reset_csv_of
@@ -862,7 +863,7 @@ class LogDir:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
+        close_behind(error, self.close)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._engine()

@@ -1,0 +1,34 @@
+"""The end of a ``with`` block that failed: closing may fail too, and the block's own error is the one that is raised."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetlog import Log, LogDir, LogPoisonedError, WritableLog, WritableLogDir
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), LogPoisonedError("an earlier failure")])
+@pytest.mark.parametrize("kind", [WritableLog, WritableLogDir])
+def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, kind: type[WritableLog | WritableLogDir]
+) -> None:
+    real = kind.close
+
+    def closed(self: Any) -> None:  # noqa: ANN401  # one of the two
+        real(self)
+        raise failure
+
+    monkeypatch.setattr(kind, "close", closed)
+
+    def opened() -> WritableLog | WritableLogDir:
+        return Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a")
+
+    with pytest.raises(ValueError, match="the block's own") as raised, opened():
+        raise ValueError("the block's own")
+    assert [note for note in raised.value.__notes__ if str(failure) in note]
+    with pytest.raises(type(failure)), opened():
+        pass
