@@ -20,6 +20,7 @@ NEEDS = {
     "python/test_commits.py": "pyspark",
     "python/test_delta_pipeline.py": "deltalake",
     "python/test_publish_failures.py": "pyspark",
+    "python/test_publish_full_disk.py": "pyspark",
     "python/test_publishing.py": "pyspark",
     "python/test_stream_identity.py": "pyspark",
     "python/test_verbs_table.py": "pyspark",

@@ -82,7 +82,7 @@ def found(place: Path, topic: str = "t") -> list[str]:
 
 
 def left(place: Path) -> list[Path]:
-    return [*place.glob(f"*/{STAGING}"), *place.glob("*.tmp")]
+    return [*place.glob(f"*/{STAGING}"), *place.glob("*.tmp"), *place.glob(f"*{notes.READY}")]
 
 
 EXPECTED = sorted(value for _, value, _ in ROWS)
@@ -249,6 +249,51 @@ def test_a_nameless_job_that_cannot_be_taken_back_is_known_again(tmp_path: Path,
     # Once more it is a job of its own.
     run(place, "nameless", rows=ROWS[3:])
     assert len([value for value in found(place) if value != "another's"]) == 30 + 27
+
+
+def test_a_nameless_job_that_fails_where_no_note_can_be_written_is_known_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk stays full: that it failed is noted all the same, so that the job run again adds nothing twice."""
+    place = tmp_path / "logs"
+    run(place, "nameless", rows=ROWS[:3])
+    real, written = notes.write, 0
+
+    def write(*arguments: Any, **named: Any) -> None:  # noqa: ANN401  # as it is called
+        nonlocal written
+        written += 1
+        if written > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "write", write)
+        with Log.open(place / "t-2", "a"), pytest.raises(LogLockedError) as raised:
+            run(place, "nameless", rows=ROWS[3:])
+    assert "the rest follows with the next write" in "".join(raised.value.__notes__)
+    assert [note.has_failed for note in commits(place)] == [True]
+    run(place, "nameless", topic="other", rows=ROWS[:3])
+    run(place, "nameless", rows=ROWS[3:])
+    assert found(place) == EXPECTED
+    assert "was told that it failed" in caplog.text
+    assert not left(place)
+    assert not commits(place)
+
+
+def test_a_driver_that_dies_before_its_note_leaves_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched:
+
+        def died(*_: object) -> None:
+            raise Died
+
+        patched.setattr(publishing, "write", died)
+        with pytest.raises(Died):
+            run(place, "nameless")
+    assert list(place.glob(f"*{notes.READY}"))
+    run(place, "nameless", rows=ROWS[:3])
+    assert len(found(place)) == 3
+    assert not list(place.glob(f"*{notes.READY}"))
 
 
 @pytest.mark.parametrize("kind", ["named", "stream"])

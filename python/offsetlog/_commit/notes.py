@@ -31,6 +31,8 @@ VERSION = 1
 VERSIONS = (0, VERSION)
 PREFIX = "offsetlog-commit-"
 LOCK = "offsetlog-commits.lock"
+# Ends the name of a note that waits beside the one that stands.
+READY = ".ready"
 
 
 class CommitTarget(NamedTuple):
@@ -243,12 +245,61 @@ def stands(log_dir: str, note: Commit) -> Callable[[], bool]:
 
 def remove(log_dir: str, name: str) -> None:
     """Remove the note of a name that does not come again."""
-    Path(log_dir, note_name(name)).unlink(missing_ok=True)
+    path = Path(log_dir, note_name(name))
+    # Without its note nobody would remove it.
+    path.with_suffix(READY).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     sync(log_dir)
 
 
 def write(log_dir: str, note: Commit) -> None:
     """Write a note, durable when this returns; in the place of the name's last one, whole or not at all."""
+    path = Path(log_dir, note.file_name)
+    _write(path.with_suffix(".tmp"), note, is_durable=True)
+    _put(path.with_suffix(".tmp"), path)
+
+
+def make_ready(log_dir: str, note: Commit) -> None:
+    """Write a note that :func:`put_ready` can put in the place of the one that stands, however full the disk is by then."""
+    _write(Path(log_dir, note.file_name).with_suffix(READY), note, is_durable=False)
+
+
+def put_ready(log_dir: str, name: str) -> bool:
+    """Put the note that was made ready in the place of the one that stands, durable when this returns. It needs no room.
+
+    Returns ``False`` where none was made ready.
+    """
+    path = Path(log_dir, note_name(name))
+    ready = path.with_suffix(READY)
+    try:
+        with ready.open("rb") as file:
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return False
+    _put(ready, path)
+    return True
+
+
+def sweep_ready(log_dir: str) -> None:
+    """Remove what was made ready and has no note: its job died before it published anything, or could not write the note."""
+    if any(Path(log_dir).glob(f"{PREFIX}*{READY}")):
+        with locked(log_dir):
+            for ready in Path(log_dir).glob(f"{PREFIX}*{READY}"):
+                if not ready.with_suffix(".json").exists():
+                    ready.unlink(missing_ok=True)
+
+
+def _put(aside: Path, path: Path) -> None:
+    try:
+        aside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    sync(str(path.parent))
+
+
+def _write(path: Path, note: Commit, *, is_durable: bool) -> None:
     fields = {
         "version": VERSION,
         "name": note.name,
@@ -265,19 +316,16 @@ def write(log_dir: str, note: Commit) -> None:
         **({"single_replica": True} if note.single_replica else {}),
         **({} if note.metadata is None else {"metadata": note.metadata}),
     }
-    path = Path(log_dir, note.file_name)
-    aside = path.with_suffix(".tmp")
     try:
-        with aside.open("wb") as file:
+        with path.open("wb") as file:
             file.write(json.dumps(fields).encode())
             file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+            if is_durable:
+                os.fsync(file.fileno())
     except BaseException:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         raise
-    sync(log_dir)
 
 
 def sync(folder: str) -> None:

@@ -10,7 +10,8 @@ partitions at once, each log flushed - note «published» (durable) - staged log
 
 What can never be finished, as staged files are gone or a partition refuses them for good, is taken back when the same name comes
 again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind - note removed. A job
-without a name cannot come again, so its own failing commit takes back what it has published. Work on a partition is done by who holds
+without a name cannot come again, so its own failing commit takes back what it has published; where it cannot, it puts a note in place
+that was made ready before, by which the same records are known again. Work on a partition is done by who holds
 its lock and has looked at the note again since; notes change under a lock of their own.
 """
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from offsetlog._commit.moving import Patience, Superseded, check, move_to, take_back
-from offsetlog._commit.notes import Commit, CommitTarget, locked, note_of, notes, now_ms, remove, stands, write
+from offsetlog._commit.notes import Commit, CommitTarget, locked, make_ready, note_of, notes, now_ms, put_ready, remove, stands, write
 from offsetlog._commit.staging import Staged, discard
 from offsetlog._log import Log
 from offsetlog._text import counted
@@ -142,6 +143,9 @@ def commit(
     is_noted = False
     try:
         with locked(log_dir):
+            if not keep:
+                # Once something is published, the disk may be too full to write that it failed.
+                make_ready(log_dir, made._replace(has_failed=True))
             write(log_dir, made)
         is_noted = True
         _publish(log_dir, made, patience, progress)
@@ -447,8 +451,9 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
                 return True
             text = "nothing of it is published"
         except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
-            _note_failed(log_dir, note)
-            text = f"a part of it is published, the rest follows with the next write to this log dir ({failure})"
+            is_undoing = _note_failed(log_dir, note)
+            follows = "what is published of it is taken back" if is_undoing else "a part of it is published, the rest follows"
+            text = f"{follows} with the next write to this log dir ({failure})"
     error.add_note(f"the commit of {note.name!r}, {_summary(note)}, stopped: {text}")
     logger.warning("%s: %s: %s", note.name, text, error)
     return False
@@ -465,15 +470,21 @@ def _let(log_dir: str, note: Commit) -> Commit:
     return note
 
 
-def _note_failed(log_dir: str, note: Commit) -> None:
+def _note_failed(log_dir: str, note: Commit) -> bool:
+    """Note that a job without a name was told that it failed: it is known by that when it comes again.
+
+    Returns whether it is being taken back instead.
+    """
     try:
         with locked(log_dir):
             now = note_of(log_dir, note.name)
-            if now is not None and not now.is_undoing:
+            if now is not None and now.is_undoing:
+                return True
+            if now is not None and not (now == note and put_ready(log_dir, note.name)):
                 write(log_dir, now._replace(has_failed=True))
-    except OSError as error:
-        # The disk is full, as it seems.
+    except (OSError, MetadataFileError) as error:
         logger.warning("%s: that it failed could not be noted: %s", note.name, error)
+    return False
 
 
 def _contents(contents: Contents | None) -> tuple[tuple[str, int, str], ...] | None:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
 from offsetlog._commit.moving import metadata_among
-from offsetlog._commit.notes import note_of
+from offsetlog._commit.notes import note_of, sweep_ready
 from offsetlog._commit.publishing import check_repeated, commit, finish, needed_jobs
 from offsetlog._commit.staging import (
     STAGING,
@@ -106,6 +106,7 @@ def prepare(settings: SinkSettings) -> None:
             _create(log_dir, settings.topic, settings)
     finish(settings.paths[0])
     sweep(settings.paths[0])
+    sweep_ready(settings.paths[0])
     needed = needed_jobs(settings.paths[0])
     for directory, job, is_old in jobs(_directories(settings)):
         if is_old and needed is not None and job not in needed:
