@@ -93,6 +93,11 @@ def before(place: Path, location: str, *, sequence: int = 3) -> None:
     """A log dir as an older version left it: the last micro-batch had two records, which are published."""
     micro_batch(place, ["c", "d"], sequence, query=None, queryId=location)
     (path,) = place.glob("offsetlog-commit-*.json")
+    as_version_0(path)
+
+
+def as_version_0(path: Path) -> None:
+    """Give a note the form of the version before notes had contents."""
     fields = json.loads(path.read_text())
     for name in ("undoing", "failed", "time", "contents"):
         del fields[name]
