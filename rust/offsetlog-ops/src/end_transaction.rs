@@ -65,8 +65,11 @@ pub fn end_transaction<P: AsRef<Path>>(
     let appended = append(&log_dir, paths, &ended, *options, open);
     let closed = log_dir.close();
     (ended.marker_offset, ended.last_stable_offset) = appended?;
-    closed?;
-    Ok(ended)
+    match closed {
+        // The marker is on the disk. Without room for the mark of a clean end the next opening recovers.
+        Err(error) if !error.is_out_of_room() => Err(error),
+        _ => Ok(ended),
+    }
 }
 
 /// Reads what the partition and the coordinators say, and decides.

@@ -395,7 +395,8 @@ impl Error {
 
     /// Whether there was no room for a write. Calls that only ask or read need no room, and a failed sync is not counted: after it, it is
     /// unknown what the disk holds.
-    pub(crate) fn is_out_of_room(&self) -> bool {
+    #[must_use]
+    pub fn is_out_of_room(&self) -> bool {
         let ErrorKind::Io { call, source } = &self.0.kind else {
             return false;
         };

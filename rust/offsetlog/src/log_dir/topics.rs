@@ -61,7 +61,8 @@ pub struct ClusterSettings(Arc<Surroundings>);
 
 impl LogDir {
     /// Creates a topic and returns its id. Puts each partition into the log dir with the fewest partitions. The topic is
-    /// durable when this returns. After an error or a crash on the way, some of its partitions may exist.
+    /// durable when this returns. After a crash on the way, some of its partitions may exist; after an error those that could not be
+    /// removed again, which are empty.
     ///
     /// # Errors
     /// `Argument` for an invalid name or number, or contradictory settings; `LogDir` if the topic exists, or, as in Kafka, one
@@ -209,6 +210,7 @@ impl LogDir {
         places
     }
 
+    /// Makes the directory of a partition with its files; after an error it is removed again.
     pub(super) fn make_partition(
         &self,
         topic: &NewTopic<'_>,
@@ -222,6 +224,23 @@ impl LogDir {
         let disk = self.disk();
         disk.create_directory(&path)
             .map_err(|error| Error::io(IoCall::Create, &path, error))?;
+        match self.fill_partition(topic, &path, topic_id) {
+            Ok(()) => Ok(path),
+            Err(error) => {
+                // What cannot be removed is empty.
+                let _ = remove_all(disk, &path, DEPTH_MAX);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill_partition(
+        &self,
+        topic: &NewTopic<'_>,
+        path: &Path,
+        topic_id: Option<Uuid>,
+    ) -> Result<()> {
+        let disk = self.disk();
         if let Some(topic_id) = topic_id {
             let metadata = PartitionMetadata {
                 version: PARTITION_METADATA_VERSION,
@@ -232,9 +251,9 @@ impl LogDir {
                 .map_err(|failed| Error::failed_call(&file, failed))?;
         }
         if topic.config.given().next().is_some() {
-            write_config(disk, &path, &topic.config)?;
+            write_config(disk, path, &topic.config)?;
         }
-        Ok(path)
+        Ok(())
     }
 
     pub(super) fn sync_parents(&self, parents: &[PathBuf]) -> Result<()> {
@@ -280,8 +299,12 @@ impl LogDir {
             }
             lock.release();
         }
-        // The topic's name can be used again.
-        self.write_lines()
+        // The topic's name can be used again. What finds no room waits for the next write, or for a topic that is made under the name:
+        // on a full disk the deletion is what makes room.
+        match self.write_lines() {
+            Err(error) if error.is_out_of_room() => Ok(()),
+            written => written,
+        }
     }
 
     /// Renames the directories of a topic for deletion. Returns their locks and their parent directories.
