@@ -32,3 +32,17 @@ def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(
     assert [note for note in raised.value.__notes__ if str(failure) in note]
     with pytest.raises(type(failure)), opened():
         pass
+
+
+def test_an_error_of_a_writers_block_is_not_replaced_by_one_of_its_last_append(tmp_path: Path) -> None:
+    log = Log.open(tmp_path / "t-0", "a")
+
+    def block() -> None:
+        with log.writer() as writer:
+            writer.append(b"waits")
+            log.close()
+            raise ValueError("the block's own")
+
+    with pytest.raises(ValueError, match="the block's own") as raised:
+        block()
+    assert [note for note in raised.value.__notes__ if "closed" in note]
