@@ -19,6 +19,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 NEEDS = {
     "python/test_commits.py": "pyspark",
     "python/test_delta_pipeline.py": "deltalake",
+    "python/test_known_replicas.py": "pyspark",
     "python/test_old_notes.py": "pyspark",
     "python/test_publish_failures.py": "pyspark",
     "python/test_publish_full_disk.py": "pyspark",
