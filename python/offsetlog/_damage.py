@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from offsetlog._options import Limits, PathLike
 
 __all__ = ["DamageReport", "Finding", "Hole", "ScanReport", "verify"]
+
+logger = logging.getLogger("offsetlog")
 
 
 class Hole(NamedTuple):
@@ -161,10 +164,13 @@ def verify(
     Reads every batch, decodes every record, and holds against them what lies beside: indexes, leader epochs, transaction indexes,
     producer snapshots, checkpoints, names. Takes no lock, makes no file, works beside a running broker.
 
+    Where the cluster's metadata is among the paths, a directory that it does not have is a warning of the kind ``Stray``, as of
+    :meth:`LogDir.strays`: its broker would set it aside.
+
     Parameters
     ----------
     *paths
-        Partition directories or log dirs.
+        Partition directories or log dirs, and the folder with the cluster's metadata, or ZooKeeper's data.
     progress
         Called every few MiB with the bytes read since it was called last; what it raises ends the work.
     **limits
@@ -185,4 +191,7 @@ def verify(
     >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
     [('error', 'CorruptBatchError', 36)]
     """
-    return _offsetlog.verify([path_text(path) for path in paths], open_options(**limits), progress=progress)
+    report, not_compared = _offsetlog.verify([path_text(path) for path in paths], open_options(**limits), progress=progress)
+    if not_compared is not None:
+        logger.warning("not compared with the metadata: %s", not_compared)
+    return report

@@ -12,7 +12,7 @@ import pytest
 from frames import frames
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 
-from offsetlog import LogDir, MetadataFileError, Stray
+from offsetlog import LogDir, MetadataFileError, Stray, verify
 
 METADATA = CLEAN / "metadata-dir"
 MADE_AGAIN = "97zHwfBnS9u0qAp0OfUOKA"
@@ -98,6 +98,46 @@ def test_an_id_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MetadataFileError) as caught:
         strays(tmp_path, METADATA)
     assert Path(str(caught.value.path)) == directory / "partition.metadata"
+
+
+def findings(*places: Path) -> list[tuple[str, str, str]]:
+    return [(each.severity, each.path, each.reason) for each in verify(*places).findings if each.kind == "Stray"]
+
+
+def test_verify_tells_them_as_the_command_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sound = replica(tmp_path, "g-recreated-0", MADE_AGAIN)
+    gone = replica(tmp_path, "g-gone-0", DELETED)
+    other = replica(tmp_path, "g-other-0", None)
+    said = "stray, the metadata up to offset 577 does not have it: "
+    expected = [
+        ("warning", str(gone), f"{said}topic id {DELETED} was deleted"),
+        ("warning", str(other), f"{said}there is no topic of this name"),
+    ]
+    assert sorted(findings(tmp_path, METADATA)) == expected
+    report = verify(tmp_path, METADATA)
+    assert (report.warnings, report.damaged) == (2, True)
+    command = [sys.executable, "-m", "offsetlog", "verify", "--json", str(tmp_path), str(METADATA)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    told = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("kind") == "Stray"]
+    assert sorted((line["severity"], line["path"], line["reason"]) for line in told) == expected
+    assert done.returncode == 3
+    # Without metadata, of metadata alone, and of one partition nothing is compared, nor is anything said of that.
+    assert findings(tmp_path) == findings(METADATA) == findings(sound) == findings(*CLEAN_LOG_DIRS, METADATA) == []
+    assert not caplog.records
+
+
+def test_verify_says_that_it_could_not_compare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    replica(tmp_path, "g-gone-0", DELETED)
+    metadata = tmp_path / "metadata"
+    shutil.copytree(METADATA, metadata)
+    segment = metadata / "__cluster_metadata-0" / "00000000000000000000.log"
+    segment.chmod(0o644)
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    report = verify(tmp_path / "g-gone-0", metadata)
+    assert report.damaged
+    assert "Stray" not in {each.kind for each in report.findings}
+    assert "not compared with the metadata: " in caplog.text
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

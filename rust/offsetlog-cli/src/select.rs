@@ -3,7 +3,8 @@
 use crate::args::Selection;
 use crate::console::Console;
 use crate::failure::Failure;
-use offsetlog::{Log, LogDir, MetadataImage, OpenOptions, Stray};
+use offsetlog::{Log, LogDir, OpenOptions, Stray};
+use offsetlog_ops::why_stray;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -137,19 +138,6 @@ impl Source {
             }
         }
     }
-}
-
-/// Says that a directory is stray, and why.
-pub(crate) fn why_stray(stray: &Stray, image: &MetadataImage) -> String {
-    let metadata = if image.is_of_zookeeper {
-        "ZooKeeper's data does not have it".to_owned()
-    } else {
-        format!(
-            "the metadata up to offset {} does not have it",
-            image.end_offset
-        )
-    };
-    format!("stray, {metadata}: {}", stray.reason)
 }
 
 /// Keeps what `-t` and `-p` name; an option that names nothing is an error that says what there is.

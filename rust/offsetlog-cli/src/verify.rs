@@ -7,13 +7,10 @@ use crate::failure::Failure;
 use crate::json::{Shown, write_json};
 use crate::progress::Progress;
 use crate::recover::bytes_in;
-use crate::select::why_stray;
 use crate::{EXIT_DAMAGED, EXIT_FINE};
 use offsetlog::format::counted;
-use offsetlog::{
-    DamageReport, Finding, FolderKind, LogDir, OpenOptions, Severity, VerifyOptions, folder_kind,
-    verify,
-};
+use offsetlog::{DamageReport, Finding, OpenOptions, Severity, VerifyOptions};
+use offsetlog_ops::verify;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -61,15 +58,12 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
     let verify_options = VerifyOptions {
         progress: bar.map(|bar| Arc::new(move |bytes| bar.inc(bytes)) as _),
     };
-    // ZooKeeper's data has nothing to check, and beside log dirs is what they are compared with.
-    let mut paths = args.paths.clone();
-    paths.retain(|path| !matches!(folder_kind(path), Ok(FolderKind::ZooKeeper)));
-    if paths.is_empty() {
-        paths.clone_from(&args.paths);
-    }
-    let mut report = verify(&paths, &options, &verify_options)?;
+    let verified = verify(&args.paths, &options, &verify_options)?;
     drop(progress);
-    strays(args, &options, &mut report, console);
+    if let Some(error) = verified.not_compared {
+        console.warn(&format!("not compared with the metadata: {error}"));
+    }
+    let report = verified.report;
     let mut shown = report
         .findings
         .iter()
@@ -111,52 +105,6 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
     } else {
         EXIT_FINE
     })
-}
-
-/// Adds the partition directories that the cluster's metadata, where that is among the paths, does not have: a broker sets them aside.
-fn strays(
-    args: &Verify,
-    options: &OpenOptions,
-    report: &mut DamageReport,
-    console: &mut Console<'_>,
-) {
-    let found = LogDir::open(&args.paths, options).and_then(|log_dir| {
-        let Some(image) = log_dir.metadata()? else {
-            return Ok(None);
-        };
-        Ok(log_dir.strays(&image)?.map(|strays| (strays, image)))
-    });
-    let (strays, image) = match found {
-        Ok(Some(found)) => found,
-        Ok(None) => return,
-        Err(error) => {
-            console.warn(&format!("not compared with the metadata: {error}"));
-            return;
-        }
-    };
-    let broker = if image.is_of_zookeeper {
-        "left, or renamed -stray, as its version has it"
-    } else {
-        "renamed -stray and set aside"
-    };
-    for stray in strays {
-        let reason = why_stray(&stray, &image);
-        report.findings.push(Finding {
-            severity: Severity::Warning,
-            kind: "Stray",
-            path: stray.path,
-            position: None,
-            offset: None,
-            reason,
-            found: None,
-            expected: None,
-            clean: broker,
-            unclean: broker,
-            recover: "left as it is",
-        });
-        let [_, warnings, _] = &mut report.counts;
-        *warnings += 1;
-    }
 }
 
 fn is_same(one: &Finding, other: &Finding) -> bool {

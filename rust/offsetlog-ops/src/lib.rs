@@ -22,6 +22,7 @@ mod reset;
 mod restore;
 mod salvage;
 mod shell;
+mod verify;
 mod when;
 mod why;
 mod words;
@@ -44,6 +45,7 @@ pub use restore::{
 pub use salvage::{
     LeftOut, Loss, SalvageOptions, SalvageProgress, SalvageReport, TakenBack, salvage,
 };
+pub use verify::{Verified, verify, why_stray};
 pub use when::When;
 pub use why::{Answer, DecisiveSetting, Question, Reason, WhyOptions, WhyReport, why};
 pub use words::span;

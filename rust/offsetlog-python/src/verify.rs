@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Checks partitions and log dirs. `progress` is called with the bytes read since it was called last.
+/// Checks partitions and log dirs; also returns why they could not be compared with the metadata. `progress` is called with the bytes read since it was called last.
 #[pyfunction]
 #[pyo3(signature = (paths, options, *, progress))]
 pub(crate) fn verify(
@@ -19,7 +19,7 @@ pub(crate) fn verify(
     paths: Vec<PathBuf>,
     options: OpenValues,
     progress: Option<Py<PyAny>>,
-) -> PyResult<rows::DamageReport> {
+) -> PyResult<(rows::DamageReport, Option<String>)> {
     let mut options = open_options(&options);
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let failed = Arc::clone(&raised);
@@ -52,13 +52,15 @@ pub(crate) fn verify(
             has_failed || asked.as_ref().is_some_and(|asked| asked())
         }));
     }
-    let report = detached(py, || offsetlog::verify(&paths, &options, &verify));
+    let report = detached(py, || offsetlog_ops::verify(&paths, &options, &verify));
     if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(error);
     }
-    let report = report.or_raise(py)?;
+    let verified = report.or_raise(py)?;
+    let not_compared = verified.not_compared.map(|error| error.to_string());
+    let report = verified.report;
     let [notes, warnings, errors] = report.counts;
-    Ok(rows::DamageReport {
+    let row = rows::DamageReport {
         findings: report.findings.into_iter().map(finding_row).collect(),
         notes,
         warnings,
@@ -68,7 +70,8 @@ pub(crate) fn verify(
         batches: report.batches,
         records: report.records,
         bytes_read: report.bytes,
-    })
+    };
+    Ok((row, not_compared))
 }
 
 fn finding_row(finding: Finding) -> rows::Finding {

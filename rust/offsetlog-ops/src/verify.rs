@@ -1,0 +1,91 @@
+//! Checks partitions and log dirs, and holds their directories against the cluster's metadata where that is among the paths.
+
+use offsetlog::{
+    DamageReport, Error, Finding, FolderKind, LogDir, MetadataImage, OpenOptions, Result, Severity,
+    Stray, VerifyOptions, folder_kind,
+};
+use std::path::PathBuf;
+
+/// What [`verify`] found.
+#[derive(Debug)]
+pub struct Verified {
+    /// What is wrong; a directory that the metadata does not have is a warning of the kind `Stray`.
+    pub report: DamageReport,
+    /// Why the directories could not be compared with the metadata, if they could not.
+    pub not_compared: Option<Error>,
+}
+
+/// Checks all that can be checked, as [`offsetlog::verify`] does. Where the cluster's metadata, or ZooKeeper's data, is among the paths,
+/// also looks for partition directories that it does not have.
+///
+/// # Errors
+/// As for [`offsetlog::verify`].
+pub fn verify(paths: &[PathBuf], options: &OpenOptions, how: &VerifyOptions) -> Result<Verified> {
+    // ZooKeeper's data has nothing to check, and beside log dirs is what they are compared with.
+    let is_checked = |path: &&PathBuf| !matches!(folder_kind(path), Ok(FolderKind::ZooKeeper));
+    let mut checked: Vec<PathBuf> = paths.iter().filter(is_checked).cloned().collect();
+    if checked.is_empty() {
+        checked = paths.to_vec();
+    }
+    let mut report = offsetlog::verify(&checked, options, how)?;
+    let not_compared = match strays(paths, options) {
+        Ok(Some((strays, image))) => {
+            add(&mut report, strays, &image);
+            None
+        }
+        Ok(None) => None,
+        Err(error) => Some(error),
+    };
+    Ok(Verified {
+        report,
+        not_compared,
+    })
+}
+
+fn strays(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<(Vec<Stray>, MetadataImage)>> {
+    let log_dir = LogDir::open(paths, options)?;
+    let Some(image) = log_dir.metadata()? else {
+        return Ok(None);
+    };
+    Ok(log_dir.strays(&image)?.map(|strays| (strays, image)))
+}
+
+fn add(report: &mut DamageReport, strays: Vec<Stray>, image: &MetadataImage) {
+    let broker = if image.is_of_zookeeper {
+        "left, or renamed -stray, as its version has it"
+    } else {
+        "renamed -stray and set aside"
+    };
+    for stray in strays {
+        let reason = why_stray(&stray, image);
+        report.findings.push(Finding {
+            severity: Severity::Warning,
+            kind: "Stray",
+            path: stray.path,
+            position: None,
+            offset: None,
+            reason,
+            found: None,
+            expected: None,
+            clean: broker,
+            unclean: broker,
+            recover: "left as it is",
+        });
+        let [_, warnings, _] = &mut report.counts;
+        *warnings += 1;
+    }
+}
+
+/// Says that a directory is stray, and why.
+#[must_use]
+pub fn why_stray(stray: &Stray, image: &MetadataImage) -> String {
+    let metadata = if image.is_of_zookeeper {
+        "ZooKeeper's data does not have it".to_owned()
+    } else {
+        format!(
+            "the metadata up to offset {} does not have it",
+            image.end_offset
+        )
+    };
+    format!("stray, {metadata}: {}", stray.reason)
+}
