@@ -8,7 +8,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.options import LONG_MAX
 from offsetlog.spark.stream import StreamReader
-from offsetlog.spark.stream_offsets import OffsetJson, Offsets, from_json, to_json, topic_ids
+from offsetlog.spark.stream_offsets import Known, OffsetJson, Offsets, from_json, to_json
 
 __all__ = ["AdmissionStreamReader"]
 
@@ -57,10 +57,14 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
         # What is left at the end of AvailableNow may be less than the least: held back, it would never be read.
         begin = from_json(start)
         end = self._limited(begin, least=bounded and self._all is None, most=bounded)
-        found = self._json(end)
-        # Ids alone are no news, where an older version wrote none.
-        ids = topic_ids(start)
-        is_same = end == begin and all(ids.get(topic, now) == now for topic, now in topic_ids(found).items())
+        found = self._json(end, start)
+        # Ids and epochs alone are no news where an older version wrote none.
+        before, now = Known.of(start), Known.of(found)
+        is_same = (
+            end == begin
+            and all(before.ids.get(topic, new) == new for topic, new in now.ids.items())
+            and all(before.epochs.get(partition, new) == new for partition, new in now.epochs.items())
+        )
         return start if is_same else found
 
     @text_first

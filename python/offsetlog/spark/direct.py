@@ -19,6 +19,7 @@ from offsetlog import Split
 from offsetlog.spark.filters import Pushed, millis
 from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.options import LONG_MAX, Paths, Settings, folders, settings_from
+from offsetlog.spark.planned import Planned
 from offsetlog.spark.planning import plan
 from offsetlog.spark.refusal import refuse, refusing, shown
 from offsetlog.spark.report import ReadReport, SplitRead
@@ -133,7 +134,7 @@ def splits(paths: Paths, *, slots: int | None = None, start_timestamp: int | dat
     if slots is not None and slots < 1:
         refuse("slots", slots, f"must be at least 1, found {shown(slots)}")
     pushed = Pushed(start_timestamp=_millis("start_timestamp", start_timestamp))
-    return sorted(split for task in plan(_settings(paths, options), pushed, slots) for split in task)
+    return sorted(each.split for task in plan(_settings(paths, options), pushed, slots) for each in task)
 
 
 T = TypeVar("T")
@@ -227,7 +228,7 @@ def _mapped(
     settings: Settings,
     pushed: Pushed,
     told: Accumulator[Told] | None,
-    task: tuple[int, tuple[Split, ...]],
+    task: tuple[int, tuple[Planned, ...]],
 ) -> TaskResult[T]:
     """Run the function over one task. Runs on the executors."""
     began = time.perf_counter()
@@ -237,7 +238,7 @@ def _mapped(
         result = function(found)
     if told is not None:
         told.add({number: tuple(reads)})
-    return TaskResult(ranges, result, tuple(reads), time.perf_counter() - began, socket.gethostname())
+    return TaskResult(tuple(each.split for each in ranges), result, tuple(reads), time.perf_counter() - began, socket.gethostname())
 
 
 @text_first_of_each
@@ -252,7 +253,7 @@ def _read(
     """Read the tasks whose numbers stand in `rows`. Runs on the executors."""
     for numbers in rows:
         for number in numbers.column(0).to_pylist():
-            task = [Split(*entry) for entry in tasks[number]]
+            task = [Planned(*entry) for entry in tasks[number]]
             reads: list[SplitRead] = []
             found = batches(task, settings, pushed) if told is None else told_batches(task, settings, pushed, reads)
             yield from found if transform is None else transform(found)

@@ -20,6 +20,7 @@ from offsetlog.spark.filters import Pushed
 from offsetlog.spark.given import refuse_pattern
 from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
 from offsetlog.spark.pattern import java_pattern
+from offsetlog.spark.planned import Planned
 from offsetlog.spark.refusal import refuse, shown
 
 __all__ = [
@@ -88,7 +89,7 @@ def check_paths(settings: Settings) -> None:
         )
 
 
-def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = None) -> list[tuple[Split, ...]]:
+def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = None) -> list[tuple[Planned, ...]]:
     """Return the tasks: for each the ranges that it reads, in order of topic, partition and offset.
 
     Parameters
@@ -113,10 +114,12 @@ def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = N
     return tasks(list(ranges(settings, pushed or Pushed())), settings, slots)
 
 
-def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Split, ...]]:
+def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Planned, ...]]:
     """Cut ranges as the options ask, and put them into tasks; `slots` as for :func:`plan`."""
     slots = settings.task_slots or slots or _cpus()
-    return _packed(_pieces(found, settings, slots), settings, slots)
+    logs = {os.path.abspath(span.log.path): span.log for span in found}
+    packed = _packed(_pieces(found, settings, slots), settings, slots)
+    return [tuple(Planned.of(split, logs[os.path.abspath(split.path)]) for split in task) for task in packed]
 
 
 def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:

@@ -23,7 +23,7 @@ from offsetlog._text import counted
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.planning import tasks
-from offsetlog.spark.stream_offsets import Behind, OffsetJson, Offsets, from_json, rate_limited, to_json, topic_ids, waiting
+from offsetlog.spark.stream_offsets import Behind, Known, OffsetJson, Offsets, from_json, rate_limited, to_json, waiting
 from offsetlog.spark.stream_options import StreamSettings
 from offsetlog.spark.stream_planning import Follower
 from offsetlog.spark.tasks import input_partitions, read_task
@@ -48,6 +48,7 @@ class StreamReader(DataSourceStreamReader):
         self._standing: frozenset[TopicPartition] | None = None
         self._seen: Offsets | None = None
         self._last: Offsets | None = None
+        self._last_json: OffsetJson = {}
         self._given: Offsets | None = None
         self._latest: Offsets | None = None
         self._last_trigger_ms = 0
@@ -74,7 +75,8 @@ class StreamReader(DataSourceStreamReader):
             A topic is not there.
         """
         self._last = self._limited(self._start() if self._last is None else self._last)
-        return self._json(self._last)
+        self._last_json = self._json(self._last, self._last_json)
+        return self._last_json
 
     @text_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
@@ -85,18 +87,23 @@ class StreamReader(DataSourceStreamReader):
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Records that were not read yet are gone, or a topic was made anew, and ``failOnDataLoss`` is on.
+            Records that were not read yet are gone, another leader wrote in place of what was read, or a topic was made anew, and
+            ``failOnDataLoss`` is on.
         """
         begin, stop = from_json(start), from_json(end)
         if start == end:
             if self._initial is None:
                 self._seen = self._last = stop
+                self._last_json = end
             return []
+        known = Known.of(start)
         if self._is_first_again(begin, stop):
             begin = self._initial = self._following().initial_again(stop)
-            self._standing, self._last = None, stop
+            self._standing, self._last, self._last_json = None, stop, end
+            # It begins elsewhere than the offsets that the epochs are of.
+            known = known._replace(epochs={})
         reading = self._settings.reading
-        found = list(self._following().ranges(begin, stop, topic_ids(start), topic_ids(end)))
+        found = list(self._following().ranges(begin, stop, known, Known.of(end)))
         made = tasks(found, reading)
         self._tell(stop, sum(span.stop - span.start for span in found), len(made))
         return input_partitions(made)
@@ -117,9 +124,10 @@ class StreamReader(DataSourceStreamReader):
                 logger.warning("%s", warning)
         return self._follower
 
-    def _json(self, offsets: Offsets) -> OffsetJson:
-        """Return offsets with the ids that their topics have now."""
-        return to_json(offsets, self._following().ids)
+    def _json(self, offsets: Offsets, before: OffsetJson | None = None) -> OffsetJson:
+        """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, the epochs of then."""
+        following, before = self._following(), before or {}
+        return to_json(offsets, following.ids, following.epochs(offsets, from_json(before), Known.of(before)))
 
     def _own_warnings(self) -> list[str]:
         """Return what this PySpark cannot do with the options."""

@@ -13,16 +13,46 @@ from typing import Any, NamedTuple
 from offsetlog import TopicPartition
 from offsetlog.spark.options import LONG_MAX
 
-__all__ = ["Behind", "OffsetJson", "Offsets", "TopicIds", "from_json", "rate_limited", "to_json", "topic_ids", "waiting"]
+__all__ = [
+    "Behind",
+    "Epochs",
+    "Known",
+    "OffsetJson",
+    "Offsets",
+    "TopicIds",
+    "from_json",
+    "leader_epochs",
+    "rate_limited",
+    "to_json",
+    "topic_ids",
+    "waiting",
+]
 
 Offsets = dict[TopicPartition, int]
 """For each partition the offset that is read next: exclusive as an end, inclusive as a start."""
 TopicIds = dict[str, str]
 """For each topic its id, where its directories have one."""
-OffsetJson = dict[str, dict[str, int | str]]
-"""Offsets as Spark's Kafka source writes them into a checkpoint, and the topic's id: ``{"topic":{"0":23,"1":42,"id":"..."}}``."""
+Epochs = dict[TopicPartition, int]
+"""For each partition the leader epoch of the last offset before that one, where it is known."""
+OffsetJson = dict[str, dict[str, int | str | dict[str, int]]]
+"""Offsets as Spark's Kafka source writes them into a checkpoint, with the topic's id and the leader epochs:
+``{"topic":{"0":23,"1":42,"id":"...","epochs":{"0":5,"1":5}}}``."""
+
+
+class Known(NamedTuple):
+    """What is in the JSON form beside the offsets: it shows whether the logs still hold what the offsets were of."""
+
+    ids: TopicIds
+    epochs: Epochs
+
+    @classmethod
+    def of(cls, found: Mapping[str, Mapping[str, Any]]) -> Known:
+        """Return what the JSON form has of it: older versions wrote less."""
+        return cls(topic_ids(found), leader_epochs(found))
+
 
 _ID = "id"
+_EPOCHS = "epochs"
 
 
 class Behind(NamedTuple):
@@ -39,17 +69,22 @@ class Behind(NamedTuple):
         return cls(min(behind), max(behind), sum(behind) / len(behind))
 
 
-def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None) -> OffsetJson:
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None, epochs: Mapping[TopicPartition, int] | None = None
+) -> OffsetJson:
     """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news.
 
-    Topics without an id have none there, and so has what older versions wrote.
+    Topics without an id have none there, nor partitions without a leader epoch; neither has what older versions wrote.
     """
     found: OffsetJson = {}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
     for topic, partitions in found.items():
+        known = {number: (epochs or {}).get(TopicPartition(topic, int(number))) for number in partitions}
         if ids is not None and topic in ids:
             partitions[_ID] = ids[topic]
+        if any(epoch is not None for epoch in known.values()):
+            partitions[_EPOCHS] = {number: epoch for number, epoch in known.items() if epoch is not None}
     return found
 
 
@@ -59,13 +94,22 @@ def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in found.items()
         for partition, offset in partitions.items()
-        if partition != _ID
+        if partition not in (_ID, _EPOCHS)
     }
 
 
 def topic_ids(found: Mapping[str, Mapping[str, Any]]) -> TopicIds:
     """Return the topic ids that stand in the JSON form."""
     return {topic: str(partitions[_ID]) for topic, partitions in found.items() if _ID in partitions}
+
+
+def leader_epochs(found: Mapping[str, Mapping[str, Any]]) -> Epochs:
+    """Return the leader epochs that are in the JSON form."""
+    return {
+        TopicPartition(topic, int(partition)): int(epoch)
+        for topic, partitions in found.items()
+        for partition, epoch in partitions.get(_EPOCHS, {}).items()
+    }
 
 
 def waiting(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from offsetlog import Log, TopicPartition
-from offsetlog.errors import MetadataFileError, OffsetOutOfRangeError
+from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.spark.leader_epochs import epoch_before, replaced_from
 from offsetlog.spark.options import EARLIEST, LATEST, Settings, partition_names
+from offsetlog.spark.planned import topic_id_of
 from offsetlog.spark.planning import Listing, Range, check_names, check_paths, limit_offset, readable_range
-from offsetlog.spark.stream_offsets import Offsets, TopicIds
+from offsetlog.spark.stream_offsets import Epochs, Known, Offsets, TopicIds
 
 __all__ = ["Follower"]
 
@@ -31,6 +33,7 @@ class Follower:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._warned: set[str] = set()
+        self._looked_at: Listing | None = None
         self.ids: TopicIds = {}
         """Ids of the topics that the last question was about, where their directories have one."""
 
@@ -46,7 +49,7 @@ class Follower:
         listing = self._listing()
         chosen = listing.chosen()
         check_names(self._settings.start, chosen)
-        self.ids = _ids(listing, chosen)
+        self._looked_at, self.ids = listing, _ids(listing, chosen)
         offsets: Offsets = {}
         moving = set()
         for partition in chosen:
@@ -63,7 +66,7 @@ class Follower:
         """
         listing = self._listing()
         chosen = listing.chosen()
-        self.ids = _ids(listing, chosen)
+        self._looked_at, self.ids = listing, _ids(listing, chosen)
         offsets: Offsets = {}
         for partition in chosen:
             if partition not in end:
@@ -92,9 +95,29 @@ class Follower:
                 if attempt == _LISTINGS - 1:
                     raise
             else:
-                self.ids = ids
+                self._looked_at, self.ids = listing, ids
                 return ends
         raise AssertionError
+
+    def epochs(self, offsets: Offsets, start: Offsets, known: Known) -> Epochs:
+        """Return the leader epoch of the last offset before each, in the logs that the last question was about.
+
+        A partition that stays at `start` keeps the epoch that is `known` of it. If another leader has written below since, it gets
+        that one's: this is news, so a micro-batch is planned, which reports it.
+        """
+        found: Epochs = {}
+        for partition, offset in offsets.items():
+            log = None if self._looked_at is None else _log(self._looked_at, partition)
+            if log is None:
+                continue
+            epoch = None
+            if start.get(partition) == offset and known.ids.get(partition.topic) == self.ids.get(partition.topic):
+                epoch = known.epochs.get(partition)
+            if epoch is None or replaced_from(log, offset, epoch) is not None:
+                epoch = epoch_before(log, offset)
+            if epoch is not None:
+                found[partition] = epoch
+        return found
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where partitions start, without those that are gone."""
@@ -107,7 +130,7 @@ class Follower:
         return offsets
 
     def ranges(
-        self, start: Offsets, end: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
+        self, start: Offsets, end: Offsets, known_at_start: Known | None = None, known_at_end: Known | None = None
     ) -> Iterator[Range]:
         """Yield what a micro-batch reads of each partition, without the empty ones.
 
@@ -115,15 +138,17 @@ class Follower:
         ----------
         start, end
             Where it begins and ends; the ends are exclusive.
-        start_ids, end_ids
-            Ids that the topics had then, as far as they are known. Offsets of one topic say nothing of another of its name.
+        known_at_start, known_at_end
+            Topic ids and leader epochs of then, as far as they are known. Offsets of one topic say nothing of another of its name, and
+            an offset that another leader wrote again is not the one that was read.
 
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Offsets or partitions are gone, or a topic was made anew, and ``failOnDataLoss`` is on.
+            Offsets or partitions are gone, another leader wrote in place of what was read, or a topic was made anew, and
+            ``failOnDataLoss`` is on.
         """
-        start_ids, end_ids = start_ids or {}, end_ids or {}
+        at_start, at_end = known_at_start or Known({}, {}), known_at_end or Known({}, {})
         listing = self._listing()
         deleted = start.keys() - end.keys()
         if deleted:
@@ -134,19 +159,41 @@ class Follower:
                 if start.get(partition) != end[partition]:
                     self._gone([partition], "the partition directory is not there")
                 continue
-            first, wanted = start.get(partition), end_ids.get(partition.topic)
-            known = start_ids.get(partition.topic, wanted)
-            found = None if known is None else _topic_id(log)
+            first, wanted = start.get(partition), at_end.ids.get(partition.topic)
+            known = at_start.ids.get(partition.topic, wanted)
+            epoch = at_start.epochs.get(partition)
+            found = None if known is None else topic_id_of(log)
             if found is not None and found not in (known, wanted):
                 # The end is the old topic's too: nothing here is what was planned, and the next micro-batch begins anew.
                 self._made_anew(partition, log, known, found, first)
                 continue
             if found is not None and found != known:
                 self._made_anew(partition, log, known, found, first)
-                first = log.log_start_offset
-            begin, stop = self._checked(partition, log, first, end[partition])
+                first, epoch = log.log_start_offset, None
+            if first is not None:
+                first = self._still_read(partition, log, first, epoch)
+            stop = self._still_planned(partition, log, end[partition], at_end.epochs.get(partition))
+            begin, stop = self._checked(partition, log, first, stop)
             if begin < stop:
                 yield Range(log, begin, stop)
+
+    def _still_read(self, partition: TopicPartition, log: Log, offset: int, epoch: int | None) -> int:
+        """Return up to where the log holds what was read, after saying what another leader has written below `offset` since."""
+        replaced = replaced_from(log, offset, epoch)
+        if replaced is None:
+            return offset
+        reason = f"was read up to {offset}, and has been truncated since to {replaced} or below and grown again"
+        self._lost(partition, log, (replaced, offset), f"{reason} ({_other_leader(offset, epoch)})")
+        return replaced
+
+    def _still_planned(self, partition: TopicPartition, log: Log, stop: int, epoch: int | None) -> int:
+        """Return the same for the end of a micro-batch: behind it, the next micro-batch finds what the other leader wrote."""
+        replaced = replaced_from(log, stop, epoch)
+        if replaced is None:
+            return stop
+        reason = f"was to be read up to {stop}, and has been truncated since to {replaced} or below and grown again"
+        self._lost(partition, log, (replaced, stop), f"{reason} ({_other_leader(stop, epoch)})")
+        return replaced
 
     def _checked(self, partition: TopicPartition, log: Log, begin: int | None, stop: int) -> tuple[int, int]:
         """Return the range of a micro-batch, after saying what of it the log does not hold."""
@@ -219,18 +266,14 @@ class Follower:
             logger.warning("%s", message)
 
 
+def _other_leader(offset: int, epoch: int | None) -> str:
+    return f"offset {offset - 1} had leader epoch {epoch}, and later ones begin below it now"
+
+
 def _raise_lost(message: str, log: Log, offset: int) -> NoReturn:
     raise OffsetOutOfRangeError(
         message, requested=offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, path=log.path
     )
-
-
-def _topic_id(log: Log) -> str | None:
-    """Return the id of a log's topic, if it is known: reading does not depend on it."""
-    try:
-        return log.topic_id
-    except (MetadataFileError, FileNotFoundError):
-        return None
 
 
 def _ids(listing: Listing, chosen: Iterable[TopicPartition]) -> TopicIds:
@@ -238,7 +281,7 @@ def _ids(listing: Listing, chosen: Iterable[TopicPartition]) -> TopicIds:
     ids: dict[str, str | None] = {}
     for partition in chosen:
         if partition.topic not in ids:
-            ids[partition.topic] = _topic_id(listing.log(partition))
+            ids[partition.topic] = topic_id_of(listing.log(partition))
     return {topic: found for topic, found in ids.items() if found is not None}
 
 

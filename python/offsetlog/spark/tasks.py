@@ -14,11 +14,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import pyarrow
 from pyspark.sql.datasource import InputPartition
 
-from offsetlog import Log, OffsetOutOfRangeError, Scan, ScanReport, Split, open_cached
+from offsetlog import Log, OffsetOutOfRangeError, Scan, ScanReport, open_cached
 from offsetlog._text import counted
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark.filters import Pushed
+from offsetlog.spark.leader_epochs import replaced_from
 from offsetlog.spark.options import Settings
+from offsetlog.spark.planned import Planned, topic_id_of
 from offsetlog.spark.report import SplitRead
 
 __all__ = ["batches", "input_partitions", "read_task", "told_batches"]
@@ -32,7 +34,7 @@ HOLES_LOGGED = 100
 BEGINNINGS = 5
 
 
-def input_partitions(tasks: Sequence[Sequence[Split]]) -> list[InputPartition]:
+def input_partitions(tasks: Sequence[Sequence[Planned]]) -> list[InputPartition]:
     """Return tasks as Spark takes them, each as plain tuples: they are pickled."""
     return [InputPartition(tuple(tuple(split) for split in task)) for task in tasks]
 
@@ -52,7 +54,7 @@ def read_task(
         Columns that the user's schema declares NOT NULL: Spark compares schemas for equality.
     """
     ranges = None if partition is None else partition.value
-    for batch in batches([Split(*entry) for entry in ranges or ()], settings, pushed):
+    for batch in batches([Planned(*entry) for entry in ranges or ()], settings, pushed):
         if not_null:
             fields = [field.with_nullable(field.name not in not_null) for field in batch.schema]
             yield pyarrow.RecordBatch.from_arrays(batch.columns, schema=pyarrow.schema(fields))
@@ -61,7 +63,7 @@ def read_task(
 
 
 def told_batches(
-    splits: Sequence[Split], settings: Settings, pushed: Pushed, told: list[SplitRead]
+    splits: Sequence[Planned], settings: Settings, pushed: Pushed, told: list[SplitRead]
 ) -> Generator[pyarrow.RecordBatch, None, None]:
     """Yield the batches of one task as :func:`batches`, one range after the other, and note in `told` what was read of each."""
     for split in splits:
@@ -75,11 +77,11 @@ def told_batches(
         finally:
             report = reports[-1] if reports else ScanReport()
             counts = report.batches, report.batches_skipped, report.bytes_read
-            told.append(SplitRead(split, records, record_bytes, *counts, report.holes))
+            told.append(SplitRead(split.split, records, record_bytes, *counts, report.holes))
 
 
 def batches(
-    splits: Sequence[Split], settings: Settings, pushed: Pushed | None = None, told: Callable[[ScanReport], object] | None = None
+    splits: Sequence[Planned], settings: Settings, pushed: Pushed | None = None, told: Callable[[ScanReport], object] | None = None
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the Arrow batches of one task, one at a time, each of some MiB at most unless a single record is larger.
 
@@ -102,7 +104,7 @@ def batches(
 
 
 def _read(
-    splits: Sequence[Split], settings: Settings, pushed: Pushed, told: Callable[[ScanReport], object] | None
+    splits: Sequence[Planned], settings: Settings, pushed: Pushed, told: Callable[[ScanReport], object] | None
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the batches of ranges that one scan reads."""
     left = _still_there(splits, settings)
@@ -125,13 +127,13 @@ def _read(
     _check_not_cut(left, settings)
 
 
-def _begun(splits: list[Split], settings: Settings, pushed: Pushed) -> tuple[Scan, pyarrow.RecordBatchReader, list[Split]]:
+def _begun(splits: list[Planned], settings: Settings, pushed: Pushed) -> tuple[Scan, pyarrow.RecordBatchReader, list[Planned]]:
     """Return a scan that has begun, and the ranges that it reads: less than `splits` where retention was quicker than this."""
     attempts = 1 if settings.fail_on_data_loss else BEGINNINGS
     while True:
         attempts -= 1
         scan = Scan.over(
-            splits,
+            [each.split for each in splits],
             columns=settings.columns,
             keys=pushed.keys,
             start_timestamp=pushed.start_timestamp,
@@ -160,7 +162,7 @@ def _tell(report: ScanReport, told: Callable[[ScanReport], object] | None) -> No
         told(report)
 
 
-def _still_there(splits: Sequence[Split], settings: Settings) -> list[Split]:
+def _still_there(splits: Sequence[Planned], settings: Settings) -> list[Planned]:
     """Return what is left of `splits`: a broker may have removed or cut segments, or removed topics, since they were planned.
 
     A scan cannot tell: to it a log that was cut is a log that ends there, and offsets without records are what compaction leaves.
@@ -179,18 +181,40 @@ def _still_there(splits: Sequence[Split], settings: Settings) -> list[Split]:
             _check_mounted(split)
             _lose(split, split, settings, "the partition directory is not there")
             continue
+        if _was_made_anew(split, log, settings, (first, end)):
+            continue
         if first > split.start:
             _lose(split, split._replace(stop=min(first, split.stop)), settings, f"the log now starts at {first}", (first, end))
-        if readable < split.stop:
-            ends = f"the log now ends at {end}" if readable == end else f"the last stable offset is now {readable}"
-            _lose(split, split._replace(start=max(readable, split.start)), settings, ends, (first, end))
-        start, stop = max(first, split.start), min(readable, split.stop)
+        stop, why = _readable(split, log, end, readable)
+        if stop < split.stop:
+            _lose(split, split._replace(start=max(stop, split.start)), settings, why, (first, end))
+        start, stop = max(first, split.start), min(stop, split.stop)
         if start < stop:
             left.append(split._replace(start=start, stop=stop))
     return left
 
 
-def _check_mounted(split: Split) -> None:
+def _readable(split: Planned, log: Log, end: int, readable: int) -> tuple[int, str]:
+    """Return up to which offset a range can be read as it was planned, and why not further."""
+    replaced = replaced_from(log, split.stop, split.leader_epoch)
+    if replaced is not None and replaced < readable:
+        return replaced, (
+            f"the log was truncated to {replaced} or below and grew again, and its records from there on are of leader epochs above "
+            f"{split.leader_epoch}, that of offset {split.stop - 1} when it was planned"
+        )
+    return readable, f"the log now ends at {end}" if readable == end else f"the last stable offset is now {readable}"
+
+
+def _was_made_anew(split: Planned, log: Log, settings: Settings, there: tuple[int, int]) -> bool:
+    """Say that a topic is another one of the same name, if both have ids: nothing of what was planned is there."""
+    found = None if split.topic_id is None else topic_id_of(log)
+    if found is None or found == split.topic_id:
+        return False
+    _lose(split, split, settings, f"the topic was made anew: it had the id {split.topic_id}, and has {found} now", there)
+    return True
+
+
+def _check_mounted(split: Planned) -> None:
     """Refuse to take a folder that this machine does not see for a topic that was deleted, whatever ``failOnDataLoss`` says."""
     folder = os.path.dirname(split.path)
     if not os.path.isdir(folder):
@@ -201,8 +225,8 @@ def _check_mounted(split: Split) -> None:
         raise FileNotFoundError(errno.ENOENT, message, folder)
 
 
-def _check_not_cut(splits: Sequence[Split], settings: Settings) -> None:
-    """Look once more when all was read: a file that is cut while it is read just ends there.
+def _check_not_cut(splits: Sequence[Planned], settings: Settings) -> None:
+    """Look once more when all was read: a file that is cut while it is read just ends there, or goes on with other records.
 
     Segments and directories that were removed meanwhile need no second look: what was open is read to its end, and what was not
     fails to open.
@@ -211,21 +235,23 @@ def _check_not_cut(splits: Sequence[Split], settings: Settings) -> None:
         try:
             log = open_cached(split.path, **settings.limits)
             first, end = log.log_start_offset, log.log_end_offset
+            if _was_made_anew(split, log, settings, (first, end)):
+                continue
+            stop, why = _readable(split, log, end, end)
         except FileNotFoundError:
             continue
-        if end < split.stop:
-            reason = f"the log now ends at {end}"
-            _lose(split, split._replace(start=max(end, split.start)), settings, reason, (first, end))
+        if stop < split.stop:
+            _lose(split, split._replace(start=max(stop, split.start)), settings, why, (first, end))
 
 
-def _log(split: Split, settings: Settings) -> Log:
+def _log(split: Planned, settings: Settings) -> Log:
     # Whether a broker has the log dir, and so bounds the last stable offset by what is replicated, is looked up when a log is opened.
     if settings.isolation_level == "read_committed":
         return Log.open(split.path, "r", **settings.limits)
     return open_cached(split.path, **settings.limits)
 
 
-def _lose(split: Split, lost: Split, settings: Settings, reason: str, there: tuple[int, int] | None = None) -> None:
+def _lose(split: Planned, lost: Planned, settings: Settings, reason: str, there: tuple[int, int] | None = None) -> None:
     """Say that `lost`, a part of `split` or all of it, cannot be read: an error or a warning, as ``failOnDataLoss`` has it."""
     message = (
         f"offsets {lost.start} to {lost.stop - 1} of {split.topic}-{split.partition} are gone: {reason}; "

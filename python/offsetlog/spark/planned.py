@@ -1,0 +1,50 @@
+"""What a task is told of a range of offsets: where it is, and by what to see that the log still holds what was planned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsetlog import Log, Split
+from offsetlog.errors import MetadataFileError
+from offsetlog.spark.leader_epochs import epoch_before
+
+__all__ = ["Planned", "topic_id_of"]
+
+
+class Planned(NamedTuple):
+    """A range of offsets for a task. Plain values, as it is pickled. The first fields are those of :class:`offsetlog.Split`."""
+
+    path: str
+    """Partition directory."""
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    start: int
+    """First offset, inclusive."""
+    stop: int
+    """End, exclusive."""
+    size_bytes: int
+    """About how many bytes it has on disk."""
+    leader_epoch: int | None
+    """Leader epoch of the last offset when this was planned, see :func:`offsetlog.spark.leader_epochs.epoch_before`."""
+    topic_id: str | None
+    """The topic's id then; ``None`` if it has none."""
+
+    @classmethod
+    def of(cls, split: Split, log: Log) -> Planned:
+        """Return a range of this log as it is now."""
+        return cls(*split, epoch_before(log, split.stop), topic_id_of(log))
+
+    @property
+    def split(self) -> Split:
+        """The range alone."""
+        return Split(*self[:6])
+
+
+def topic_id_of(log: Log) -> str | None:
+    """Return the id of a log's topic, if it is known: reading does not depend on it."""
+    try:
+        return log.topic_id
+    except (MetadataFileError, FileNotFoundError):
+        return None
