@@ -7,6 +7,7 @@ query held, and what each one said of data that was gone.
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 import time
@@ -159,7 +160,7 @@ class Beside:
                 except Exception as error:  # noqa: BLE001  # of whatever class, the two are to fail alike
                     died.setdefault(name, {})[kind] = str(error)
                 query.stop()
-                ends = [progress["sources"][0]["endOffset"] for progress in query.recentProgress if progress["numInputRows"]]
+                ends = [plain(progress["sources"][0]["endOffset"]) for progress in query.recentProgress if progress["numInputRows"]]
                 for batch, end in zip([batch for batch in kept if batch["phase"] == phase and batch["rows"]], ends, strict=False):
                     batch["end"] = end
         return died
@@ -200,6 +201,12 @@ class Beside:
         refused = [{"options": options, "wanted": True, **self.refused(options)} for options in REFUSED]
         refused += [{"options": options, "wanted": False, **self.refused(options)} for options in TAKEN]
         return {"died": died, "batches": self.batches, "refused": refused}
+
+
+def plain(end: Any) -> dict[str, dict[str, int]]:  # noqa: ANN401  # PySpark 4.0 makes text of it with `str`
+    """Return the offsets alone: beside ours there are topic ids and leader epochs."""
+    found = ast.literal_eval(end) if isinstance(end, str) else end
+    return {topic: {name: offset for name, offset in offsets.items() if name.isdigit()} for topic, offsets in found.items()}
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ import offsetlog.spark
 from offsetlog import Log, LogDir, OffsetOutOfRangeError, Split
 from offsetlog.spark import OffsetLogSource, planning, splits, tasks
 from offsetlog.spark.options import Settings
+from offsetlog.spark.planned import Planned
 from offsetlog.spark.reader import OffsetLogReader
 from spark_rows import load
 
@@ -456,7 +457,7 @@ def test_retention_that_is_quicker_than_the_task(
     looked = tasks._still_there  # noqa: SLF001  # the look that retention follows
     starts: list[int] = []
 
-    def then_it_goes(splits: list[Split], settings: Settings) -> list[Split]:
+    def then_it_goes(splits: list[Planned], settings: Settings) -> list[Planned]:
         left = looked(splits, settings)
         if not starts:
             starts.append(drop_first_segment(directory))

@@ -174,7 +174,7 @@ def test_limits_of_what_is_taken_plan_and_read() -> None:
     ]
     for options in extremes:
         tasks = plan(settings_from({**base, **options}))
-        assert sum(Scan.over(task, columns=["offset"]).count() for task in tasks) == len(golden.rows), options
+        assert sum(Scan.over([each.split for each in task], columns=["offset"]).count() for task in tasks) == len(golden.rows), options
     for options in ({"startingTimestamp": long_max}, {"endingTimestamp": f"-{long_max}"}, {"maxBatchBytes": "1"}):
         try:
             assert plan(settings_from({**base, **options})) == []

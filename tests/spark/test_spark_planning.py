@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from offsetlog import LogDirError, Scan, Split
 from offsetlog.spark import splits
 from offsetlog.spark.options import settings_from
+from offsetlog.spark.planned import Planned
 from offsetlog.spark.planning import plan
 from spark_rows import CLEAN_PATH, load
 
@@ -20,11 +21,11 @@ EVERYTHING = {"path": CLEAN_PATH, "subscribe": ",".join(sorted({golden.topic for
 MANY = {"path": CLEAN_PATH, "subscribe": "g-many-entries"}
 
 
-def planned(options: dict[str, str], slots: int = 2, **more: object) -> list[tuple[Split, ...]]:
+def planned(options: dict[str, str], slots: int = 2, **more: object) -> list[tuple[Planned, ...]]:
     return plan(settings_from({**options, **{name: str(value) for name, value in more.items()}}), slots=slots)
 
 
-def check_tiling(tasks: Sequence[Sequence[Split]], expected: dict[str, tuple[int, int]]) -> None:
+def check_tiling(tasks: Sequence[Sequence[Split | Planned]], expected: dict[str, tuple[int, int]]) -> None:
     """The ranges of each partition, in the order of the tasks, cover it from start to stop: no gap, nothing twice."""
     found: dict[str, list[tuple[int, int]]] = {}
     for split in (split for task in tasks for split in task):
@@ -55,7 +56,7 @@ def test_splits_tile_every_partition_exactly(options: dict[str, int]) -> None:
     tasks = planned(EVERYTHING, **options)
     check_tiling(tasks, {golden.name: (golden.start, golden.end) for golden in CLEAN_PARTITIONS if golden.start < golden.end})
     if options:
-        rows = sum(Scan.over(task, columns=["offset"]).count() for task in tasks)
+        rows = sum(Scan.over([each.split for each in task], columns=["offset"]).count() for task in tasks)
         assert rows == sum(golden.counts[0] for golden in CLEAN_PARTITIONS)
 
 
@@ -109,7 +110,7 @@ def test_min_partitions_can_cut_within_a_batch() -> None:
     (golden,) = named("g-codec-zstd-0")
     tasks = planned({"path": str(golden.directory)}, minPartitions=500)
     assert len(tasks) >= 500
-    assert sorted(record.offset for task in tasks for record in Scan.over(task)) == [row.offset for row in golden.rows]
+    assert sorted(record.offset for task in tasks for record in Scan.over([each.split for each in task])) == [row.offset for row in golden.rows]
 
 
 def test_max_bytes_holds_but_for_single_batches() -> None:

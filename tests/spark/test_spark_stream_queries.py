@@ -87,8 +87,8 @@ def test_available_now_goes_on_where_it_was(spark: SparkSession, tmp_path: Path)
         for _ in range(3):
             query.run(availableNow=True)
     assert query.records() == held(tmp_path / "logs")
-    assert query.checkpoint()[-1] == {"t": {"0": 50, "1": 50}}
-    assert query.checkpoint()[0] == {"t": {"0": 15, "1": 15}}
+    assert query.checkpoint()[-1] == {"t": {"0": 50, "1": 50, "epochs": {"0": 0, "1": 0}}}
+    assert query.checkpoint()[0] == {"t": {"0": 15, "1": 15, "epochs": {"0": 0, "1": 0}}}
     append(tmp_path / "logs", "t-1", 3)
     append(tmp_path / "logs", "t-2", 2)
     query.run(availableNow=True)
@@ -100,7 +100,7 @@ def test_a_query_that_starts_at_the_latest_sees_what_comes_then(spark: SparkSess
     append(tmp_path / "logs", "t-0", 5)
     query = Query(spark, tmp_path, startingOffsets="latest")
     query.run(availableNow=True)
-    assert query.checkpoint() == [{"t": {"0": 5}}]
+    assert query.checkpoint() == [{"t": {"0": 5, "epochs": {"0": 0}}}]
     append(tmp_path / "logs", "t-0", 2)
     query.run(once=True)
     assert query.records() == {("t", 0): [5, 6]}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from make_log import batch, segment
-from pyspark.errors import PythonException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from stream_engine import KINDS, Checkpoint, Crash, Engine
@@ -321,6 +321,30 @@ def test_available_now_does_not_end_well_on_a_log_of_the_same_length(kind: str, 
     regrown(tmp_path, 5, 3, 5)
     with pytest.raises(OffsetOutOfRangeError, match="offsets 5 to 9 are gone"):
         Engine(query(tmp_path), checkpoint, kind=kind, trigger="available now").drain()
+
+
+def test_a_query_of_spark_fails_until_it_may_lose_data(spark: SparkSession, tmp_path: Path) -> None:
+    """Through Spark itself: the epochs are in its checkpoint, and are compared when the query is started again."""
+    append(tmp_path / "logs", 2, 5, 5)
+
+    def run(**options: str) -> int:
+        reading = spark.readStream.format("offsetlog").options(**query(tmp_path / "logs", **options)).load()
+        writing = reading.select("offset").writeStream.format("parquet").option("path", str(tmp_path / "rows"))
+        started = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        started.awaitTermination(120)
+        return spark.read.parquet(str(tmp_path / "rows")).count()
+
+    assert run() == 10
+    newest = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert json.loads(newest.read_text().splitlines()[-1])["t"] == {"0": 10, "epochs": {"0": 2}}
+    append(tmp_path / "logs", 3, 2)
+    assert run() == 12
+    regrown(tmp_path / "logs", 5, 4, 9)
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="t-0 was read up to 12, and has been truncated since to 5 or below"):
+            run()
+    assert run(**LENIENT) == 12 + 9
+    assert run() == 12 + 9
 
 
 # The form in the checkpoint, and those of older versions.

@@ -116,7 +116,8 @@ def splits(paths: Paths, *, slots: int | None = None, start_timestamp: int | dat
     -------
     list[Split]
         In order of topic, partition and offset; they tile what was asked for. ``offsetlog.Scan.over`` reads any number of them, and
-        of each what is there by then: a log that was cut in between gives fewer records, and no error.
+        of each what is there by then: a log that was truncated in between gives fewer records, or those of another leader, and no
+        error.
 
     Raises
     ------

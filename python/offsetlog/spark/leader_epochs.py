@@ -7,6 +7,7 @@ are in every copy of a log, and compaction and retention remove some without mov
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
@@ -54,9 +55,10 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
 
     Notes
     -----
-    Costs one look-up of an offset, and a binary search over the log if the answer is not ``None``.
+    Costs a small file if no leader has come since, else one look-up of an offset; a binary search over the log if the answer is not
+    ``None``.
     """
-    if epoch is None:
+    if epoch is None or _newest(log) <= epoch:
         return None
     for _ in range(_LOOKS):
         try:
@@ -67,6 +69,16 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
         except (OffsetLogError, FileNotFoundError):
             break
     return None
+
+
+def _newest(log: Log) -> float:
+    """Return an epoch that none of the batches is above."""
+    try:
+        newest = log.leader_epoch
+    except (OffsetLogError, FileNotFoundError):
+        # With a checkpoint that cannot be read, the batches are asked.
+        newest = None
+    return math.inf if newest is None else newest
 
 
 def _replaced_from(log: Log, offset: int, epoch: int) -> int | None:
