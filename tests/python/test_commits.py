@@ -61,6 +61,29 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     assert "version 7 found, 0 or 1 expected" in error
 
 
+def test_folders_that_have_no_notes_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+    for name in ("log-dir-1", "log-dir-2"):
+        run(tmp_path / "around" / name, "named")
+    around = tmp_path / "around"
+    before = sorted(tmp_path.rglob("*"))
+    for arguments in ((around,), ("--forget", "day-1", around)):
+        code, text, error = command(*arguments)
+        assert (code, text) == (2, "")
+        assert f"the folder around 2: give them instead: {around / 'log-dir-1'} {around / 'log-dir-2'}" in error
+    for use in (commits, lambda path: forget_commit(path, "day-1")):
+        with pytest.raises(LogDirError, match="the folder around 2"):
+            use(around)
+        with pytest.raises(LogDirError, match="a partition's directory found, the log dir around it expected"):
+            use(around / "log-dir-1" / "t-0")
+        with pytest.raises(FileNotFoundError):
+            use(tmp_path / "missing")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(LogDirError, match="no commit is called 'day-1'"):
+        forget_commit(empty, "day-1")
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, empty])
+
+
 def test_an_unfinished_commit_is_forgotten_only_when_that_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.2)
     place = tmp_path / "logs"

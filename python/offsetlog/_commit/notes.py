@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog._folder import folder_kind
+from offsetlog._log_dir import LogDir
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, MetadataFileError
 
@@ -117,6 +119,8 @@ def commits(path: str | os.PathLike[str]) -> list[Commit]:
     ------
     MetadataFileError
         A note cannot be read.
+    LogDirError
+        The folder around log dirs, or a partition's directory.
     FileNotFoundError
         The folder is not there.
 
@@ -125,14 +129,7 @@ def commits(path: str | os.PathLike[str]) -> list[Commit]:
     >>> commits("tests/data/kafka-4.3.0/clean/log-dir-1")
     []
     """
-    place = os.fspath(path)
-    os.stat(place)  # a missing folder is no folder without notes
-    found = []
-    for note in notes(place):
-        if isinstance(note, MetadataFileError):
-            raise note
-        found.append(note)
-    return sorted(found, key=lambda note: note.name)
+    return _readable_notes(_log_dir(path))
 
 
 def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool = False) -> Commit:
@@ -150,17 +147,15 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
     Raises
     ------
     LogDirError
-        There is no such note, or several; or it is unfinished, and `unfinished` is not set.
+        There is no such note, or several; or it is unfinished, and `unfinished` is not set; and as for :func:`commits`.
+    MetadataFileError, FileNotFoundError
+        As for :func:`commits`.
     """
-    place = os.fspath(path)
+    place = _log_dir(path)
+    # A folder without the note gets no lock file.
+    _named(place, name)
     with locked(place):
-        found = [note for note in commits(place) if name in (note.name, *note.name.split(" ", 1)[1:])]
-        exact = [note for note in found if note.name == name] or found
-        if len(exact) != 1:
-            names = ", ".join(repr(note.name) for note in exact or commits(place)) or "none"
-            message = f"no commit is called {name!r}" if not exact else f"several commits are called {name!r}"
-            raise LogDirError(f"{message}; those noted here: {names}", path=place)
-        note = exact[0]
+        note = _named(place, name)
         if not note.is_published and not unfinished:
             left = f"{counted(note.records, 'record')} in {counted(len(note.targets), 'partition')}"
             message = (
@@ -178,6 +173,39 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
                 with suppress(OSError):
                     folder.rmdir()
     return note
+
+
+def _log_dir(path: str | os.PathLike[str]) -> str:
+    """Return the path of a folder in which notes can be: a missing one is not a folder without notes."""
+    place = os.fspath(path)
+    kind = folder_kind(place)
+    if kind == "around_log_dirs":
+        # It says which paths work.
+        LogDir.open(place).close()
+    if kind == "partition":
+        raise LogDirError("a partition's directory found, the log dir around it expected", path=place)
+    return place
+
+
+def _readable_notes(log_dir: str) -> list[Commit]:
+    found = []
+    for note in notes(log_dir):
+        if isinstance(note, MetadataFileError):
+            raise note
+        found.append(note)
+    return sorted(found, key=lambda note: note.name)
+
+
+def _named(log_dir: str, name: str) -> Commit:
+    """Return the one note that is called so."""
+    noted = _readable_notes(log_dir)
+    found = [note for note in noted if name in (note.name, *note.name.split(" ", 1)[1:])]
+    exact = [note for note in found if note.name == name] or found
+    if len(exact) != 1:
+        names = ", ".join(repr(note.name) for note in exact or noted) or "none"
+        message = f"no commit is called {name!r}" if not exact else f"several commits are called {name!r}"
+        raise LogDirError(f"{message}; those noted here: {names}", path=log_dir)
+    return exact[0]
 
 
 def note_name(name: str) -> str:

@@ -71,6 +71,8 @@ def check_paths(settings: Settings) -> None:
     ------
     OSError
         A folder is not there or cannot be read.
+    LogDirError
+        A folder is the one around log dirs.
     ConfigError
         The path is a log dir and none of ``assign``, ``subscribe`` and ``subscribePattern`` is given.
     """
@@ -80,6 +82,9 @@ def check_paths(settings: Settings) -> None:
                 refuse_pattern(path)
             code = errno.ENOTDIR if os.path.exists(path) else errno.ENOENT
             raise OSError(code, f"option path: {os.strerror(code)}", path)
+        if folder_kind(path) == "around_log_dirs":
+            # It says which paths work.
+            LogDir.open(path, "r", **settings.limits).close()
     if settings.topics is None and not all(map(is_partition_directory, settings.paths)):
         refuse(
             "subscribe",
@@ -162,10 +167,12 @@ class Listing:
         self._warn = warn
         paths = [os.path.abspath(path) for path in settings.paths]
         self._log_dir = LogDir.open(paths, "r", **settings.limits)
+        # Made once: this is asked for each partition.
+        self._there = self._log_dir.topics()
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition, asked for or not."""
-        return partition.partition in self._log_dir.topics().get(partition.topic, ())
+        return partition.partition in self._there.get(partition.topic, ())
 
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of a partition: its longest valid replica."""
@@ -179,7 +186,7 @@ class Listing:
         ConfigError
             A topic is not there, and ``failOnDataLoss`` is on.
         """
-        there = self._log_dir.topics()
+        there = self._there
         topics = self._settings.topics
         if topics is None:
             wanted = dict(there)

@@ -10,7 +10,7 @@ use crate::select::{Chosen, Source};
 use crate::unread::tell_one;
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
-use offsetlog::{ErrorKind, OpenOptions};
+use offsetlog::{ErrorKind, FolderKind, LogDir, OpenOptions, folder_kind};
 use offsetlog_ops::When;
 use offsetlog_ops::{LeftOut, Loss, SalvageOptions, SalvageReport, TakenBack, salvage};
 use serde::Serialize;
@@ -74,6 +74,10 @@ pub(crate) struct LeftOutLine<'a> {
 
 pub(crate) fn run(args: &Salvage, console: &mut Console<'_>) -> Result<i32, Failure> {
     let source = Source::open(&args.selection, console)?;
+    if let Ok(FolderKind::AroundLogDirs(_)) = folder_kind(&args.into) {
+        // It says which paths work.
+        LogDir::open(&[&args.into], &OpenOptions::default())?;
+    }
     if source.chosen.is_empty() {
         return Ok(EXIT_NOTHING);
     }

@@ -44,10 +44,14 @@ fn tree(root: &Path) -> (Vec<PathBuf>, std::collections::BTreeMap<PathBuf, Vec<u
 #[test]
 fn the_folder_around_log_dirs_is_refused_by_every_verb() {
     let (root, around) = around();
-    let before = tree(root.path());
     let path = text(&around);
     let new = text(&root.path().join("new-0"));
-    let verbs: [&[&str]; 18] = [
+    let sound = text(&root.path().join("sound"));
+    copy(Path::new(&data("kafka-4.3.0/clean")), Path::new(&sound));
+    let log_dir = format!("{sound}/log-dir-1");
+    let partition = format!("{log_dir}/g-plain-0");
+    let before = tree(root.path());
+    let verbs: [&[&str]; 34] = [
         &["ls", &path],
         &["ls", "--json", "--by-topic", &path],
         &["cat", &path],
@@ -55,6 +59,8 @@ fn the_folder_around_log_dirs_is_refused_by_every_verb() {
         &["dump", &path],
         &["groups", &path],
         &["transactions", &path],
+        &["producers", &path],
+        &["why", &path],
         &["metadata", &path],
         &["time", "0", &path],
         &["explain", "0", &path],
@@ -65,13 +71,36 @@ fn the_folder_around_log_dirs_is_refused_by_every_verb() {
         &["delete", "g-plain", &path],
         &["maintain", &path],
         &["settings", &path],
+        &["append", &path],
+        &["end-transaction", "g-txn-0", "1", &path],
+        &["adopt", &path],
+        &["adopt", "--dry-run", &path],
+        &["adopt", "--log-dir", &path, &partition],
+        &["salvage", &path, "--into", &new],
+        &["salvage", &partition, "--into", &path],
+        &["salvage", "--dry-run", &partition, "--into", &path],
+        &["restore", &path, "--into", &new],
+        &["restore", &log_dir, "--into", &path],
+        &["serve", "--listen", "127.0.0.1:0", &path],
+        &[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--groups",
+            &path,
+            &log_dir,
+        ],
+        &["mirror", "--bootstrap", "127.0.0.1:1", "--into", &path],
         &["convert", &path, &new],
+        &["commits", &path],
     ];
+    // These take a partition or a folder of their own, so that no log dir works. `commits` is done by the Python package, and tested there.
+    let others = ["dump", "convert", "mirror", "commits"];
     for verb in verbs {
-        let outcome = offsetlog(verb);
+        let outcome = offsetlog_fed("one\n", verb);
         assert_eq!(outcome.code, 2, "{verb:?}: {}", outcome.err);
         assert_eq!(outcome.text(), "", "{verb:?}");
-        if !["dump", "convert"].contains(&verb[0]) {
+        if !others.contains(&verb[0]) {
             for log_dir in ["log-dir-1", "log-dir-2"] {
                 let works = text(&around.join(log_dir));
                 assert!(outcome.err.contains(&works), "{verb:?}: {}", outcome.err);
@@ -92,6 +121,9 @@ fn a_log_dir_is_never_taken_for_a_partition() {
     assert!(appended.err.contains("a log dir"), "{}", appended.err);
     let converted = offsetlog(&["convert", &log_dir, &text(&root.path().join("new-0"))]);
     assert_eq!(converted.code, 2, "{}", converted.err);
+    let adopted = offsetlog(&["adopt", &log_dir]);
+    assert_eq!(adopted.code, 2, "{}", adopted.err);
+    assert!(adopted.err.contains("a log dir found"), "{}", adopted.err);
     let listed = offsetlog(&["ls", "--json", &log_dir]);
     assert!(listed.lines().len() > 1);
     assert!(listed.lines().iter().all(|line| line["topic"] != "log-dir"));

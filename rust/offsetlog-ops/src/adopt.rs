@@ -11,8 +11,8 @@ use offsetlog::disk::IoCall;
 use offsetlog::format::name::{DirectoryName, DirectoryState, PARTITION_METADATA, directory_name};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
-    Adoption, Error, ErrorKind, Finding, Log, OpenOptions, Result, Severity, VerifyOptions,
-    interrupted_adoption, verify,
+    Adoption, Error, ErrorKind, Finding, FolderKind, Log, OpenOptions, Result, Severity,
+    VerifyOptions, folder_kind, interrupted_adoption, verify,
 };
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,7 @@ pub fn adopt<P: AsRef<Path>>(
     let (mut paths, mut given) = (Vec::new(), Vec::new());
     for directory in directories {
         let path = located(directory.as_ref(), open)?;
+        refuse_log_dirs(&path)?;
         if !paths.contains(&path) {
             paths.push(path);
             given.push(directory.as_ref());
@@ -193,6 +194,27 @@ fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
         }
     }
     Err(Error::io(IoCall::Stat, &path, missing))
+}
+
+/// Refuses a log dir and the folder around log dirs: whoever names one may not mean every directory in it.
+fn refuse_log_dirs(path: &Path) -> Result<()> {
+    let reason = match folder_kind(path) {
+        Ok(FolderKind::LogDir) => {
+            "a log dir found, a partition's directory expected: name one in it".to_owned()
+        }
+        Ok(FolderKind::AroundLogDirs(log_dirs)) => {
+            let names: Vec<String> = log_dirs
+                .iter()
+                .map(|log_dir| log_dir.display().to_string())
+                .collect();
+            format!(
+                "the folder around log dirs found, a partition's directory expected: name one in {}",
+                names.join(" ")
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::log_dir(path, reason))
 }
 
 /// Decides about all of them, by names and small files only.
