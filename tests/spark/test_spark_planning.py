@@ -110,7 +110,9 @@ def test_min_partitions_can_cut_within_a_batch() -> None:
     (golden,) = named("g-codec-zstd-0")
     tasks = planned({"path": str(golden.directory)}, minPartitions=500)
     assert len(tasks) >= 500
-    assert sorted(record.offset for task in tasks for record in Scan.over([each.split for each in task])) == [row.offset for row in golden.rows]
+    assert sorted(record.offset for task in tasks for record in Scan.over([each.split for each in task])) == [
+        row.offset for row in golden.rows
+    ]
 
 
 def test_max_bytes_holds_but_for_single_batches() -> None:

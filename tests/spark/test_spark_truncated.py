@@ -84,6 +84,20 @@ def test_the_epoch_of_the_last_offset_is_that_of_its_batch(tmp_path: Path) -> No
         assert [epoch_before(log, offset) for offset in (-1, 0, 1, 10, 11, 15, 16, 1 << 62)] == [None, None, 2, 2, 5, 5, None, None]
 
 
+def test_at_the_end_of_a_log_whose_last_batch_was_compacted_the_newest_epoch_counts(tmp_path: Path) -> None:
+    append(tmp_path, 2, 5)
+    append(tmp_path, 4, 5)
+    log_file = tmp_path / NAME / f"{0:020}.log"
+    with Log.open(tmp_path / NAME) as log:
+        last = list(log.batches())[-1]
+    log_file.write_bytes(log_file.read_bytes()[: last.position])
+    (tmp_path / NAME / f"{10:020}.log").touch()
+    with Log.open(tmp_path / NAME) as log:
+        assert log.log_end_offset == 10
+        assert epoch_before(log, 10) == 4
+        assert [replaced_from(log, 10, epoch) for epoch in (1, 2, 4)] == [0, None, None]
+
+
 def test_another_leaders_records_are_found_from_the_first_one_on(tmp_path: Path) -> None:
     append(tmp_path, 2, *[3] * 40)
     append(tmp_path, 5, *[3] * 40)

@@ -24,8 +24,8 @@ _LOOKS = 3
 def epoch_before(log: Log, offset: int) -> int | None:
     """Return the leader epoch of the last offset below `offset`, as the header of its batch has it.
 
-    If compaction removed that batch, the next one has an epoch that is not below it: it is returned, so that a truncation is never
-    reported where there was none.
+    If compaction removed that batch, the next one has an epoch that is not below it, and no later leader has one below that: it is
+    returned, so that a truncation is found, and never reported where there was none.
 
     Returns
     -------
@@ -38,11 +38,14 @@ def epoch_before(log: Log, offset: int) -> int | None:
     Costs one look-up of an offset.
     """
     try:
-        batch = _batch(log, offset - 1) if log.log_start_offset < offset <= log.log_end_offset else None
+        if not log.log_start_offset < offset <= log.log_end_offset:
+            return None
+        batch = _batch(log, offset - 1)
+        epoch = log.leader_epoch if batch is None else batch.leader_epoch
     except (OffsetLogError, FileNotFoundError):
         # What is damaged or gone is reported by those who read it.
         return None
-    return None if batch is None or batch.leader_epoch < 0 else batch.leader_epoch
+    return None if epoch is None or epoch < 0 else epoch
 
 
 def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
@@ -94,7 +97,7 @@ def _replaced_from(log: Log, offset: int, epoch: int) -> int | None:
             low = middle + 1
     batch = _batch(log, low)
     # If compaction left nothing from there to `stop`, this batch is one that nobody has read yet.
-    return low if batch is not None and _is_above(batch, epoch) and batch.base_offset < stop else None
+    return low if batch is not None and batch.leader_epoch > epoch and batch.base_offset < stop else None
 
 
 def _batch(log: Log, offset: int) -> BatchInfo | None:
@@ -103,4 +106,5 @@ def _batch(log: Log, offset: int) -> BatchInfo | None:
 
 
 def _is_above(batch: BatchInfo | None, epoch: int) -> bool:
-    return batch is not None and batch.leader_epoch > epoch
+    # Behind the last batch comes that of a later leader, or nothing.
+    return batch is None or batch.leader_epoch > epoch
