@@ -9,7 +9,7 @@ import copy
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from stream_engine import KINDS, Checkpoint, Crash, Engine
+from truncation import LENIENT, NAME, append, die_when, offsets, query, regrown
 
 import offsetlog.spark
 from offsetlog import Log, LogDir, OffsetOutOfRangeError
@@ -26,24 +27,6 @@ from offsetlog.spark.leader_epochs import epoch_before, replaced_from
 from offsetlog.spark.reader import OffsetLogReader
 from offsetlog.spark.stream_offsets import from_json, leader_epochs, to_json, topic_ids
 from spark_rows import load
-
-LENIENT = {"failOnDataLoss": "false"}
-NAME = "t-0"
-
-
-def append(folder: Path, epoch: int | None, *sizes: int, name: str = NAME) -> None:
-    """Append batches of so many records; each key is its record's offset."""
-    with Log.open(folder / name, "a") as log:
-        for size in sizes:
-            rows = [(b"%d" % (log.log_end_offset + row), b"in epoch %d" % (epoch or 0)) for row in range(size)]
-            log.append_records(rows, leader_epoch=epoch)
-
-
-def regrown(folder: Path, offset: int, epoch: int, *sizes: int, name: str = NAME) -> None:
-    """What a follower does whose leader has fewer records, and then those of the next leader."""
-    with Log.open(folder / name, "a") as log:
-        log.truncate_to(offset)
-    append(folder, epoch, *sizes, name=name)
 
 
 def planned(folder: Path, **options: str) -> OffsetLogReader:
@@ -56,22 +39,6 @@ def planned(folder: Path, **options: str) -> OffsetLogReader:
 def read(reader: OffsetLogReader, partitions: Iterable[InputPartition]) -> list[tuple[int, int]]:
     found = [row for partition in partitions for batch in reader.read(partition) for row in batch.to_pylist()]
     return sorted((row["offset"], row["leaderEpoch"]) for row in found)
-
-
-def query(folder: Path, **options: str) -> dict[str, str]:
-    return {"path": str(folder), "subscribe": "t", "startingOffsets": "earliest", **options}
-
-
-def offsets(checkpoint: Checkpoint) -> list[int]:
-    return checkpoint.records().get(("t", 0), [])
-
-
-def die_when(wanted: str) -> Callable[[str], None]:
-    def die(point: str) -> None:
-        if point == wanted:
-            raise Crash
-
-    return die
 
 
 # What is compared.

@@ -102,22 +102,33 @@ class Follower:
     def epochs(self, offsets: Offsets, start: Offsets, known: Known) -> Epochs:
         """Return the leader epoch of the last offset before each, in the logs that the last question was about.
 
-        A partition that stays at `start` keeps the epoch that is `known` of it. If another leader has written below since, it gets
-        that one's: this is news, so a micro-batch is planned, which reports it.
+        A partition that stays at `start` keeps the epoch that is `known` of it, also if its log is gone. If another leader has written
+        below since, it gets that one's: this is news, so a micro-batch is planned, which reports it.
         """
         found: Epochs = {}
         for partition, offset in offsets.items():
-            log = None if self._looked_at is None else _log(self._looked_at, partition)
-            if log is None:
-                continue
             epoch = None
-            if start.get(partition) == offset and known.ids.get(partition.topic) == self.ids.get(partition.topic):
+            if start.get(partition) == offset and self._is_same_topic(partition.topic, known):
                 epoch = known.epochs.get(partition)
-            if epoch is None or replaced_from(log, offset, epoch) is not None:
+            log = self._looked_at_log(partition)
+            if log is not None and (epoch is None or replaced_from(log, offset, epoch) is not None):
                 epoch = epoch_before(log, offset)
             if epoch is not None:
                 found[partition] = epoch
         return found
+
+    def _is_same_topic(self, topic: str, known: Known) -> bool:
+        """Whether the topic that the last question was about is the one that is known, as far as both have ids."""
+        id_then, id_now = known.ids.get(topic), self.ids.get(topic)
+        return id_then is None or id_now is None or id_then == id_now
+
+    def _looked_at_log(self, partition: TopicPartition) -> Log | None:
+        """Return a log that the last question was about; ``None`` if its directory has been deleted since."""
+        try:
+            return None if self._looked_at is None else _log(self._looked_at, partition)
+        except FileNotFoundError:
+            # Planning reports it, if something of it was to be read.
+            return None
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where partitions start, without those that are gone."""
