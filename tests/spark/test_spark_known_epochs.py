@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import shutil
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from stream_engine import KINDS, Checkpoint, Engine
-from truncation import LENIENT, append, at, offsets, query
+from truncation import LENIENT, append, at, offsets, query, regrown
 
+from offsetlog import LogDir, OffsetOutOfRangeError
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
 
@@ -100,3 +102,69 @@ def test_a_topic_that_is_deleted_between_the_look_at_its_end_and_at_its_epoch(
         other.drain()
     assert "u-0: the partition directory is not there" in caplog.text
     assert (offsets(lenient), offsets(lenient, "u")) == (list(range(15)), list(range(10)))
+
+
+# Epochs that are known, where no new one can be had.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_epoch_is_not_forgotten_while_the_log_ends_below_the_position(kind: str, tmp_path: Path) -> None:
+    """Another topic has news, so that there is a micro-batch; what the other leader writes is read once, when the log is long enough."""
+    options = {**query(tmp_path, subscribe="t,u"), **LENIENT}
+    append(tmp_path, 2, 4, 6)
+    append(tmp_path, 2, 5, name="u-0")
+    checkpoint = Checkpoint()
+    Engine(options, checkpoint, kind=kind, trigger=AVAILABLE_NOW).drain()
+    append(tmp_path, 2, 5, name="u-0")
+    engine = Engine(options, checkpoint, kind=kind, trigger=AVAILABLE_NOW)
+    regrown(tmp_path, 4, 3, 3)
+    engine.drain()
+    assert leader_epochs(json.loads(checkpoint.offsets[-1])) == {("t", 0): 2, ("u", 0): 2}
+    append(tmp_path, 3, 8)
+    strict = copy.deepcopy(checkpoint)
+    Engine(options, checkpoint, kind=kind, trigger=AVAILABLE_NOW).drain()
+    assert offsets(checkpoint) == sorted([*range(10), *range(4, 15)])
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 4 to 9 are gone"):
+        Engine({**options, "failOnDataLoss": "true"}, strict, kind=kind, trigger=AVAILABLE_NOW).drain()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_epoch_and_the_id_of_a_topic_that_is_gone_stay(kind: str, tmp_path: Path) -> None:
+    """Its directory comes back, as a disk that is mounted again: with another leader's records, or those of another topic."""
+    with LogDir.open(tmp_path, "a") as log_dir:
+        for topic in ("t", "u"):
+            log_dir.create_topic(topic, 1)
+    options = {**two_topics(tmp_path), **LENIENT}
+    checkpoint = Checkpoint()
+    Engine(options, checkpoint, kind=kind, trigger=AVAILABLE_NOW).drain()
+    before = json.loads(checkpoint.offsets[-1])["u"]
+    assert before.keys() == {"0", "id", "epochs"}
+    append(tmp_path, 2, 5)
+    engine = Engine(options, checkpoint, kind=kind, trigger=AVAILABLE_NOW)
+    (tmp_path / "u-0").rename(tmp_path.with_name(f"{tmp_path.name}-u-0"))
+    engine.drain()
+    assert offsets(checkpoint) == list(range(15))
+    assert json.loads(checkpoint.offsets[-1])["u"] == before
+    tmp_path.with_name(f"{tmp_path.name}-u-0").rename(tmp_path / "u-0")
+    regrown(tmp_path, 5, 3, 9, name="u-0")
+    with pytest.raises(OffsetOutOfRangeError, match="u-0 was read up to 10, and has been truncated since to 5 or below"):
+        Engine({**options, "failOnDataLoss": "true"}, copy.deepcopy(checkpoint), kind=kind).drain()
+    Engine(options, checkpoint, kind=kind).drain()
+    assert offsets(checkpoint, "u") == sorted([*range(10), *range(5, 14)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_id_of_a_topic_stays_when_its_file_is_gone(kind: str, tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("u", 1)
+    options = two_topics(tmp_path)
+    checkpoint = Checkpoint()
+    engine = Engine(options, checkpoint, kind=kind)
+    engine.drain()
+    before = json.loads(checkpoint.offsets[-1])["u"]
+    assert before.keys() == {"0", "id", "epochs"}
+    (tmp_path / "u-0" / "partition.metadata").unlink()
+    assert not engine.trigger()
+    append(tmp_path, 2, 5)
+    engine.drain()
+    assert json.loads(checkpoint.offsets[-1])["u"] == before

@@ -125,9 +125,11 @@ class StreamReader(DataSourceStreamReader):
         return self._follower
 
     def _json(self, offsets: Offsets, before: OffsetJson | None = None) -> OffsetJson:
-        """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, the epochs of then."""
-        following, before = self._following(), before or {}
-        return to_json(offsets, following.ids, following.epochs(offsets, from_json(before), Known.of(before)))
+        """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, those of then."""
+        following, start, known = self._following(), from_json(before or {}), Known.of(before or {})
+        stay = {partition.topic for partition, offset in offsets.items() if start.get(partition) == offset}
+        ids = {topic: known_id for topic, known_id in known.ids.items() if topic in stay}
+        return to_json(offsets, {**ids, **following.ids}, following.epochs(offsets, start, known))
 
     def _own_warnings(self) -> list[str]:
         """Return what this PySpark cannot do with the options."""

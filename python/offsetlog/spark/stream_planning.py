@@ -102,8 +102,9 @@ class Follower:
     def epochs(self, offsets: Offsets, start: Offsets, known: Known) -> Epochs:
         """Return the leader epoch of the last offset before each, in the logs that the last question was about.
 
-        A partition that stays at `start` keeps the epoch that is `known` of it, also if its log is gone. If another leader has written
-        below since, it gets that one's: this is news, so a micro-batch is planned, which reports it.
+        A partition that stays at `start` keeps the epoch that is `known` of it. If another leader has written below since, it gets
+        that one's: this is news, so a micro-batch is planned, which reports it. If the log has none to say, because it is gone, ends
+        below or is damaged, the known one stays: it tells when the log is there again, or has grown.
         """
         found: Epochs = {}
         for partition, offset in offsets.items():
@@ -112,7 +113,8 @@ class Follower:
                 epoch = known.epochs.get(partition)
             log = self._looked_at_log(partition)
             if log is not None and (epoch is None or replaced_from(log, offset, epoch) is not None):
-                epoch = epoch_before(log, offset)
+                now = epoch_before(log, offset)
+                epoch = epoch if now is None else now
             if epoch is not None:
                 found[partition] = epoch
         return found
