@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from stream_engine import KINDS, Checkpoint, Engine
-from truncation import LENIENT, append, at, offsets, query, regrown
+from truncation import LENIENT, NAME, append, at, offsets, query, regrown
 
-from offsetlog import LogDir, OffsetOutOfRangeError
+from offsetlog import Log, LogDir, OffsetOutOfRangeError
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
 
@@ -168,3 +168,60 @@ def test_the_id_of_a_topic_stays_when_its_file_is_gone(kind: str, tmp_path: Path
     append(tmp_path, 2, 5)
     engine.drain()
     assert json.loads(checkpoint.offsets[-1])["u"] == before
+
+
+# Epochs that go back.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lower_epoch_behind_the_one_that_was_read_raises_no_alarm_after_compaction(kind: str, tmp_path: Path) -> None:
+    """The batch of the position is removed, and what is left below has a greater epoch than it had."""
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.append_records([(b"a", b"1")], leader_epoch=5)
+    checkpoint = Checkpoint()
+    engine = Engine(query(tmp_path), checkpoint, kind=kind)
+    engine.drain()
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.append_records([(b"b", b"1")], leader_epoch=3)
+    engine.drain()
+    assert leader_epochs(json.loads(checkpoint.offsets[-1])) == {("t", 0): 5}
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.append_records([(b"b", b"2")], leader_epoch=6)
+        log.roll()
+        log.append_records([(b"c", b"1")], leader_epoch=6)
+        log.compact()
+        assert [record.offset for record in log.scan()] == [0, 2, 3]
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    assert offsets(checkpoint) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_epoch_of_what_was_replaced_or_is_of_another_topic_is_not_carried_on(kind: str, tmp_path: Path) -> None:
+    """With failOnDataLoss = false: what is read next counts alone, so that its own truncation is seen."""
+
+    def made_anew() -> None:
+        with LogDir.open(tmp_path, "a") as log_dir:
+            if "t" in log_dir.topics():
+                log_dir.delete_topic("t")
+            log_dir.create_topic("t", 1)
+
+    made_anew()
+    append(tmp_path, 7, 10)
+    checkpoint = Checkpoint()
+    engine = Engine({**query(tmp_path), **LENIENT}, checkpoint, kind=kind)
+    engine.drain()
+    made_anew()
+    append(tmp_path, 2, 5, 10)
+    engine.drain()
+    assert leader_epochs(json.loads(checkpoint.offsets[-1])) == {("t", 0): 2}
+    # A shorter log: its end is below what the known epoch is of.
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.append_records([b"value"], leader_epoch=6)
+    engine.drain()
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.truncate_to(5)
+    engine.drain()
+    assert leader_epochs(json.loads(checkpoint.offsets[-1])) == {("t", 0): 2}
+    regrown(tmp_path, 0, 4, 10)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 was read up to 5, and has been truncated since to 0 or below"):
+        Engine(query(tmp_path), checkpoint, kind=kind).drain()

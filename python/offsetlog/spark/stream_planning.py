@@ -108,13 +108,12 @@ class Follower:
         """
         found: Epochs = {}
         for partition, offset in offsets.items():
-            epoch = None
-            if start.get(partition) == offset and self._is_same_topic(partition.topic, known):
-                epoch = known.epochs.get(partition)
+            epoch = known.epochs.get(partition) if self._is_same_topic(partition.topic, known) else None
             log = self._looked_at_log(partition)
-            if log is not None and (epoch is None or replaced_from(log, offset, epoch) is not None):
-                now = epoch_before(log, offset)
-                epoch = epoch if now is None else now
+            if log is not None:
+                epoch = _epoch(log, offset, start.get(partition), epoch)
+            elif start.get(partition) != offset:
+                epoch = None
             if epoch is not None:
                 found[partition] = epoch
         return found
@@ -277,6 +276,22 @@ class Follower:
         if message not in self._warned:
             self._warned.add(message)
             logger.warning("%s", message)
+
+
+def _epoch(log: Log, offset: int, start: int | None, known: int | None) -> int | None:
+    """Return the leader epoch to write for an offset, where `known` was written for `start`."""
+    if start is None or known is None:
+        return epoch_before(log, offset)
+    is_replaced = replaced_from(log, start, known) is not None
+    if start == offset and not is_replaced:
+        return known
+    epoch = epoch_before(log, offset)
+    if start == offset:
+        return known if epoch is None else epoch
+    if epoch is None or is_replaced or offset < start:
+        return epoch
+    # Where epochs go back, the batches before a lower one would look like another leader's, once compaction removed its own.
+    return max(known, epoch)
 
 
 def _other_leader(offset: int, epoch: int | None) -> str:
