@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import logging
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ from stream_engine import KINDS, Checkpoint, Engine
 from truncation import LENIENT, NAME, append, at, offsets, query, regrown
 
 from offsetlog import Log, LogDir, OffsetOutOfRangeError
+from offsetlog.spark import OffsetLogSource
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
 
@@ -225,3 +231,86 @@ def test_the_epoch_of_what_was_replaced_or_is_of_another_topic_is_not_carried_on
     regrown(tmp_path, 0, 4, 10)
     with pytest.raises(OffsetOutOfRangeError, match="t-0 was read up to 5, and has been truncated since to 0 or below"):
         Engine(query(tmp_path), checkpoint, kind=kind).drain()
+
+
+# Files that this user may not read.
+
+NOBODY = 65534
+UNNEEDED = ("leader-epoch-checkpoint", "partition.metadata")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users come to: those of pytest are closed to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def another_user() -> Iterator[None]:
+    """Root reads whatever the permissions say; for anybody else they count."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def closed(folder: Path) -> None:
+    for name in UNNEEDED:
+        (folder / NAME / name).chmod(0o000)
+
+
+def opened(folder: Path) -> None:
+    for name in UNNEEDED:
+        (folder / NAME / name).chmod(0o644)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_queries_do_not_need_the_files_that_are_closed_to_them(kind: str, shared: Path) -> None:
+    with LogDir.open(shared, "a") as log_dir:
+        log_dir.create_topic("t", 1)
+    append(shared, 2, 5, 5)
+    closed(shared)
+    checkpoint = Checkpoint()
+    with another_user():
+        with Log.open(shared / NAME) as log, pytest.raises(PermissionError):
+            _ = log.topic_id
+        source = OffsetLogSource({"path": str(shared / NAME), "columns": "offset"})
+        reader = source.reader(source.schema())
+        tasks = reader.partitions()
+        assert [row for task in tasks for batch in reader.read(task) for row in batch.column("offset").to_pylist()] == list(range(10))
+        Engine(query(shared), checkpoint, kind=kind).drain()
+    assert offsets(checkpoint) == list(range(10))
+    assert leader_epochs(json.loads(checkpoint.offsets[-1])) == {("t", 0): 2}
+    # The batches tell.
+    opened(shared)
+    regrown(shared, 5, 3, 9)
+    closed(shared)
+    with (
+        another_user(),
+        pytest.raises(OffsetOutOfRangeError, match="t-0 was read up to 10, and has been truncated since to 5 or below"),
+    ):
+        Engine(query(shared), checkpoint, kind=kind).drain()
+    with another_user(), pytest.raises(OffsetOutOfRangeError, match="offsets 5 to 9 of t-0 are gone"):
+        list(reader.read(tasks[0]))
+    opened(shared)
+
+
+@pytest.mark.parametrize("name", ["leader_epoch", "topic_id"])
+def test_a_disk_that_fails_is_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tmp_path, 2, 5)
+    checkpoint = Checkpoint()
+    Engine(query(tmp_path), checkpoint, kind=KINDS[0]).drain()
+
+    def fails(_: Log) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Log, name, property(fails))
+    append(tmp_path, 2, 5)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        Engine(query(tmp_path), checkpoint, kind=KINDS[0]).drain()

@@ -7,7 +7,6 @@ are in every copy of a log, and compaction and retention remove some without mov
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
@@ -41,7 +40,7 @@ def epoch_before(log: Log, offset: int) -> int | None:
         if not log.log_start_offset < offset <= log.log_end_offset:
             return None
         batch = _batch(log, offset - 1)
-        epoch = log.leader_epoch if batch is None else batch.leader_epoch
+        epoch = _newest(log) if batch is None else batch.leader_epoch
     except (OffsetLogError, FileNotFoundError):
         # What is damaged or gone is reported by those who read it.
         return None
@@ -61,7 +60,8 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
     Costs a small file if no leader has come since, else one look-up of an offset; a binary search over the log if the answer is not
     ``None``.
     """
-    if epoch is None or _newest(log) <= epoch:
+    newest = None if epoch is None else _newest(log)
+    if epoch is None or (newest is not None and newest <= epoch):
         return None
     for _ in range(_LOOKS):
         try:
@@ -74,14 +74,13 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
     return None
 
 
-def _newest(log: Log) -> float:
-    """Return an epoch that none of the batches is above."""
+def _newest(log: Log) -> int | None:
+    """Return an epoch that none of the batches is above; ``None`` if only the batches can tell."""
     try:
-        newest = log.leader_epoch
-    except (OffsetLogError, FileNotFoundError):
-        # With a checkpoint that cannot be read, the batches are asked.
-        newest = None
-    return math.inf if newest is None else newest
+        return log.leader_epoch
+    except (OffsetLogError, FileNotFoundError, PermissionError):
+        # The checkpoint of epochs cannot be read, is gone, or is another user's.
+        return None
 
 
 def _replaced_from(log: Log, offset: int, epoch: int) -> int | None:

@@ -46,5 +46,5 @@ def topic_id_of(log: Log) -> str | None:
     """Return the id of a log's topic, if it is known: reading does not depend on it."""
     try:
         return log.topic_id
-    except (MetadataFileError, FileNotFoundError):
+    except (MetadataFileError, FileNotFoundError, PermissionError):
         return None
