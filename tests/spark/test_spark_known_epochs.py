@@ -17,7 +17,7 @@ import pytest
 from stream_engine import KINDS, Checkpoint, Engine
 from truncation import LENIENT, NAME, append, at, offsets, query, regrown
 
-from offsetlog import Log, LogDir, OffsetOutOfRangeError
+from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError
 from offsetlog.spark import OffsetLogSource
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
@@ -314,3 +314,21 @@ def test_a_disk_that_fails_is_an_error(name: str, tmp_path: Path, monkeypatch: p
     append(tmp_path, 2, 5)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         Engine(query(tmp_path), checkpoint, kind=KINDS[0]).drain()
+
+
+# Checkpoints of another version.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_of_a_later_version_is_named(kind: str, tmp_path: Path) -> None:
+    append(tmp_path, 2, 5)
+    checkpoint = Checkpoint()
+    Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    found = json.loads(checkpoint.offsets[-1])
+    found["t"]["high watermarks"] = {"0": 5}
+    checkpoint.offsets[-1] = json.dumps(found)
+    append(tmp_path, 2, 5)
+    wanted = r"the offsets of topic 't' have the key 'high watermarks', .* a newer version of offsetlog wrote this checkpoint"
+    with pytest.raises(ConfigError, match=wanted):
+        Engine(query(tmp_path), checkpoint, kind=kind).drain()
+    assert offsets(checkpoint) == list(range(5))

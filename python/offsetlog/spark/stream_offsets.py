@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from offsetlog import TopicPartition
+from offsetlog.errors import ConfigError
 from offsetlog.spark.options import LONG_MAX
+from offsetlog.spark.refusal import shown, writable
 
 __all__ = [
     "Behind",
@@ -89,13 +91,30 @@ def to_json(
 
 
 def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    """Return the offsets of the JSON form."""
+    """Return the offsets of the JSON form.
+
+    Raises
+    ------
+    ConfigError
+        There is more beside the offsets than this version knows.
+    """
     return {
-        TopicPartition(topic, int(partition)): int(offset)
+        TopicPartition(topic, _number(topic, partition)): int(offset)
         for topic, partitions in found.items()
         for partition, offset in partitions.items()
         if partition not in (_ID, _EPOCHS)
     }
+
+
+def _number(topic: str, key: str) -> int:
+    try:
+        return int(key)
+    except ValueError:
+        message = (
+            f"the offsets of topic {shown(topic)} have the key {shown(key)}, which is not the number of a partition: "
+            "a newer version of offsetlog wrote this checkpoint, and that version or a later one can go on with it"
+        )
+        raise ConfigError(writable(message), key=writable(key, 200), value=None) from None
 
 
 def topic_ids(found: Mapping[str, Mapping[str, Any]]) -> TopicIds:
