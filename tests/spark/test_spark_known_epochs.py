@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from stream_engine import KINDS, Checkpoint, Engine
-from truncation import LENIENT, NAME, append, at, offsets, query, regrown
+from stream_engine import KINDS, Checkpoint, Crash, Engine
+from truncation import LENIENT, NAME, append, at, die_when, offsets, query, regrown
 
 from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError
 from offsetlog.spark import OffsetLogSource
@@ -332,3 +332,29 @@ def test_a_key_of_a_later_version_is_named(kind: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=wanted):
         Engine(query(tmp_path), checkpoint, kind=kind).drain()
     assert offsets(checkpoint) == list(range(5))
+
+
+# One truncation, one warning.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("more", [0, 5])
+def test_one_truncation_is_told_once(kind: str, more: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The position and the planned end are both above it. Of an end behind the position the rest is told too, and then as what was read."""
+    options = {**query(tmp_path, subscribe="t,u"), **LENIENT}
+    append(tmp_path, 2, 4, 6)
+    append(tmp_path, 2, 5, name="u-0")
+    checkpoint = Checkpoint()
+    Engine(options, checkpoint, kind=kind).drain()
+    append(tmp_path, 2, *[more] * bool(more))
+    append(tmp_path, 2, 5, name="u-0")
+    with pytest.raises(Crash):
+        Engine(options, checkpoint, kind=kind, point=die_when("written")).drain()
+    regrown(tmp_path, 4, 3, 20)
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        Engine(options, checkpoint, kind=kind).drain()
+    assert offsets(checkpoint) == sorted([*range(10), *range(4, 24)])
+    told = [record.message for record in caplog.records if "truncated since to 4 or below" in record.message]
+    found = [text.partition(",")[0] + text.partition("):")[2].partition(";")[0] for text in told]
+    rest = ["t-0 was to be read up to 15 offsets 10 to 14 are gone", "t-0 was read up to 15 offsets 4 to 14 are gone"]
+    assert found == ["t-0 was read up to 10 offsets 4 to 9 are gone", *(rest if more else [])]

@@ -182,29 +182,28 @@ class Follower:
             if found is not None and found != known:
                 self._made_anew(partition, log, known, found, first)
                 first, epoch = log.log_start_offset, None
+            told = 0
             if first is not None:
-                first = self._still_read(partition, log, first, epoch)
-            stop = self._still_planned(partition, log, end[partition], at_end.epochs.get(partition))
+                read = first
+                first = self._still_held(partition, log, read, epoch, "was read")
+                told = read if first < read else 0
+            # Behind the end, the next micro-batch finds what the other leader wrote.
+            stop = self._still_held(partition, log, end[partition], at_end.epochs.get(partition), "was to be read", told)
             begin, stop = self._checked(partition, log, first, stop)
             if begin < stop:
                 yield Range(log, begin, stop)
 
-    def _still_read(self, partition: TopicPartition, log: Log, offset: int, epoch: int | None) -> int:
-        """Return up to where the log holds what was read, after saying what another leader has written below `offset` since."""
+    def _still_held(self, partition: TopicPartition, log: Log, offset: int, epoch: int | None, verb: str, told: int = 0) -> int:
+        """Return up to where the log holds what was there below `offset`, after saying what another leader has written there since.
+
+        Below `told`, that has been said already.
+        """
         replaced = replaced_from(log, offset, epoch)
         if replaced is None:
             return offset
-        reason = f"was read up to {offset}, and has been truncated since to {replaced} or below and grown again"
-        self._lost(partition, log, (replaced, offset), f"{reason} ({_other_leader(offset, epoch)})")
-        return replaced
-
-    def _still_planned(self, partition: TopicPartition, log: Log, stop: int, epoch: int | None) -> int:
-        """Return the same for the end of a micro-batch: behind it, the next micro-batch finds what the other leader wrote."""
-        replaced = replaced_from(log, stop, epoch)
-        if replaced is None:
-            return stop
-        reason = f"was to be read up to {stop}, and has been truncated since to {replaced} or below and grown again"
-        self._lost(partition, log, (replaced, stop), f"{reason} ({_other_leader(stop, epoch)})")
+        if told < offset:
+            reason = f"{verb} up to {offset}, and has been truncated since to {replaced} or below and grown again"
+            self._lost(partition, log, (max(replaced, told), offset), f"{reason} ({_other_leader(offset, epoch)})")
         return replaced
 
     def _checked(self, partition: TopicPartition, log: Log, begin: int | None, stop: int) -> tuple[int, int]:
