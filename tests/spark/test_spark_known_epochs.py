@@ -19,6 +19,8 @@ from truncation import LENIENT, NAME, append, at, die_when, offsets, query, regr
 
 from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError
 from offsetlog.spark import OffsetLogSource
+from offsetlog.spark.options import settings_from
+from offsetlog.spark.planning import plan
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
 
@@ -358,3 +360,20 @@ def test_one_truncation_is_told_once(kind: str, more: int, tmp_path: Path, caplo
     found = [text.partition(",")[0] + text.partition("):")[2].partition(";")[0] for text in told]
     rest = ["t-0 was to be read up to 15 offsets 10 to 14 are gone", "t-0 was read up to 15 offsets 4 to 14 are gone"]
     assert found == ["t-0 was read up to 10 offsets 4 to 9 are gone", *(rest if more else [])]
+
+
+# What it costs.
+
+
+def test_the_id_of_a_topic_is_read_once_for_all_tasks_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tmp_path, 2, *[1] * 20)
+    asked: list[str] = []
+
+    def topic_id(log: Log) -> str:
+        asked.append(log.path)
+        return "id"
+
+    monkeypatch.setattr(Log, "topic_id", property(topic_id))
+    tasks = plan(settings_from({"path": str(tmp_path / NAME), "maxRecordsPerPartition": "2"}))
+    assert [split.topic_id for task in tasks for split in task] == ["id"] * 10
+    assert len(asked) == 1

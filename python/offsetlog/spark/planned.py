@@ -32,9 +32,9 @@ class Planned(NamedTuple):
     """The topic's id then; ``None`` if it has none."""
 
     @classmethod
-    def of(cls, split: Split, log: Log) -> Planned:
-        """Return a range of this log as it is now."""
-        return cls(*split, epoch_before(log, split.stop), topic_id_of(log))
+    def of(cls, split: Split, log: Log, topic_id: str | None) -> Planned:
+        """Return a range of this log as it is now, with the id that :func:`topic_id_of` returned: that reads a file."""
+        return cls(*split, epoch_before(log, split.stop), topic_id)
 
     @property
     def split(self) -> Split:

@@ -20,7 +20,7 @@ from offsetlog.spark.filters import Pushed
 from offsetlog.spark.given import refuse_pattern
 from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
 from offsetlog.spark.pattern import java_pattern
-from offsetlog.spark.planned import Planned
+from offsetlog.spark.planned import Planned, topic_id_of
 from offsetlog.spark.refusal import refuse, shown
 
 __all__ = [
@@ -122,9 +122,9 @@ def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = N
 def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Planned, ...]]:
     """Cut ranges as the options ask, and put them into tasks; `slots` as for :func:`plan`."""
     slots = settings.task_slots or slots or _cpus()
-    logs = {os.path.abspath(span.log.path): span.log for span in found}
+    logs = {os.path.abspath(span.log.path): (span.log, topic_id_of(span.log)) for span in found}
     packed = _packed(_pieces(found, settings, slots), settings, slots)
-    return [tuple(Planned.of(split, logs[os.path.abspath(split.path)]) for split in task) for task in packed]
+    return [tuple(Planned.of(split, *logs[os.path.abspath(split.path)]) for split in task) for task in packed]
 
 
 def ranges(settings: Settings, pushed: Pushed) -> Iterator[Range]:
