@@ -17,10 +17,12 @@ import pytest
 from stream_engine import KINDS, Checkpoint, Crash, Engine
 from truncation import LENIENT, NAME, append, at, die_when, offsets, query, regrown
 
-from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError
-from offsetlog.spark import OffsetLogSource
+from offsetlog import ConfigError, Log, LogDir, OffsetOutOfRangeError, TopicPartition
+from offsetlog.spark import OffsetLogSource, stream_planning
+from offsetlog.spark.leader_epochs import replaced_from
 from offsetlog.spark.options import settings_from
 from offsetlog.spark.planning import plan
+from offsetlog.spark.reader import OffsetLogReader
 from offsetlog.spark.stream_offsets import Offsets, leader_epochs
 from offsetlog.spark.stream_planning import Follower
 
@@ -62,7 +64,7 @@ def test_a_topic_that_is_deleted_after_available_now_has_fixed_its_end(
         other.drain()
     assert caplog.text.count("u-0: the partition directory is not there") == (1 if more else 0)
     assert (offsets(lenient), offsets(lenient, "u")) == (list(range(15)), list(range(10)))
-    assert leader_epochs(json.loads(lenient.offsets[-1]))["t", 0] == 2
+    assert leader_epochs(json.loads(lenient.offsets[-1]))[TopicPartition("t", 0)] == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -284,6 +286,7 @@ def test_queries_do_not_need_the_files_that_are_closed_to_them(kind: str, shared
             _ = log.topic_id
         source = OffsetLogSource({"path": str(shared / NAME), "columns": "offset"})
         reader = source.reader(source.schema())
+        assert isinstance(reader, OffsetLogReader)
         tasks = reader.partitions()
         assert [row for task in tasks for batch in reader.read(task) for row in batch.column("offset").to_pylist()] == list(range(10))
         Engine(query(shared), checkpoint, kind=kind).drain()
@@ -377,3 +380,47 @@ def test_the_id_of_a_topic_is_read_once_for_all_tasks_of_a_log(tmp_path: Path, m
     tasks = plan(settings_from({"path": str(tmp_path / NAME), "maxRecordsPerPartition": "2"}))
     assert [split.topic_id for task in tasks for split in task] == ["id"] * 10
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_idle_stream_looks_once_after_an_election(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new leader has appended nothing; what is truncated is seen, if the newest epoch rises again or there is more to read."""
+    append(tmp_path, 2, 5, 5)
+    checkpoint = Checkpoint()
+    engine = Engine(query(tmp_path), checkpoint, kind=kind)
+    engine.drain()
+    (tmp_path / NAME / "leader-epoch-checkpoint").write_text("0\n2\n2 0\n3 10\n")
+    with Log.open(tmp_path / NAME) as log:
+        assert log.leader_epoch == 3
+    looks: list[int] = []
+
+    def counted(log: Log, offset: int, epoch: int | None) -> int | None:
+        looks.append(offset)
+        return replaced_from(log, offset, epoch)
+
+    monkeypatch.setattr(stream_planning, "replaced_from", counted)
+    for _ in range(5):
+        assert not engine.trigger()
+    assert looks == [10]
+    regrown(tmp_path, 5, 3, 5)
+    checked = copy.deepcopy(checkpoint)
+    append(tmp_path, 4, 1)
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 5 to 9 are gone"):
+        engine.trigger()
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 5 to 9 are gone"):
+        Engine(query(tmp_path), checked, kind=kind).drain()
+
+
+@pytest.mark.skipif("asks" not in KINDS, reason="before PySpark 4.2, each question looks at the end too")
+def test_a_log_that_ends_below_is_looked_at_until_it_has_grown(tmp_path: Path) -> None:
+    append(tmp_path, 2, 4, 6)
+    checkpoint = Checkpoint()
+    Engine(query(tmp_path), checkpoint, kind="asks").drain()
+    engine = Engine(query(tmp_path), checkpoint, kind="asks", trigger=AVAILABLE_NOW)
+    with Log.open(tmp_path / NAME, "a") as log:
+        log.truncate_to(4)
+    (tmp_path / NAME / "leader-epoch-checkpoint").write_text("0\n2\n2 0\n3 4\n")
+    assert not engine.trigger()
+    append(tmp_path, 3, 8)
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 4 to 9 are gone"):
+        engine.trigger()

@@ -14,7 +14,7 @@ from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
 if TYPE_CHECKING:
     from offsetlog import BatchInfo, Log
 
-__all__ = ["epoch_before", "replaced_from"]
+__all__ = ["epoch_before", "newest_epoch", "replaced_from"]
 
 _LOOKS = 3
 """How often a log that changes meanwhile is looked at."""
@@ -40,7 +40,7 @@ def epoch_before(log: Log, offset: int) -> int | None:
         if not log.log_start_offset < offset <= log.log_end_offset:
             return None
         batch = _batch(log, offset - 1)
-        epoch = _newest(log) if batch is None else batch.leader_epoch
+        epoch = newest_epoch(log) if batch is None else batch.leader_epoch
     except (OffsetLogError, FileNotFoundError):
         # What is damaged or gone is reported by those who read it.
         return None
@@ -60,7 +60,7 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
     Costs a small file if no leader has come since, else one look-up of an offset; a binary search over the log if the answer is not
     ``None``.
     """
-    newest = None if epoch is None else _newest(log)
+    newest = None if epoch is None else newest_epoch(log)
     if epoch is None or (newest is not None and newest <= epoch):
         return None
     for _ in range(_LOOKS):
@@ -74,7 +74,7 @@ def replaced_from(log: Log, offset: int, epoch: int | None) -> int | None:
     return None
 
 
-def _newest(log: Log) -> int | None:
+def newest_epoch(log: Log) -> int | None:
     """Return an epoch that none of the batches is above; ``None`` if only the batches can tell."""
     try:
         return log.leader_epoch

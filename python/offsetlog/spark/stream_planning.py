@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from offsetlog import Log, TopicPartition
 from offsetlog.errors import OffsetOutOfRangeError
-from offsetlog.spark.leader_epochs import epoch_before, replaced_from
+from offsetlog.spark.leader_epochs import epoch_before, newest_epoch, replaced_from
 from offsetlog.spark.options import EARLIEST, LATEST, Settings, partition_names
 from offsetlog.spark.planned import topic_id_of
 from offsetlog.spark.planning import Listing, Range, check_names, check_paths, limit_offset, readable_range
@@ -34,6 +34,7 @@ class Follower:
         self._settings = settings
         self._warned: set[str] = set()
         self._looked_at: Listing | None = None
+        self._compared: dict[str, tuple[int, int, int]] = {}
         self.ids: TopicIds = {}
         """Ids of the topics that the last question was about, where their directories have one."""
 
@@ -111,12 +112,41 @@ class Follower:
             epoch = known.epochs.get(partition) if self._is_same_topic(partition.topic, known) else None
             log = self._looked_at_log(partition)
             if log is not None:
-                epoch = _epoch(log, offset, start.get(partition), epoch)
+                epoch = self._epoch(log, offset, start.get(partition), epoch)
             elif start.get(partition) != offset:
                 epoch = None
             if epoch is not None:
                 found[partition] = epoch
         return found
+
+    def _epoch(self, log: Log, offset: int, start: int | None, known: int | None) -> int | None:
+        """Return the leader epoch to write for an offset, where `known` was written for `start`."""
+        if start is None or known is None:
+            return epoch_before(log, offset)
+        is_replaced = self._is_replaced(log, start, known)
+        if start == offset and not is_replaced:
+            return known
+        epoch = epoch_before(log, offset)
+        if start == offset:
+            return known if epoch is None else epoch
+        if epoch is None or is_replaced or offset < start:
+            return epoch
+        # Where epochs go back, the batches before a lower one would look like another leader's, once compaction removed its own.
+        return max(known, epoch)
+
+    def _is_replaced(self, log: Log, offset: int, epoch: int) -> bool:
+        """Whether another leader has written below an offset, without looking twice for one newest epoch.
+
+        It may be looked past if that leader is not newer than at the last look. Planning compares without this, before more is read.
+        """
+        newest = newest_epoch(log)
+        if newest is not None and (newest <= epoch or self._compared.get(log.path) == (newest, offset, epoch)):
+            return False
+        is_replaced = replaced_from(log, offset, epoch) is not None
+        # Of a log that ends below the offset or is damaged, the same leader may write there yet.
+        if newest is not None and not is_replaced and epoch_before(log, offset) is not None:
+            self._compared[log.path] = newest, offset, epoch
+        return is_replaced
 
     def _is_same_topic(self, topic: str, known: Known) -> bool:
         """Whether the topic that the last question was about is the one that is known, as far as both have ids."""
@@ -275,22 +305,6 @@ class Follower:
         if message not in self._warned:
             self._warned.add(message)
             logger.warning("%s", message)
-
-
-def _epoch(log: Log, offset: int, start: int | None, known: int | None) -> int | None:
-    """Return the leader epoch to write for an offset, where `known` was written for `start`."""
-    if start is None or known is None:
-        return epoch_before(log, offset)
-    is_replaced = replaced_from(log, start, known) is not None
-    if start == offset and not is_replaced:
-        return known
-    epoch = epoch_before(log, offset)
-    if start == offset:
-        return known if epoch is None else epoch
-    if epoch is None or is_replaced or offset < start:
-        return epoch
-    # Where epochs go back, the batches before a lower one would look like another leader's, once compaction removed its own.
-    return max(known, epoch)
 
 
 def _other_leader(offset: int, epoch: int | None) -> str:
