@@ -57,6 +57,7 @@ FINISHES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("who", list(FINISHES))
 @pytest.mark.parametrize("kind", ["named", "stream"])
+@pytest.mark.slow
 def test_an_unfinished_one_is_finished_wherever_its_driver_died(tmp_path: Path, kind: str, who: str) -> None:
     unfinished = 0
     for at in range(1, 60):
