@@ -1,23 +1,33 @@
-"""The end of a ``with`` block: what is closed there may fail, and does not hide the block's own error."""
+"""The end of a ``with`` block of a log: closing may fail as a consequence of what ended the block, and does not hide that."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import LogPoisonedError, OffsetLogError
 
 __all__ = ["close_behind"]
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def close_behind(error: BaseException | None, close: Callable[[], None]) -> None:
     """Close something whose ``with`` block ended with `error`, or with none.
 
-    After an error of the block, one of `close` becomes a note of it: a log that a full disk ended would else say that it cannot be
-    closed, and not why.
+    A log that a full disk ended would else say that it cannot be closed, and not why: then the failure of `close` becomes a note of
+    `error`. Every other failure is raised: what the block appended may not be durable.
     """
     try:
         close()
     except (OSError, OffsetLogError) as failure:
-        if error is None:
+        if error is None or not _follows(error, failure):
             raise
         error.add_note(f"closing failed too: {failure}")
+
+
+def _follows(error: BaseException, failure: Exception) -> bool:
+    """Whether a log that failed with `error` cannot but fail to close."""
+    if not isinstance(error, (OSError, OffsetLogError)):
+        return False
+    return isinstance(failure, LogPoisonedError) or (isinstance(failure, OSError) and failure.errno in _NO_ROOM)

@@ -262,3 +262,31 @@ def test_no_file_is_left_over(log_dir: Path) -> None:
         "offsetlog-shared.lock",
         ".lock",
     }
+
+
+def test_lines_that_found_no_room_are_not_removed_from_a_later_topic_of_another_process(tmp_path: Path) -> None:
+    """A deletion that could not write its checkpoint removes nothing later: the name may be another topic's by then."""
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("orders", 1)
+        log_dir.append("orders", b"x")
+        log_dir.log("orders", 0).delete_records_before(1)
+        in_the_way = tmp_path / "log-start-offset-checkpoint.tmp"
+        in_the_way.mkdir()
+        with pytest.raises(OSError, match="log-start-offset-checkpoint"):
+            log_dir.delete_topic("orders")
+        in_the_way.rmdir()
+        python(
+            """
+import sys
+from offsetlog import LogDir
+with LogDir.open(sys.argv[1], "a") as log_dir:
+    log_dir.create_topic("orders", 1)
+    for _ in range(10):
+        log_dir.append("orders", b"y")
+    log_dir.log("orders", 0).delete_records_before(7)
+""",
+            tmp_path,
+        )
+        assert Log.open(tmp_path / "orders-0").log_start_offset == 7
+    with Log.open(tmp_path / "orders-0") as log:
+        assert (log.log_start_offset, log.log_end_offset) == (7, 10)

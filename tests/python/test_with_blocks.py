@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offsetlog import Log, LogDir, LogPoisonedError, WritableLog, WritableLogDir
+from offsetlog import Log, LogClosedError, LogDir, LogPoisonedError, WritableLog, WritableLogDir
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), LogPoisonedError("an earlier failure")])
@@ -27,14 +27,35 @@ def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(
     def opened() -> WritableLog | WritableLogDir:
         return Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a")
 
-    with pytest.raises(ValueError, match="the block's own") as raised, opened():
-        raise ValueError("the block's own")
+    with pytest.raises(OSError, match="the block's own") as raised, opened():
+        raise OSError(errno.ENOSPC, "the block's own")
     assert [note for note in raised.value.__notes__ if str(failure) in note]
     with pytest.raises(type(failure)), opened():
         pass
 
 
-def test_an_error_of_a_writers_block_is_not_replaced_by_one_of_its_last_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [WritableLog, WritableLogDir])
+@pytest.mark.parametrize("own", [KeyError("a row"), GeneratorExit(), SystemExit(0), OSError(errno.EIO, "another disk's")])
+def test_what_closing_could_not_make_durable_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: BaseException, kind: type[WritableLog | WritableLogDir]
+) -> None:
+    """Who goes on behind an error of their own would take the records for durable."""
+    failure = OSError(errno.EIO, "Input/output error")
+    real = kind.close
+
+    def closed(self: Any) -> None:  # noqa: ANN401  # one of the two
+        real(self)
+        raise failure
+
+    monkeypatch.setattr(kind, "close", closed)
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        with Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a"):
+            raise own
+    assert raised.value is failure
+    assert raised.value.__context__ is own
+
+
+def test_what_a_writer_could_not_append_behind_an_error_of_the_block_is_raised(tmp_path: Path) -> None:
     log = Log.open(tmp_path / "t-0", "a")
 
     def block() -> None:
@@ -43,6 +64,7 @@ def test_an_error_of_a_writers_block_is_not_replaced_by_one_of_its_last_append(t
             log.close()
             raise ValueError("the block's own")
 
-    with pytest.raises(ValueError, match="the block's own") as raised:
+    # The record that waited is not in the log.
+    with pytest.raises(LogClosedError) as raised:
         block()
-    assert [note for note in raised.value.__notes__ if "closed" in note]
+    assert isinstance(raised.value.__context__, ValueError)

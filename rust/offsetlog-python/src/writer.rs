@@ -9,7 +9,6 @@ use crate::record_arguments::RecordArguments;
 use crate::rows;
 use offsetlog::disk::process_id;
 use offsetlog::{AppendInfo, AppendOptions, Error, RecordAccumulator};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -214,15 +213,8 @@ impl Writer {
         error: &Bound<'_, PyAny>,
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let _ = (kind, traceback);
-        match self.close(py) {
-            // The block's own error is the one to raise.
-            Err(failure) if !error.is_none() && failure.is_instance_of::<PyException>(py) => {
-                let note = format!("closing failed too: {}", failure.value(py));
-                error.call_method1("add_note", (note,)).map(|_| ())
-            }
-            closed => closed,
-        }
+        let _ = (kind, error, traceback);
+        self.close(py)
     }
 }
 

@@ -15,7 +15,7 @@ use offsetlog_format::name::{
     topics_collide,
 };
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
-use offsetlog_format::{PartitionMetadata, Uuid};
+use offsetlog_format::{OffsetCheckpointFile, PartitionMetadata, Uuid};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl LogDir {
                 shared.forget(topic.name, partition, None)?;
             }
         }
-        self.write_lines()?;
+        self.write_lines_of(topic.name, 0..topic.partitions)?;
         // Two processes may create the same topic.
         let _locks = self.share_all()?;
         self.check_absent(topic)?;
@@ -299,12 +299,32 @@ impl LogDir {
             }
             lock.release();
         }
-        // The topic's name can be used again. What finds no room waits for the next write, or for a topic that is made under the name:
-        // on a full disk the deletion is what makes room.
-        match self.write_lines() {
+        // The topic's name can be used again. Lines that find no room stay until a topic is made under the name: on a full disk the
+        // deletion is what makes room.
+        let numbers = partitions.iter().map(|partition| partition.partition);
+        match self.write_lines_of(topic, numbers) {
             Err(error) if error.is_out_of_room() => Ok(()),
             written => written,
         }
+    }
+
+    /// Writes the lines of partitions that are gone or about to be created. After an error they do not wait for the next write: by then
+    /// another process may have created a topic under the name, whose lines they would remove.
+    pub(super) fn write_lines_of(
+        &self,
+        topic: &str,
+        partitions: impl Iterator<Item = i32> + Clone,
+    ) -> Result<()> {
+        let written = self.write_lines();
+        if written.is_err() {
+            let lines = OffsetCheckpointFile::ALL.map(|file| (file, None));
+            for shared in &self.0.shared {
+                for partition in partitions.clone() {
+                    shared.withdraw(&lines, topic, partition);
+                }
+            }
+        }
+        written
     }
 
     /// Renames the directories of a topic for deletion. Returns their locks and their parent directories.
