@@ -18,6 +18,9 @@ use offsetlog::{AbortedTransaction, FileRange, Isolation, RangeOptions};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// A fetch under which other leaders write is begun this many times. One is rare: it takes a truncation within a few milliseconds.
+const TURNS_MAX: usize = 3;
+
 /// A fetch until it is answered.
 #[derive(Debug)]
 pub(super) struct FetchJob {
@@ -212,7 +215,9 @@ impl Broker {
         };
         let bounds_now = || partition.bounds().map_err(|error| failed(&error));
         let mut bounds = bounds_now()?;
+        let mut turns = 0;
         let (diverging, found) = loop {
+            turns += 1;
             bounds.fence(wanted.current_epoch)?;
             let diverging = diverging(&bounds, wanted)?;
             let found = self
@@ -239,6 +244,11 @@ impl Broker {
             let after = bounds_now()?;
             if after.has_epochs_of(&bounds) {
                 break (diverging, found);
+            }
+            if turns == TURNS_MAX {
+                // Whoever leads, it is not the one that was read. Every client that there is asks for the metadata then, and fetches again:
+                // FENCED_LEADER_EPOCH is for those that name an epoch, and older ones take it for a bug.
+                return Err(ErrorCode::NotLeaderOrFollower);
             }
             bounds = after;
         };

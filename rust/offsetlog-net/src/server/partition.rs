@@ -112,14 +112,9 @@ impl Partition {
     }
 
     pub(crate) fn bounds(&self) -> Result<Bounds> {
-        let (extent, epochs) = match self.log.extent_and_epochs() {
-            Ok(found) => found,
-            // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
-            Err(error) if !matches!(error.kind(), ErrorKind::Io { .. }) => {
-                (self.log.extent()?, Arc::default())
-            }
-            Err(error) => return Err(error),
-        };
+        let (extent, epochs) = self.log.extent_and_epochs()?;
+        // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
+        let epochs = epochs.unwrap_or_default();
         let mut seen = self.lock();
         // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
         // Where the log was cut, what had been shown above is gone.

@@ -19,7 +19,7 @@ pub fn append(log: &LogWriter, value: &[u8]) -> i64 {
     appended.base_offset
 }
 
-fn writer(path: &Path) -> LogWriter {
+pub fn writer(path: &Path) -> LogWriter {
     LogWriter::open(path, &OpenOptions::default(), &WriteOptions::default()).unwrap()
 }
 
@@ -125,7 +125,7 @@ fn truncated_and_deleted_records_are_out_of_range() {
 }
 
 /// Appends a batch of one record as the leader of this epoch.
-fn lead(log: &LogWriter, leader_epoch: i32, value: &[u8]) {
+pub fn lead(log: &LogWriter, leader_epoch: i32, value: &[u8]) {
     let mut batch = BatchBuilder::default();
     batch.push(1, None, Some(value), &[]).unwrap();
     let options = AppendOptions {
@@ -224,6 +224,99 @@ fn a_log_that_another_leader_writes_under_a_fetch_diverges() {
     );
     assert_eq!(fetched.diverging, Some((0, 6)));
     assert!(fetched.records.is_none_or(|records| records.is_empty()));
+}
+
+/// Another leader writes under each look of a fetch: the fetch ends all the same, with an error that every client retries.
+#[test]
+fn a_fetch_under_which_leaders_change_all_the_time_ends() {
+    use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+    const LEADERS: i32 = 300;
+    let (folder, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let log = writer(&source.path().join("t-0"));
+    for _ in 0..6 {
+        lead(&log, 0, b"value");
+    }
+    for _ in 0..8 {
+        lead(&log, 1, &vec![b'x'; 900_000]);
+    }
+    let starts: Vec<u64> = log
+        .batches(Some(6), None)
+        .unwrap()
+        .map(|batch| batch.unwrap().position)
+        .collect();
+    log.close().unwrap();
+    let bytes = std::fs::read(source.path().join("t-0/00000000000000000000.log")).unwrap();
+    let place = folder.path().join("t-0");
+    std::fs::create_dir(&place).unwrap();
+    // Another process: no checksum has the leader epoch in it.
+    let elect = move |epoch: i32| {
+        let mut bytes = bytes.clone();
+        for start in &starts {
+            let at = *start as usize + 12;
+            bytes[at..at + 4].copy_from_slice(&epoch.to_be_bytes());
+        }
+        let checkpoint = format!("0\n2\n0 0\n{epoch} 6\n");
+        for (name, bytes) in [
+            ("00000000000000000000.log", bytes),
+            ("leader-epoch-checkpoint", checkpoint.into_bytes()),
+        ] {
+            let written = place.join("new");
+            std::fs::write(&written, bytes).unwrap();
+            std::fs::rename(written, place.join(name)).unwrap();
+        }
+    };
+    elect(1);
+    let leader = std::sync::Arc::new(AtomicI32::new(LEADERS));
+    let led = std::sync::Arc::clone(&leader);
+    let mut options = ServeOptions::default();
+    // Asked every few MiB of a fetch.
+    options.open.interrupt = Some(std::sync::Arc::new(move || {
+        if led.load(SeqCst) < LEADERS {
+            elect(led.fetch_add(1, SeqCst) + 2);
+        }
+        false
+    }));
+    let broker = Broker::open(&[folder.path().to_path_buf()], options).unwrap();
+    let mut client = Client::new(&broker);
+    let fetch = Fetch {
+        partition_max_bytes: i32::MAX,
+        ..Fetch::new("t", 0, 0)
+    };
+    leader.store(0, SeqCst);
+    let error = client.fetch(&fetch).error;
+    let led = leader.swap(LEADERS, SeqCst);
+    assert_eq!(error, 6, "NOT_LEADER_OR_FOLLOWER, after {led} leaders");
+    assert!(led < LEADERS, "it goes on while leaders change");
+    let (seen, end, error) = read_all(&mut client, &fetch);
+    assert_eq!((seen.len(), end, error), (14, 14, 0));
+}
+
+/// Without the leader epochs a partition is served, and nobody is told an epoch by which he would ask.
+#[test]
+fn a_malformed_leader_epoch_checkpoint_hides_no_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("t-0"));
+    for _ in 0..10 {
+        lead(&log, 3, b"value");
+    }
+    log.close().unwrap();
+    let checkpoint = folder.path().join("t-0/leader-epoch-checkpoint");
+    std::fs::write(checkpoint, "0\n1\nthree 0\n").unwrap();
+    let broker = open(&[folder.path().to_path_buf()]);
+    let mut client = Client::new(&broker);
+    let (extent, epochs) = offsetlog::Log::open(folder.path().join("t-0"), &OpenOptions::default())
+        .unwrap()
+        .extent_and_epochs()
+        .unwrap();
+    assert_eq!((extent.log_end_offset, extent.leader_epoch), (10, 3));
+    assert!(
+        epochs
+            .unwrap_err()
+            .to_string()
+            .contains("leader-epoch-checkpoint")
+    );
+    let (seen, end, error) = read_all(&mut client, &Fetch::new("t", 0, 0));
+    assert_eq!((seen.len(), end, error), (10, 10, 0));
 }
 
 #[test]

@@ -141,14 +141,28 @@ impl Log {
         self.ask(extent_of)
     }
 
-    /// Returns the extent with the [leader epochs](Self::leader_epochs) of the same moment.
+    /// Returns the extent with the [leader epochs](Self::leader_epochs) of the same moment, or why these are not known: a checkpoint that
+    /// is malformed does not hide the extent.
     ///
-    /// Cost: a small file if the log changed since the last call.
+    /// Cost: a small file if the log changed since the last call, or that file is malformed.
     ///
     /// # Errors
-    /// Those of both.
-    pub fn extent_and_epochs(&self) -> Result<(Extent, Arc<LeaderEpochs>)> {
-        self.ask(|view| Ok((extent_of(view)?, self.leader_epochs_of(view)?)))
+    /// Those of [`extent`](Self::extent); `Io` and `Interrupted` of both.
+    pub fn extent_and_epochs(&self) -> Result<(Extent, Result<Arc<LeaderEpochs>>)> {
+        self.ask(|view| {
+            let extent = extent_of(view)?;
+            match self.leader_epochs_of(view) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Io { .. } | ErrorKind::Interrupted | ErrorKind::Closed
+                    ) =>
+                {
+                    Err(error)
+                }
+                epochs => Ok((extent, epochs)),
+            }
+        })
     }
 
     fn fetch_range_in(
