@@ -331,9 +331,12 @@ class LogDir:
         return self._native is None
 
     def refresh(self) -> None:
-        """List the folders again: partitions that other processes made are then known, and those not that they took away.
+        """Look again at what other processes may have changed.
 
-        What is made or deleted through this object is known without it. For what logs see, see :class:`Log`.
+        Lists the folders: partitions that came are then known, and those not that were removed. Where several folders have a
+        replica of a partition and one of them has changed, the next opening of it chooses again; logs that are open stay where they
+        are. The next question about settings reads the cluster's metadata again. What is made or deleted through this object is
+        known without it. For what logs see, see :class:`Log`.
         """
         self._engine().refresh()
 

@@ -296,6 +296,25 @@ def test_metadata_that_cannot_be_read_or_is_anothers_tells_nothing(dirs: list[Pa
             log_dir.append("g-plain", b"x", partition=0)
 
 
+def test_refresh_has_the_metadata_read_again(tmp_path: Path) -> None:
+    """A log dir that stays open tells the settings of its last look."""
+    topic_id = bytes(range(16))
+    values = [metadata_records.topic("t", topic_id), metadata_records.partition(topic_id, 0, [1])]
+    metadata_records.write(tmp_path, [*values, metadata_records.config("topic", "t", "retention.ms", "1000")])
+    with LogDir.open(tmp_path, "a") as made:
+        made.create_topic("t", topic_id=base64.urlsafe_b64encode(topic_id).decode().rstrip("="))
+    with LogDir.open(tmp_path) as log_dir:
+
+        def told() -> object:
+            return log_dir.topic_settings("t").settings["retention.ms"][:2]
+
+        assert told() == ("1000", "topic")
+        metadata_records.write(tmp_path, [metadata_records.config("topic", "t", "retention.ms", "2000")])
+        assert told() == ("1000", "topic")
+        log_dir.refresh()
+        assert told() == ("2000", "topic")
+
+
 def test_layers_are_told(dirs: list[Path], properties: Path) -> None:
     with LogDir.open(dirs) as log_dir:
         found = log_dir.topic_settings("g-compact", broker=properties)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -99,6 +100,31 @@ def test_of_equal_replicas_the_first_log_dir_is_read(log_dirs: list[Path]) -> No
     for order, mark in ((log_dirs[:2], b"one"), (log_dirs[1::-1], b"two")):
         with LogDir.open(order) as log_dir:
             assert {record.value for record in log_dir.scan()} == {mark}
+
+
+def test_refresh_chooses_again_where_a_replica_has_changed(log_dirs: list[Path]) -> None:
+    """And not before it: a choice holds between two looks."""
+    every = batches_of(5, b"grows")
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(3, b"stays"))
+    segment(log_dirs[1] / "orders-0", 0, *every[:2])
+    end = TopicPartition("orders", 0)
+    with LogDir.open(log_dirs[:2]) as log_dir, log_dir.log("orders", 0) as held:
+        assert log_dir.end_offsets() == {end: 6}
+        log_dir.refresh()
+        assert log_dir.end_offsets() == {end: 6}
+        segment(log_dirs[1] / "orders-0", 0, *every)
+        assert log_dir.end_offsets() == {end: 6}
+        log_dir.refresh()
+        assert log_dir.end_offsets() == {end: 10}
+        assert {record.value for record in log_dir.scan()} == {b"grows"}
+        assert {record.value for record in held.scan()} == {b"stays"}, "a log that is open stays where it is"
+        # The one that was chosen is cut, or removed.
+        segment(log_dirs[1] / "orders-0", 0, *every[:1])
+        log_dir.refresh()
+        assert {record.value for record in log_dir.scan()} == {b"stays"}
+        shutil.rmtree(log_dirs[0] / "orders-0")
+        log_dir.refresh()
+        assert log_dir.end_offsets() == {end: 2}
 
 
 def test_second_replica_is_told_of(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:

@@ -46,8 +46,8 @@ pub use active_producers::ProducerState;
 pub use append_log::AppendLogOptions;
 pub use batches::Batches;
 pub use cluster::{
-    AccessControlEntry, BrokerRegistration, ClientQuota, HIDDEN, MetadataImage, NodeAnswer,
-    PartitionRegistration, ScramCredential, TopicImage, is_internal_topic, is_secret,
+    AccessControlEntry, BrokerRegistration, ClientQuota, HIDDEN, MetadataImage, MetadataMark,
+    NodeAnswer, PartitionRegistration, ScramCredential, TopicImage, is_internal_topic, is_secret,
     zookeeper_node,
 };
 pub use follow::Follow;

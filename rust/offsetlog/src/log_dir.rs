@@ -2,6 +2,7 @@
 //! appending.
 
 mod builder;
+mod choice;
 mod groups;
 mod listing;
 mod maintain;
@@ -18,9 +19,8 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
-use crate::log::{
-    LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, ScanOptions, Surroundings, open_in,
-};
+use crate::log::{LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings};
+use choice::AllChosen;
 use listing::Listing;
 use offsetlog_format::counted;
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ struct Inner {
     surroundings: Arc<Surroundings>,
     listing: RwLock<Listing>,
     /// The replica that was chosen, for partitions with several.
-    chosen: Mutex<BTreeMap<TopicPartition, PathBuf>>,
+    chosen: Mutex<AllChosen>,
     /// Present if the log dirs are open for appending.
     writer: Option<Writer>,
 }
@@ -200,12 +200,26 @@ impl LogDir {
         }
     }
 
-    /// Lists the log dirs again, to find partitions that other processes created or removed. Topics created or deleted through
-    /// this value are known without it. Logs that are already open are not affected ([`Log`]).
+    /// Looks again at what other processes may have changed: lists the log dirs, to find partitions that came or were removed; chooses
+    /// among the replicas of a partition again where one of them has changed; and has the cluster's metadata read again by the next
+    /// question about settings. Topics created or deleted through this value are known without it. Logs that are already open are not
+    /// affected ([`Log`]): only the next opening of a partition may return another replica.
     ///
     /// # Errors
-    /// `Io` if a path cannot be listed; the known partitions are then unchanged.
+    /// `Io` if a path cannot be listed; what is known is then unchanged.
     pub fn refresh(&self) -> Result<()> {
+        self.refresh_listing()?;
+        self.doubt_choices();
+        self.0.surroundings.forget();
+        Ok(())
+    }
+
+    /// Lists the log dirs again, and no more: the choice among replicas stays as long as its directory is there, and the cluster's
+    /// metadata is what it was ([`ClusterSettings::refresh`] reads it again).
+    ///
+    /// # Errors
+    /// Those of [`refresh`](Self::refresh).
+    pub fn refresh_listing(&self) -> Result<()> {
         let mut known = self.0.listing_mut();
         let mut listing = Listing::default();
         for path in &self.0.paths {
@@ -279,7 +293,8 @@ impl LogDir {
     /// Opens a partition for reading. In log dirs that were opened for appending, that is the log of their writer, which stays open
     /// while the result is held. If several log dirs have a replica, takes the
     /// longest valid one: the one whose batches can be read with valid checksums up to the greatest offset; the first one of
-    /// equals. Finding it reads each replica once, and the choice is kept.
+    /// equals. Finding it reads each replica once, and the choice is kept until a [`refresh`](Self::refresh) behind which one of them has
+    /// changed.
     ///
     /// # Errors
     /// `LogDir` if there is no such partition; those of [`Log::open`].
@@ -295,16 +310,10 @@ impl LogDir {
         let Some(paths) = self.0.listing().partitions.get(&wanted).cloned() else {
             return Err(self.unknown(topic, partition));
         };
-        if let [path] = paths.as_slice() {
-            return self.open_one(path);
+        match paths.as_slice() {
+            [path] => self.open_one(path),
+            paths => self.log_of_replicas(wanted, paths),
         }
-        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = chosen.get(&wanted) {
-            return self.open_one(path);
-        }
-        let log = self.longest(&paths)?;
-        chosen.insert(wanted, log.path().to_path_buf());
-        Ok(log)
     }
 
     /// A partition for a scan that opens it when it reaches it: see [`Scan::over_logs`](crate::Scan::over_logs). If it no
@@ -368,38 +377,6 @@ impl LogDir {
         })
     }
 
-    fn open_one(&self, path: &Path) -> Result<Log> {
-        let shared = self.0.shared_with(path);
-        open_in(
-            path,
-            &self.0.options,
-            shared.map(|shared| shared.checkpoints()),
-        )
-    }
-
-    fn longest(&self, paths: &[PathBuf]) -> Result<Log> {
-        let mut best: Option<(i64, Log)> = None;
-        let mut failure = None;
-        for path in paths {
-            let opened = self
-                .open_one(path)
-                .and_then(|log| Ok((valid_end(&log)?, log)));
-            match opened {
-                Ok((end, log)) => {
-                    if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
-                        best = Some((end, log));
-                    }
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        match (best, failure) {
-            (Some((_, log)), _) => Ok(log),
-            (None, Some(error)) => Err(error),
-            (None, None) => Err(Error::argument("paths", "none found")),
-        }
-    }
-
     fn unknown(&self, topic: &str, partition: i32) -> Error {
         let path = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
         let topics = self.topics();
@@ -418,23 +395,5 @@ impl LogDir {
             ),
         };
         Error::log_dir(path, reason)
-    }
-}
-
-/// Exclusive end of the offsets whose batches can be read without an error.
-fn valid_end(log: &Log) -> Result<i64> {
-    let options = ScanOptions {
-        control_records: true,
-        ..ScanOptions::default()
-    };
-    let mut scan = log.scan(&options)?;
-    let mut end = log.log_start_offset()?;
-    loop {
-        match scan.next_batch() {
-            Ok(Some(batch)) => end = batch.header().last_offset.saturating_add(1),
-            Ok(None) => return Ok(end),
-            Err(error) if error.is_corruption() => return Ok(end),
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -254,7 +254,8 @@ impl Broker {
 
     /// Lists the log dirs again.
     fn list(&self) {
-        let failed = self.log_dir.refresh().err().map(|error| error.to_string());
+        let failed = self.log_dir.refresh_listing();
+        let failed = failed.err().map(|error| error.to_string());
         // It is tried again and again; only a new reason is news.
         let known = std::mem::replace(&mut *lock(&self.not_listed), failed.clone());
         if let Some(reason) = failed {

@@ -4,6 +4,7 @@
 //! broker's own `server.properties`. What neither tells is unknown, and nothing is removed by it.
 
 mod access;
+mod again;
 mod guard;
 mod metadata;
 mod metadata_snapshot;
@@ -13,6 +14,7 @@ mod secrets;
 mod zookeeper;
 
 pub use access::{AccessControlEntry, ClientQuota, ScramCredential};
+pub use again::MetadataMark;
 pub use guard::is_internal_topic;
 pub(crate) use guard::{Guard, Upkeep, check_internal};
 pub(crate) use metadata::read_metadata;
@@ -55,6 +57,8 @@ pub(crate) struct Surroundings {
     known: Option<Arc<Membership>>,
     /// What was read, by its directory and, of ZooKeeper's, the cluster that was asked for.
     read: Mutex<BTreeMap<Asked, Arc<Metadata>>>,
+    /// The metadata log that was found beside each log dir: one that is gone since does not make a broker's partition anybody else's.
+    beside: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
 type Asked = (PathBuf, Option<String>);
@@ -119,6 +123,7 @@ impl Surroundings {
             broker: broker.cloned(),
             known: None,
             read: Mutex::default(),
+            beside: Mutex::default(),
         })
     }
 
@@ -146,12 +151,17 @@ impl Surroundings {
             broker: None,
             known: Some(membership),
             read: Mutex::default(),
+            beside: Mutex::default(),
         }
     }
 
     /// Has the metadata be read again by the next who asks.
     pub(crate) fn forget(&self) {
         self.read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        self.beside
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
@@ -232,8 +242,23 @@ impl Surroundings {
         Ok((mark, Node::default()))
     }
 
-    /// The first metadata log in the log dir or in those around it.
+    /// The metadata log that was found before, or the first one in the log dir or in those around it. Only [`read_again`](Self::read_again)
+    /// moves on to another one, and [`forget`](Self::forget).
     fn metadata_log_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
+        let known = |beside: &BTreeMap<PathBuf, PathBuf>| beside.get(log_dir).cloned();
+        if let Some(found) = known(&self.beside.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(Some(found));
+        }
+        let found = self.look_beside(log_dir)?;
+        if let Some(found) = &found {
+            let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+            beside.insert(log_dir.to_path_buf(), found.clone());
+        }
+        Ok(found)
+    }
+
+    /// The first metadata log that is in the log dir or in those around it.
+    fn look_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
         let around = self.around.iter().map(PathBuf::as_path);
         let folders = std::iter::once(log_dir).chain(around.filter(|&folder| folder != log_dir));
         for folder in folders {

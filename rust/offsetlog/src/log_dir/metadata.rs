@@ -29,4 +29,39 @@ impl LogDir {
         let log = self.log(&place.topic, place.partition)?;
         read_metadata(&log).map(Some)
     }
+
+    /// As [`metadata`](Self::metadata), for a server that reads it again and again: of several metadata logs takes the one with the
+    /// greatest log end offset, without reading the others first, and the next one where that cannot be read.
+    ///
+    /// # Errors
+    /// Those of [`metadata`](Self::metadata), of the log with the greatest log end offset.
+    pub fn metadata_again(&self) -> Result<Option<MetadataImage>> {
+        let mut failure = None;
+        let mut logs = Vec::new();
+        for (_, path) in self
+            .directories(METADATA_TOPIC)
+            .into_iter()
+            .filter(|(partition, _)| *partition == 0)
+        {
+            let opened = self
+                .open_one(&path)
+                .and_then(|log| Ok((log.extent()?.log_end_offset, log)));
+            match opened {
+                Ok(found) => logs.push(found),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if logs.is_empty() && failure.is_none() {
+            return self.0.surroundings.named_metadata();
+        }
+        logs.sort_by_key(|(end, _)| std::cmp::Reverse(*end));
+        let mut first = None;
+        for (_, log) in &logs {
+            match read_metadata(log) {
+                Ok(image) => return Ok(Some(image)),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.or(failure).map_or(Ok(None), Err)
+    }
 }

@@ -8,15 +8,17 @@ use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::log::{
-    Surroundings, check_internal, lock_idle, lock_partition, read_config, write_config,
+    MetadataMark, Surroundings, check_internal, lock_idle, lock_partition, read_config,
+    write_config,
 };
+use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::name::{
     DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
     topics_collide,
 };
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
 use offsetlog_format::{OffsetCheckpointFile, PartitionMetadata, Uuid};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +60,18 @@ pub struct TopicSettings {
 /// The settings of a cluster around a log dir: of the cluster's metadata, and of a broker's `server.properties`.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings(Arc<Surroundings>);
+
+impl ClusterSettings {
+    /// Reads again what was read of the cluster's metadata, and returns why some of it was not taken, one reason for each place: what
+    /// cannot be read, or [does not go on](crate::MetadataImage::less_than) where what is known ended. What was known of that place is kept.
+    /// What has not been asked for is read when it is.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub fn refresh(&self) -> Result<Vec<String>> {
+        self.0.read_again()
+    }
+}
 
 impl LogDir {
     /// Creates a topic and returns its id. Puts each partition into the log dir with the fewest partitions. The topic is
@@ -420,6 +434,25 @@ impl LogDir {
             Arc::clone(&self.0.surroundings)
         };
         Ok(ClusterSettings(surroundings))
+    }
+
+    /// Tells whether the cluster's metadata may have changed, in these log dirs or where `cluster` has it from: two marks are equal only
+    /// if it has not. What cannot be looked at counts as absent.
+    ///
+    /// Cost: a listing of each folder with metadata, and a look at each of its files.
+    #[must_use]
+    pub fn metadata_mark(&self, cluster: Option<&ClusterSettings>) -> MetadataMark {
+        let metadata = TopicPartition {
+            topic: METADATA_TOPIC.to_owned(),
+            partition: 0,
+        };
+        let listed = self.0.listing().partitions.get(&metadata).cloned();
+        let mut places: BTreeSet<PathBuf> = listed.into_iter().flatten().collect();
+        places.extend(self.0.surroundings.places());
+        if let Some(ClusterSettings(surroundings)) = cluster {
+            places.extend(surroundings.places());
+        }
+        MetadataMark::of(self.disk(), places)
     }
 
     /// As [`topic_settings`](Self::topic_settings).

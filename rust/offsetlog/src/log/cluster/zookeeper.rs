@@ -106,6 +106,11 @@ impl Places {
         &self.snapshots
     }
 
+    /// The folders of the files.
+    pub(crate) fn folders(&self) -> [PathBuf; 2] {
+        [self.snapshots.clone(), self.logs.clone()]
+    }
+
     /// What the data has of a Kafka cluster: of the only one, or of the one with this id.
     ///
     /// # Errors
