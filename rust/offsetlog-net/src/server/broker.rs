@@ -297,7 +297,12 @@ impl Broker {
             .map(|(key, awaited)| (key.clone(), Arc::clone(&awaited.partition)))
             .collect();
         let mut moved = false;
+        let catalog = self.catalog();
         for (key, partition) in awaited {
+            let topic = catalog.topic(&key.0);
+            let slot = topic.and_then(|topic| topic.slots.get(&key.1));
+            // Its directory may have been replaced since.
+            let partition = slot.and_then(Slot::partition).unwrap_or(&partition);
             let bounds = partition
                 .bounds()
                 .ok()

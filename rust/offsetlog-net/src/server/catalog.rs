@@ -47,6 +47,8 @@ pub(crate) enum Slot {
     Here {
         partition: Arc<Partition>,
         marks: Vec<Mark>,
+        /// The other replicas, and why they are not served.
+        others: Vec<(PathBuf, String)>,
     },
     /// No log dir has it.
     Missing,
@@ -97,6 +99,39 @@ impl Slot {
             (None, None) => true,
             _ => false,
         }
+    }
+
+    /// The same partition, if the directory that is served is still there and is the same: what clients have read of it may be in no other
+    /// replica. Which others there are does not matter.
+    fn kept(&self, marks: &[Mark]) -> Option<Self> {
+        let Self::Here {
+            partition,
+            marks: before,
+            others,
+        } = self
+        else {
+            return None;
+        };
+        let path = partition.log.path();
+        let known = before.iter().find(|mark| mark.path == path)?;
+        if !marks.contains(known) {
+            return None;
+        }
+        let others = marks.iter().filter(|mark| mark.path != path).map(|mark| {
+            let known = others
+                .iter()
+                .find(|(other, _)| other.starts_with(&mark.path));
+            let why = known.filter(|_| before.contains(mark)).map_or_else(
+                || "came while the partition was served from another directory".to_owned(),
+                |(_, why)| why.clone(),
+            );
+            (mark.path.clone(), why)
+        });
+        Some(Self::Here {
+            partition: Arc::clone(partition),
+            marks: marks.to_vec(),
+            others: others.collect(),
+        })
     }
 
     /// Why it cannot be opened.
@@ -163,7 +198,7 @@ impl Surroundings {
 }
 
 impl Catalog {
-    /// Lists the log dirs. Partitions whose directories are those of `before` stay as they are.
+    /// Lists the log dirs. Partitions of `before` whose directory is still there stay as they are.
     pub(crate) fn read(
         log_dir: &LogDir,
         surroundings: &Surroundings,
@@ -272,23 +307,19 @@ impl Reader<'_> {
         let registered = self.surroundings.topics.get(name);
         let mut slots = BTreeMap::new();
         let mut ids = BTreeSet::new();
+        let mut is_kept = false;
         for number in numbers {
             let paths = directories.remove(number).unwrap_or_default();
             let disk = self.log_dir.options().disk.as_ref();
             let marks: Vec<Mark> = paths.iter().map(|path| Mark::of(disk, path)).collect();
-            let same = self
-                .known
-                .and_then(|known| known.slots.get(number))
-                .filter(|slot| slot.marks() == marks);
-            let slot = match same {
-                Some(slot @ Slot::Here { partition, .. }) => {
-                    partition.raise_epoch(self.surroundings.epoch_floor(name, *number));
-                    slot.clone()
-                }
-                _ => self.slot(name, *number, &paths, marks, registered),
-            };
-            // Clients drop what they know only for a topic of another id.
             let known = self.known.and_then(|known| known.slots.get(number));
+            let kept = known.and_then(|known| known.kept(&marks));
+            is_kept |= kept.is_some();
+            let slot = kept.unwrap_or_else(|| self.slot(name, *number, &paths, marks, registered));
+            if let Some(partition) = slot.partition() {
+                partition.raise_epoch(self.surroundings.epoch_floor(name, *number));
+            }
+            // Clients drop what they know only for a topic of another id.
             if let Some((known, now)) = known.and_then(Slot::partition).zip(slot.partition())
                 && known.topic_id == now.topic_id
             {
@@ -298,7 +329,12 @@ impl Reader<'_> {
             slots.insert(*number, slot);
         }
         let wanted = registered.map(|topic| topic.topic_id.to_bytes());
-        let id = match wanted.filter(|wanted| ids.contains(wanted)) {
+        // A partition that stays is of the topic that clients know, whatever the metadata says of its name by now.
+        let known = self.known.filter(|known| is_kept && !known.id.is_zero());
+        let id = match known
+            .map(|known| known.id.to_bytes())
+            .or(wanted.filter(|wanted| ids.contains(wanted)))
+        {
             Some(wanted) => wanted,
             None if ids.len() > 1 => {
                 return Err(
@@ -343,11 +379,11 @@ impl Reader<'_> {
             Ok((log, others)) => Slot::Here {
                 partition: Arc::new(Partition::new(
                     log,
-                    others,
                     self.options.until == Until::HighWatermark,
                     self.surroundings.epoch_floor(name, number),
                 )),
                 marks,
+                others,
             },
             Err(error) => {
                 let reason = error.to_string();

@@ -6,7 +6,6 @@ use offsetlog::format::leader_epoch::{EpochEntry, LeaderEpochs};
 use offsetlog::{Error, ErrorKind, Log, Result};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,8 +22,6 @@ pub(crate) struct Partition {
     pub(crate) log: Log,
     /// As in its `partition.metadata`.
     pub(crate) topic_id: Option<Uuid>,
-    /// Other replicas, with what they have less.
-    pub(crate) others: Vec<(PathBuf, String)>,
     /// The log ends at the checkpointed high watermark.
     until_high_watermark: bool,
     /// The leader epoch is at least this: of the cluster's state and of committed offsets.
@@ -70,19 +67,13 @@ pub(crate) struct Bounds {
 }
 
 impl Partition {
-    pub(crate) fn new(
-        log: Log,
-        others: Vec<(PathBuf, String)>,
-        until_high_watermark: bool,
-        epoch_floor: i32,
-    ) -> Self {
+    pub(crate) fn new(log: Log, until_high_watermark: bool, epoch_floor: i32) -> Self {
         Self {
             topic: log.topic().to_owned(),
             number: log.partition(),
             // A file that cannot be read is none: clients then fetch by name.
             topic_id: log.topic_id().ok().flatten(),
             log,
-            others,
             until_high_watermark,
             epoch_floor: AtomicI32::new(epoch_floor),
             seen: Mutex::new(Seen {

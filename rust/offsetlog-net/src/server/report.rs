@@ -105,7 +105,9 @@ impl Broker {
             is_internal: topic.is_internal,
             partitions: slots
                 .map(|(number, slot)| match slot {
-                    Slot::Here { partition, .. } => self.partition_report(partition),
+                    Slot::Here {
+                        partition, others, ..
+                    } => self.partition_report(partition, others),
                     Slot::Missing => offline(*number, None, "no log dir has it"),
                     Slot::Unreadable { path, reason, .. } => {
                         offline(*number, Some(path.clone()), reason)
@@ -115,7 +117,11 @@ impl Broker {
         }
     }
 
-    fn partition_report(&self, partition: &Partition) -> PartitionReport {
+    fn partition_report(
+        &self,
+        partition: &Partition,
+        others: &[(PathBuf, String)],
+    ) -> PartitionReport {
         let bounds = match partition.bounds() {
             Ok(bounds) => bounds,
             Err(error) => {
@@ -141,8 +147,7 @@ impl Broker {
             log_end_offset: Some(bounds.end),
             last_stable_offset: stable.map_err(&mut note).ok(),
             leader_epoch: bounds.leader_epoch,
-            others: partition
-                .others
+            others: others
                 .iter()
                 .map(|(path, reason)| ReplicaReport {
                     path: path.clone(),

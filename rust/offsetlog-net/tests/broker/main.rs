@@ -14,5 +14,6 @@ mod golden;
 mod groups;
 mod growth;
 mod random;
+mod replicas;
 mod sessions;
 mod traps;
