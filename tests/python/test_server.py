@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import ssl
 import struct
@@ -10,13 +12,16 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
+import metadata_records
 import pytest
 
 import offsetlog
-from offsetlog import ConfigError, LogClosedError, LogDirError, Server
+from offsetlog import ConfigError, LogClosedError, LogDirError, Server, ServerEvent
 
 LOG_DIR = Path("tests/data/kafka-4.3.0/clean/log-dir-1")
 CERTIFICATES = Path("rust/offsetlog-net/tests/tls")
@@ -161,6 +166,38 @@ def test_what_happens_is_told() -> None:
         assert event.peer is not None
         assert event.peer.startswith("127.0.0.1:")
         assert kafka.events() == []
+
+
+def test_metadata_is_followed_by_a_thread_that_ends_with_the_server(tmp_path: Path) -> None:
+    metadata_records.write(tmp_path, [metadata_records.topic("t", bytes(range(16)))])
+
+    def runs() -> bool:
+        found = False
+        for name in Path("/proc/self/task").glob("*/comm"):
+            with contextlib.suppress(OSError):
+                found |= name.read_text().strip() == "offsetlog-metad"
+        return found
+
+    def wait_until(what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    with Server(tmp_path) as kafka:
+        # A thread sets its name itself, and is listed for a moment after its end.
+        wait_until(runs)
+        shutil.rmtree(tmp_path / "__cluster_metadata-0")
+        events: list[ServerEvent] = []
+
+        def is_told() -> bool:
+            events.extend(kafka.events())
+            return bool(events)
+
+        wait_until(is_told)
+        assert [(event.level, event.kind) for event in events] == [("error", "metadata-not-read")]
+        assert "offsetlog_serve_metadata_errors_total 1\n" in kafka.metrics()
+    wait_until(lambda: not runs())
 
 
 def test_prometheus_can_ask() -> None:

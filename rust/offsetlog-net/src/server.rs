@@ -6,6 +6,7 @@
 mod api_versions;
 mod broker;
 mod catalog;
+mod cluster;
 mod configs;
 mod coordinated;
 mod describe;

@@ -1,10 +1,13 @@
 //! Puts a server together: what is served, where, for whom. The command `serve` and Python's `Server` are both made of this.
 
+mod follower;
+
 use crate::sasl::{Users, UsersError};
 use crate::server::{self, Broker, OpenTransactions, ServeOptions, ServeReport, Until};
 use crate::transport::{
     Event, EventLevel, EventLog, Server, ServerError, ServerLimits, ServerOptions,
 };
+use follower::Follower;
 use offsetlog::{BrokerSettings, OpenOptions};
 use std::fmt::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -70,6 +73,7 @@ impl fmt::Debug for ServingOptions {
 pub struct Serving {
     server: Server,
     broker: Arc<Broker>,
+    follower: Follower,
     advertised: (String, u16),
     is_encrypted: bool,
     has_users: bool,
@@ -220,9 +224,12 @@ impl Serving {
         let broker = Arc::new(broker);
         let _ = for_metrics.set(Arc::clone(&broker));
         let server = bound.serve(Arc::clone(&broker))?;
+        let follower = Follower::start(Arc::clone(&broker), options.open.clock.clone())
+            .map_err(ServerError::Thread)?;
         Ok(Self {
             server,
             broker,
+            follower,
             advertised: (host, port),
             is_encrypted,
             has_users,
@@ -273,7 +280,9 @@ impl Serving {
 
     /// Stops within a few seconds: ends waits, lets responses go out. Does nothing the second time.
     pub fn stop(&self) {
+        self.follower.end();
         self.server.stop(STOP_WITHIN);
+        self.follower.wait(STOP_WITHIN);
         if let Err(error) = self.broker.flush_groups()
             && let Some(log) = &self.log
         {
@@ -400,6 +409,7 @@ fn missing_topic<'a>(report: &ServeReport, asked: &'a [String]) -> Option<&'a St
 struct Counted {
     damage: AtomicU64,
     failed: AtomicU64,
+    metadata_failed: AtomicU64,
 }
 
 impl Counted {
@@ -407,6 +417,7 @@ impl Counted {
         let counter = match event {
             server::Event::Damage { .. } => &self.damage,
             server::Event::Failed { .. } | server::Event::Offline { .. } => &self.failed,
+            server::Event::MetadataNotRead { .. } => &self.metadata_failed,
             _ => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -451,6 +462,13 @@ fn tell(log: &(dyn Fn(&Event<'_>) + Send + Sync), event: &server::Event) {
             "not-listed",
             format!("the log dirs cannot be listed: {reason}"),
         ),
+        server::Event::MetadataNotRead { reason } => (
+            EventLevel::Error,
+            "metadata-not-read",
+            format!(
+                "the cluster's metadata is not read again, what was known of it is kept: {reason}"
+            ),
+        ),
     };
     log(&Event {
         level,
@@ -477,6 +495,11 @@ fn write_metrics(text: &mut String, broker: &Broker, counted: &Counted) {
         "partition_errors_total",
         "Partitions that could not be opened or read",
         counted.failed.load(Ordering::Relaxed),
+    );
+    plain(
+        "metadata_errors_total",
+        "Events that the cluster's metadata could not be read again",
+        counted.metadata_failed.load(Ordering::Relaxed),
     );
     let report = broker.report();
     for (name, help, value) in [

@@ -1,6 +1,7 @@
 //! The server: takes requests, one at a time from each connection, and dispatches them by API.
 
-use super::catalog::{Catalog, Slot, Surroundings, Topic};
+use super::catalog::{Catalog, Slot, Topic};
+use super::cluster::Cluster;
 use super::fetch::FetchJob;
 use super::fetch_sessions::FetchSessions;
 use super::groups::{GroupAnswer, Groups, is_of_groups};
@@ -14,7 +15,7 @@ use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, RequestHeader, announced, api, apis};
-use offsetlog::{ClusterSettings, Error, ErrorKind, Group, GroupsOptions, LogDir, Result};
+use offsetlog::{Error, Group, GroupsOptions, LogDir, Result};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -34,12 +35,11 @@ pub struct Broker {
     pub(super) log_dir: LogDir,
     pub(super) node_id: i32,
     pub(super) cluster_id: String,
-    pub(super) settings: Option<ClusterSettings>,
+    pub(super) cluster: Cluster,
     pub(super) sessions: Mutex<FetchSessions>,
     pub(super) decisions: Mutex<Decisions>,
     pub(super) producer_ids: AtomicI64,
     pub(super) warnings: Vec<String>,
-    surroundings: Surroundings,
     groups: Arc<Vec<Group>>,
     coordinator: Option<Box<dyn Groups>>,
     catalog: Arc<RwLock<Arc<Catalog>>>,
@@ -115,14 +115,6 @@ impl Broker {
                  --without-state (without_state=True)",
             ));
         }
-        let image = match log_dir.metadata() {
-            Ok(image) => image,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => {
-                warnings.push(format!("the cluster's metadata cannot be read: {error}"));
-                None
-            }
-        };
         let (groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
         warnings.extend(of_groups);
         warnings.extend(unread.iter().map(|unread| {
@@ -131,22 +123,9 @@ impl Broker {
                 unread.partition, unread.error
             )
         }));
-        let surroundings = Surroundings::new(image.as_ref(), &groups);
-        let settings = log_dir.cluster_settings(
-            options.broker_settings.as_ref(),
-            options.metadata.as_deref(),
-        );
-        let settings = match settings {
-            Ok(settings) => Some(settings),
-            // Whoever names a place wants what is there.
-            Err(error) if options.metadata.is_some() => return Err(error),
-            Err(error) => {
-                warnings.push(format!("settings are not known: {error}"));
-                None
-            }
-        };
+        let cluster = Cluster::open(&log_dir, &options, &groups, &mut warnings)?;
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
-        let catalog = Catalog::read(&log_dir, &surroundings, &options, None);
+        let catalog = Catalog::read(&log_dir, &cluster.surroundings(), &options, None);
         warnings.extend(catalog.left_out.iter().cloned());
         Ok(Self {
             node_id: options.node_id.unwrap_or(node_id),
@@ -164,10 +143,9 @@ impl Broker {
             coordinator: None,
             options,
             log_dir,
+            cluster,
             cluster_id,
-            settings,
             warnings,
-            surroundings,
         })
     }
 
@@ -182,10 +160,16 @@ impl Broker {
             if let Some(partition) = slot.and_then(Slot::partition) {
                 partition.raise_epoch(epoch);
             }
-            self.surroundings.committed(&topic, number, epoch);
+            self.cluster.committed(&topic, number, epoch);
         }
         self.coordinator = Some(groups);
         self
+    }
+
+    /// Reads the cluster's metadata again if it has changed, every five seconds at most; the next tick serves by it. Takes as long as the
+    /// reading does, so a thread of its own calls this about once a second.
+    pub fn follow_metadata(&self, now_ms: i64) {
+        self.cluster.follow(&self.log_dir, &self.options, now_ms);
     }
 
     /// Makes the groups' commits durable.
@@ -265,12 +249,8 @@ impl Broker {
             return;
         }
         let before = self.catalog();
-        let now = Catalog::read(
-            &self.log_dir,
-            &self.surroundings,
-            &self.options,
-            Some(&before),
-        );
+        let surroundings = self.cluster.surroundings();
+        let now = Catalog::read(&self.log_dir, &surroundings, &self.options, Some(&before));
         if now.is_as(&before) {
             return;
         }

@@ -6,9 +6,7 @@ use offsetlog::disk::{Disk, FileStat};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::PARTITION_METADATA;
-use offsetlog::{
-    Error, Group, Log, LogDir, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic,
-};
+use offsetlog::{Error, Group, Log, LogDir, OpenOptions, Result, TopicImage, is_internal_topic};
 use offsetlog_ops::{ChosenReplica, choose_replica};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -151,16 +149,16 @@ impl Slot {
 }
 
 /// What besides the directories says something of partitions.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
-    topics: HashMap<String, TopicImage>,
+    /// As in the cluster's metadata.
+    pub(super) topics: Arc<HashMap<String, TopicImage>>,
     /// The greatest leader epoch that a group has committed.
     committed: HashMap<(String, i32), i32>,
 }
 
 impl Surroundings {
-    pub(crate) fn new(image: Option<&MetadataImage>, groups: &[Group]) -> Self {
-        let topics = image.map_or(&[][..], |image| &image.topics);
+    pub(crate) fn new(topics: Arc<HashMap<String, TopicImage>>, groups: &[Group]) -> Self {
         let mut committed: HashMap<(String, i32), i32> = HashMap::new();
         for offset in groups.iter().flat_map(|group| &group.offsets) {
             if let Some(epoch) = offset.leader_epoch {
@@ -169,13 +167,7 @@ impl Surroundings {
                 *known = epoch.max(*known);
             }
         }
-        Self {
-            topics: topics
-                .iter()
-                .map(|topic| (topic.name.clone(), topic.clone()))
-                .collect(),
-            committed,
-        }
+        Self { topics, committed }
     }
 
     /// A group has committed this leader epoch.

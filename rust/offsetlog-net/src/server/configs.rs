@@ -94,7 +94,7 @@ impl Broker {
         if self.catalog().topic(name).is_none() {
             return Err((ErrorCode::UnknownTopicOrPartition, String::new()));
         }
-        let Some(cluster) = &self.settings else {
+        let Some(cluster) = &self.cluster.settings else {
             let words = "the settings cannot be read".to_owned();
             return Err((ErrorCode::KafkaStorageError, words));
         };

@@ -72,6 +72,11 @@ pub enum Event {
         /// The error.
         reason: String,
     },
+    /// The cluster's metadata could not be read again; what was known of it is kept. Each reason is told once an hour at most.
+    MetadataNotRead {
+        /// The error.
+        reason: String,
+    },
     /// The log dirs could not be listed; what was known of them is served.
     NotListed {
         /// The error.

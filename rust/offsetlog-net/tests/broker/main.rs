@@ -9,6 +9,7 @@
 )]
 
 mod client;
+mod cluster;
 mod damage;
 mod golden;
 mod groups;
