@@ -213,8 +213,15 @@ impl Writer {
         error: &Bound<'_, PyAny>,
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let _ = (kind, error, traceback);
-        self.close(py)
+        let _ = (kind, traceback);
+        self.close(py).or_else(|failure| {
+            // The records that waited are not in the log. Python sets no context of an error raised here.
+            let is_behind = !error.is_none() && !failure.value(py).is(error);
+            if is_behind {
+                failure.value(py).setattr("__context__", error)?;
+            }
+            Err(failure)
+        })
     }
 }
 

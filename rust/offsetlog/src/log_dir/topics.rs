@@ -17,7 +17,7 @@ use offsetlog_format::name::{
     topics_collide,
 };
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
-use offsetlog_format::{OffsetCheckpointFile, PartitionMetadata, Uuid};
+use offsetlog_format::{PartitionMetadata, Uuid};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -320,25 +320,6 @@ impl LogDir {
             Err(error) if error.is_out_of_room() => Ok(()),
             written => written,
         }
-    }
-
-    /// Writes the lines of partitions that are gone or about to be created. After an error they do not wait for the next write: by then
-    /// another process may have created a topic under the name, whose lines they would remove.
-    pub(super) fn write_lines_of(
-        &self,
-        topic: &str,
-        partitions: impl Iterator<Item = i32> + Clone,
-    ) -> Result<()> {
-        let written = self.write_lines();
-        if written.is_err() {
-            let lines = OffsetCheckpointFile::ALL.map(|file| (file, None));
-            for shared in &self.0.shared {
-                for partition in partitions.clone() {
-                    shared.withdraw(&lines, topic, partition);
-                }
-            }
-        }
-        written
     }
 
     /// Renames the directories of a topic for deletion. Returns their locks and their parent directories.

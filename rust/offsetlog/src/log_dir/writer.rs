@@ -11,6 +11,7 @@ use crate::disk::Lock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
 use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in};
+use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::directory_name;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -433,6 +434,25 @@ impl LogDir {
             lock.release();
         }
         closed
+    }
+
+    /// Writes the lines of partitions that are gone or about to be created. After an error they do not wait for the next write: by then
+    /// another process may have created a topic under the name, whose lines they would remove.
+    pub(super) fn write_lines_of(
+        &self,
+        topic: &str,
+        partitions: impl Iterator<Item = i32> + Clone,
+    ) -> Result<()> {
+        let written = self.write_lines();
+        if written.is_err() {
+            let lines = OffsetCheckpointFile::ALL.map(|file| (file, None));
+            for shared in &self.0.shared {
+                for partition in partitions.clone() {
+                    shared.withdraw(&lines, topic, partition);
+                }
+            }
+        }
+        written
     }
 
     /// Writes the checkpoints' lines for the partitions.
