@@ -161,7 +161,7 @@ class Run:
         while time.monotonic() < self.until:
             with self.account.lock:
                 known = [record for record in self.account.records if record.topic in STABLE]
-            match draw.randrange(6):
+            match draw.randrange(10):
                 case 0:
                     self.call("end_offsets", lambda known=known: self.check_ends(known))  # type: ignore[misc]
                 case 1:
@@ -172,9 +172,43 @@ class Run:
                     self.call("scan", lambda known=known: self.check_scan(known, everything))  # type: ignore[misc]
                 case 4:
                     self.call("offsets_for_times", lambda: self.log_dir.offsets_for_times(dict.fromkeys(everything, 0)))
+                case 5:
+                    self.call("refresh", self.log_dir.refresh)
+                    self.call("end_offsets after refresh", lambda known=known: self.check_ends(known))  # type: ignore[misc]
+                case 6:
+                    topic = draw.choice(STABLE * 2 + PASSING)
+                    allowed = (LogDirError,) if topic in PASSING else ()
+                    self.call("topic_settings", lambda topic=topic: self.check_settings(topic), *allowed)  # type: ignore[misc]
+                case 7:
+                    self.call("groups", self.check_groups)
+                case 8:
+                    self.call("follow", lambda known=known: self.check_followed(known, everything))  # type: ignore[misc]
                 case _:
                     self.call("topics", self.log_dir.topics)
                     self.call("repr", lambda: repr(self.log_dir))
+
+    def check_settings(self, topic: str) -> None:
+        found = self.log_dir.topic_settings(topic).settings
+        assert found["internal.segment.bytes"].value == str(SETTINGS["internal.segment.bytes"]), (topic, found)
+
+    def check_groups(self) -> None:
+        groups = self.log_dir.groups()
+        assert not groups, groups
+
+    def check_followed(self, known: list[Acknowledged], partitions: list[TopicPartition]) -> None:
+        """What was appended before is given once, whatever comes meanwhile."""
+        found: Counter[tuple[str, int, int]] = Counter()
+        values = {}
+        for record in self.log_dir.scan(partitions).follow(timeout_ms=20, poll_interval_ms=5):
+            found[record.topic, record.partition, record.offset] += 1
+            values[record.topic, record.partition, record.offset] = record.value
+            # Others append for as long as this runs.
+            if sum(found.values()) > 4 * len(known) + 1000:
+                break
+        assert not [key for key, count in found.items() if count > 1], found.most_common(3)
+        for one in known:
+            key = one.topic, one.partition, one.offset
+            assert values.get(key) == one.value.encode(), f"{one} was appended, a follower has {values.get(key)!r}"
 
     def check_ends(self, known: list[Acknowledged]) -> None:
         ends = self.log_dir.end_offsets()

@@ -249,26 +249,30 @@ def note_of(log_dir: str, name: str) -> Commit | None:
     return _parsed(Path(log_dir, note_name(name)))
 
 
-def stands(log_dir: str, note: Commit) -> Callable[[], bool]:
-    """Return what tells, again and again, whether a note is still as it is here.
+@contextmanager
+def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
+    """Give what tells, again and again, whether a note is still as it is here.
 
-    It is parsed once and known again by its bytes: a commit into thousands of partitions asks twice for each of them.
+    It is read once and known again as the file that it is, which is open meanwhile: a note is never changed, but replaced. A commit
+    into thousands of partitions asks twice for each of them, and its note is as long as they are many.
     """
     path = Path(log_dir, note.file_name)
-    known: bytes | None = None
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        yield lambda: False
+        return
+    with file:
+        is_it = _parse(path, file.read()) == note
+        opened = os.fstat(file.fileno())
 
-    def is_same() -> bool:
-        nonlocal known
-        text = _text(path)
-        if text is None:
-            return False
-        if text != known:
-            if _parse(path, text) != note:
+        def is_same() -> bool:
+            try:
+                return is_it and os.path.samestat(opened, path.stat())
+            except FileNotFoundError:
                 return False
-            known = text
-        return True
 
-    return is_same
+        yield is_same
 
 
 def remove(log_dir: str, name: str) -> None:

@@ -24,7 +24,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from offsetlog._commit.moving import Patience, Superseded, check, move_to, take_back
-from offsetlog._commit.notes import Commit, CommitTarget, locked, make_ready, note_of, notes, now_ms, put_ready, remove, stands, write
+from offsetlog._commit.notes import (
+    Commit,
+    CommitTarget,
+    locked,
+    make_ready,
+    note_of,
+    notes,
+    now_ms,
+    put_ready,
+    remove,
+    standing,
+    write,
+)
 from offsetlog._commit.staging import Staged, discard
 from offsetlog._log import Log
 from offsetlog._text import counted
@@ -382,15 +394,19 @@ def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress 
 
 def _move_all(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> list[int]:
     """Publish what is not yet, several partitions at a time, and return where the logs end."""
+    with standing(log_dir, note) as is_wanted:
+
+        def still() -> None:
+            if not is_wanted():
+                raise Superseded
+
+        return _move_each(note, still, patience, progress)
+
+
+def _move_each(note: Commit, still: Callable[[], None], patience: Patience, progress: Progress | None) -> list[int]:
     ends: list[int] = []
     moved: list[tuple[CommitTarget, Future[int]]] = []
     failed = threading.Event()
-    is_wanted = stands(log_dir, note)
-
-    def still() -> None:
-        if not is_wanted():
-            raise Superseded
-
     with ThreadPoolExecutor(PARTITIONS_AT_ONCE, "offsetlog-commit") as pool:
         try:
             moved.extend(
