@@ -74,7 +74,7 @@ impl LogDir {
                 shared.forget(topic, partition, None)?;
             }
         }
-        self.write_lines_of(topic, missing.iter().copied())?;
+        self.write_lines_of(topic, &missing)?;
         let _locks = self.share_all()?;
         for &partition in &missing {
             self.check_partition_absent(topic, partition)?;

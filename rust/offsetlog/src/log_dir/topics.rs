@@ -116,7 +116,8 @@ impl LogDir {
                 shared.forget(topic.name, partition, None)?;
             }
         }
-        self.write_lines_of(topic.name, 0..topic.partitions)?;
+        let numbers: Vec<i32> = (0..topic.partitions).collect();
+        self.write_lines_of(topic.name, &numbers)?;
         // Two processes may create the same topic.
         let _locks = self.share_all()?;
         self.check_absent(topic)?;
@@ -315,8 +316,8 @@ impl LogDir {
         }
         // The topic's name can be used again. Lines that find no room stay until a topic is made under the name: on a full disk the
         // deletion is what makes room.
-        let numbers = partitions.iter().map(|partition| partition.partition);
-        match self.write_lines_of(topic, numbers) {
+        let numbers: Vec<i32> = partitions.iter().map(|of| of.partition).collect();
+        match self.write_lines_of(topic, &numbers) {
             Err(error) if error.is_out_of_room() => Ok(()),
             written => written,
         }

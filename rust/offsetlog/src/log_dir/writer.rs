@@ -438,16 +438,12 @@ impl LogDir {
 
     /// Writes the lines of partitions that are gone or about to be created. After an error they do not wait for the next write: by then
     /// another process may have created a topic under the name, whose lines they would remove.
-    pub(super) fn write_lines_of(
-        &self,
-        topic: &str,
-        partitions: impl Iterator<Item = i32> + Clone,
-    ) -> Result<()> {
+    pub(super) fn write_lines_of(&self, topic: &str, partitions: &[i32]) -> Result<()> {
         let written = self.write_lines();
         if written.is_err() {
             let lines = OffsetCheckpointFile::ALL.map(|file| (file, None));
             for shared in &self.0.shared {
-                for partition in partitions.clone() {
+                for &partition in partitions {
                     shared.withdraw(&lines, topic, partition);
                 }
             }
