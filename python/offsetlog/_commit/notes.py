@@ -412,7 +412,8 @@ def _parse(path: Path, text: bytes) -> Commit:
             time=int(fields["time"]) if "time" in fields else _changed(path),
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
-            has_failed=bool(fields.get("failed", False)),
+            # Of a name that comes again it means nothing; older versions noted it there all the same.
+            has_failed=bool(fields.get("failed", False)) and not fields["keep"],
             single_replica=bool(fields.get("single_replica", False)),
             metadata=None if fields.get("metadata") is None else str(fields["metadata"]),
         )

@@ -11,13 +11,13 @@ partitions at once, each log flushed - note «published» (durable) - staged log
 What can never be finished, as staged files are gone or a partition refuses them for good, is taken back when the same name comes
 again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind - note removed. A job
 without a name cannot come again, so its own failing commit takes back what it has published; where it cannot, it puts a note in place
-that was made ready before, by which the same records are known again. Work on a partition is done by who holds
-its lock and has looked at the note again since; notes change under a lock of their own.
+that was made ready before, by which the same records are known again. One job that comes again claims that note. Work on a partition
+is done by who holds its lock and has looked at the note again since; notes change and are claimed under a lock of their own.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import enum
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ from offsetlog._commit.notes import (
     write,
 )
 from offsetlog._commit.staging import Staged, discard
+from offsetlog._commit.telling import counts, noted_contents, summary, told_contents, when
 from offsetlog._log import Log
-from offsetlog._text import counted
 from offsetlog.errors import (
     ClusterError,
     ConfigError,
@@ -114,10 +114,12 @@ def commit(
         With `preserve_offsets`, offsets that overlap, or lie below the end of their log: nothing is published.
     LogLockedError, OSError
         A partition could not be written. With `keep` the commit is finished by the next one; without, what was published is
-        taken back.
+        taken back. Or another process works on the commit, or on one of a nameless job with the same contents.
+    LogDirError
+        Another process has taken the commit back.
     """
     patience = Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds)
-    given = _contents(contents)
+    given = None if contents is None else noted_contents(contents)
     before = note_of(log_dir, name)
     if before is not None and not before.is_published:
         before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
@@ -125,17 +127,15 @@ def commit(
         if sequence is None:
             check_repeated(before, given)
         what = (
-            f"published on {_when(before)}"
+            f"published on {when(before)}"
             if sequence is None
             else f"micro-batch {sequence} is published, the last is {before.sequence}"
         )
-        logger.warning("%s: %s; what was staged again is dropped: %s", name, what, _summary(before))
+        logger.warning("%s: %s; what was staged again is dropped: %s", name, what, summary(before))
         discard(staged)
         return False
-    if not keep and (failed := _failed_twin(log_dir, given, patience)) is not None:
+    if not keep and given is not None and (failed := _claimed_twin(log_dir, given, patience)) is not None:
         logger.warning("%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name)
-        with locked(log_dir):
-            remove(log_dir, failed.name)
         discard(staged)
         return False
     _check_others(log_dir, name, staged)
@@ -181,7 +181,7 @@ def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None
             if note.is_undoing:
                 undo(log_dir, note, patience)
                 continue
-            logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, _summary(note))
+            logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, summary(note))
             _publish(log_dir, note, patience, progress)
             names.append(note.name)
         except (OSError, OffsetLogError) as error:
@@ -201,10 +201,11 @@ def needed_jobs(log_dir: str) -> set[str] | None:
     return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
 
 
-def undo(log_dir: str, note: Commit, patience: Patience) -> bool:
+def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event | None = None) -> bool:
     """Take back what an unfinished commit has published, and remove its note and what it staged.
 
-    Returns ``False`` where somebody else has finished it meanwhile: nothing is taken back then.
+    Returns ``False`` where somebody else has finished it meanwhile, or gone on under its name: nothing is taken back then. `begun` is
+    set once the note says «undoing»: from then on nobody publishes it.
 
     Raises
     ------
@@ -219,13 +220,19 @@ def undo(log_dir: str, note: Commit, patience: Patience) -> bool:
         return [reason for reason in found if reason is not None]
 
     impossible = reasons(dry_run=True)
-    if not impossible:
-        with locked(log_dir):
-            now = note_of(log_dir, note.name)
-            if now is None or now.is_published:
-                return False
+    with locked(log_dir):
+        now = note_of(log_dir, note.name)
+        if now is None or now.is_published or now.targets != note.targets:
+            return False
+        if not impossible:
             note = now._replace(is_undoing=True)
-            write(log_dir, note)
+            try:
+                write(log_dir, note)
+            finally:
+                # If only its last sync failed, others take it back as well.
+                if begun is not None and note_of(log_dir, note.name) == note:
+                    begun.set()
+    if not impossible:
         impossible = reasons(dry_run=False)
     if impossible:
         message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(impossible)}"
@@ -266,13 +273,13 @@ def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | Non
     if reason is None and given is not None:
         if before.contents is not None:
             if given != before.contents:
-                reason = f"and this job has other data: {_told_contents(given)}"
-        elif _counts(before) != {topic: count for topic, count, _ in given if count}:
-            reason = f"and this job has other data: {_told_contents(given)}"
+                reason = f"and this job has other data: {told_contents(given)}"
+        elif counts(before) != {topic: count for topic, count, _ in given if count}:
+            reason = f"and this job has other data: {told_contents(given)}"
     if reason is not None:
         name = before.name.removeprefix("job ")
         message = (
-            f"transactionId {name!r} was used on {_when(before)} for {_summary(before)}, {reason}. Nothing is written now, and what "
+            f"transactionId {name!r} was used on {when(before)} for {summary(before)}, {reason}. Nothing is written now, and what "
             f"was published stays. Other records take another transactionId, or this one after offsetlog commits --forget {name!r} "
             f"LOG_DIR; records that are published would then be there twice"
         )
@@ -294,12 +301,12 @@ def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commi
 
 
 def _settle(log_dir: str, before: Commit, patience: Patience, progress: Progress | None) -> Commit | None:
-    """Finish or take back a commit of a name that comes again; return its note, if one stays."""
+    """Finish or take back a commit of a name that comes again; return its note, if one stays, which is published then."""
     if not before.is_undoing:
-        logger.warning("%s: its commit stopped half-way and is finished now: %s", before.name, _summary(before))
+        logger.warning("%s: its commit stopped half-way and is finished now: %s", before.name, summary(before))
         try:
             _publish(log_dir, before, patience, progress)
-            return note_of(log_dir, before.name)
+            return _published(log_dir, before)
         except (LogLockedError, LogPoisonedError):
             # The next time may go better.
             raise
@@ -310,9 +317,22 @@ def _settle(log_dir: str, before: Commit, patience: Patience, progress: Progress
             undo(log_dir, before, patience)
         except LogDirError as error:
             raise error from reason
-        return note_of(log_dir, before.name)
+        return _published(log_dir, before)
     undo(log_dir, before, patience)
-    return note_of(log_dir, before.name)
+    return _published(log_dir, before)
+
+
+def _published(log_dir: str, before: Commit) -> Commit | None:
+    """Return the note of a name if one is left. Nobody may write over one whose commit another process works on."""
+    now = note_of(log_dir, before.name)
+    if now is not None and not now.is_published:
+        raise _at_work(log_dir, now)
+    return now
+
+
+def _at_work(log_dir: str, now: Commit) -> LogLockedError:
+    what = "takes back" if now.is_undoing else "goes on with"
+    return LogLockedError(f"another process {what} the commit of {now.name!r}", path=log_dir)
 
 
 def _readable(log_dir: str) -> Iterator[Commit]:
@@ -324,12 +344,35 @@ def _readable(log_dir: str) -> Iterator[Commit]:
             yield found
 
 
-def _failed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...] | None, patience: Patience) -> Commit | None:
-    """Return the note of a nameless job that was told it failed, has the same contents, and is published by now."""
-    for note in _readable(log_dir):
-        if note.has_failed and given is not None and note.contents == given:
-            return note if note.is_published else _settle(log_dir, note, patience, None)
-    return None
+def _claimed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...], patience: Patience) -> Commit | None:
+    """Remove and return the note of a nameless job that was told it failed, has the same contents, and is published by now.
+
+    Its records stand for those of one job that comes again: of several with the same contents, one gets the note.
+    """
+    while True:
+        twins = (note for note in _readable(log_dir) if note.has_failed and not note.keep and note.contents == given)
+        found = next(twins, None)
+        if found is None:
+            return None
+        if not found.is_published:
+            found = _settle(log_dir, found, patience, None)
+        # None: it was taken back, or another job has it; there may be one more.
+        if found is not None and _claimed(log_dir, found):
+            return found
+
+
+def _claimed(log_dir: str, failed: Commit) -> bool:
+    with locked(log_dir):
+        if note_of(log_dir, failed.name) != failed:
+            return False
+        try:
+            remove(log_dir, failed.name)
+        except OSError as error:
+            if note_of(log_dir, failed.name) is not None:
+                raise
+            # If this commit failed here, its job would come again and find no note.
+            logger.warning("%s: its note may come back after a power failure: %s", failed.name, error)
+    return True
 
 
 def _check_others(log_dir: str, name: str, staged: Sequence[Staged]) -> None:
@@ -379,17 +422,47 @@ def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[CommitTa
 
 
 def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> None:
+    """Publish what is not yet of a commit; where another process has gone on with it meanwhile, that has to have published all.
+
+    Raises
+    ------
+    LogDirError
+        Another process has taken it back or forgotten it; and as for :func:`commit`.
+    LogLockedError
+        Another process works on it, or on a partition.
+    """
     try:
         ends = _move_all(log_dir, note, patience, progress)
     except Superseded:
+        _check_done(log_dir, note)
         return
     except FileNotFoundError as error:
         if note_of(log_dir, note.name) != note:
-            # Somebody else has finished it meanwhile.
+            _check_done(log_dir, note)
             return
         message = f"staged records that {note.name!r} is to publish are gone: {error.filename}"
         raise LogDirError(message, path=log_dir) from error
-    _done(log_dir, note, ends)
+    if not _done(log_dir, note, ends):
+        _check_done(log_dir, note)
+
+
+def _check_done(log_dir: str, note: Commit) -> None:
+    now = note_of(log_dir, note.name)
+    if _is_done(note, now):
+        return
+    if now is None:
+        message = f"another process has taken back or forgotten the commit of {note.name!r}"
+        raise LogDirError(message, path=log_dir)
+    raise _at_work(log_dir, now)
+
+
+def _is_done(note: Commit, now: Commit | None) -> bool:
+    """Whether somebody else has published a commit, as its note says now. Only the note of a nameless job is removed for that."""
+    if now is None:
+        return not note.keep
+    if note.sequence is not None and now.sequence is not None and now.sequence > note.sequence:
+        return True
+    return now.covers(note.sequence) and (note.sequence is not None or now.contents == note.contents)
 
 
 def _move_all(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> list[int]:
@@ -428,11 +501,11 @@ def _move_each(note: Commit, still: Callable[[], None], patience: Patience, prog
     return ends
 
 
-def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> None:
+def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> bool:
+    """Note that all is published; return ``False`` where somebody else has finished it, and may have gone on under the name."""
     with locked(log_dir):
         if note_of(log_dir, note.name) != note:
-            # Somebody else has finished it, and may have gone on under the name.
-            return
+            return False
         if note.keep or note.has_failed:
             published = [target._replace(staged=(), end=end) for target, end in zip(note.targets, ends, strict=True)]
             write(log_dir, note._replace(is_published=True, targets=tuple(published)))
@@ -442,8 +515,9 @@ def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> None:
             except OSError as error:
                 # All is published: the next commit finds that, and tries again.
                 logger.warning("%s is published, but its note may stay: %s", note.name, error)
-                return
+                return True
     _discard(note)
+    return True
 
 
 def _discard(note: Commit) -> None:
@@ -459,18 +533,30 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
     if note.keep and not isinstance(error, ClusterError):
         text = "what is not published yet follows when the job runs again, or with the next write to this log dir; each record once"
     else:
+        begun = threading.Event()
+        text = "nothing of it is published"
         try:
-            is_here = note_of(log_dir, note.name) is not None
-            if is_noted and not is_here:
+            now = note_of(log_dir, note.name)
+            if is_noted and _is_done(note, now):
                 return True
-            if is_here and not undo(log_dir, note, Patience(0.0)):
-                return True
-            text = "nothing of it is published"
+            if now is not None:
+                # It is there even if writing it raised.
+                is_noted = True
+                if not undo(log_dir, note, Patience(0.0), begun):
+                    now = note_of(log_dir, note.name)
+                    if _is_done(note, now):
+                        return True
+                    if now is not None:
+                        text = "another process has gone on under its name"
         except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
-            is_undoing = _note_failed(log_dir, note)
-            follows = "what is published of it is taken back" if is_undoing else "a part of it is published, the rest follows"
-            text = f"{follows} with the next write to this log dir ({failure})"
-    error.add_note(f"the commit of {note.name!r}, {_summary(note)}, stopped: {text}")
+            fate = _fate(log_dir, note, is_noted=is_noted, has_begun=begun.is_set())
+            if fate is Fate.PUBLISHED:
+                return True
+            if fate is not Fate.GONE:
+                is_undoing = fate is Fate.UNDOING
+                follows = "what is published of it is taken back" if is_undoing else "a part of it is published, the rest follows"
+                text = f"{follows} with the next write to this log dir ({failure})"
+    error.add_note(f"the commit of {note.name!r}, {summary(note)}, stopped: {text}")
     logger.warning("%s: %s: %s", note.name, text, error)
     return False
 
@@ -486,51 +572,41 @@ def _let(log_dir: str, note: Commit) -> Commit:
     return note
 
 
-def _note_failed(log_dir: str, note: Commit) -> bool:
-    """Note that a job without a name was told that it failed: it is known by that when it comes again.
+class Fate(enum.Enum):
+    """What has become of a commit that failed and could not be taken back at once."""
 
-    Returns whether it is being taken back instead.
+    PUBLISHED = enum.auto()
+    UNDOING = enum.auto()
+    GONE = enum.auto()
+    """Nothing of it is published, nor will be."""
+    UNFINISHED = enum.auto()
+
+
+def _fate(log_dir: str, note: Commit, *, is_noted: bool, has_begun: bool) -> Fate:
+    """Look again at a commit that could not be taken back; note of a job without a name that it was told so.
+
+    The note is how such a job is known when it comes again. A name is known anyway.
     """
     try:
         with locked(log_dir):
             now = note_of(log_dir, note.name)
-            if now is not None and now.is_undoing:
-                return True
-            if now is not None and not (now == note and put_ready(log_dir, note.name)):
+            # Nobody publishes a commit whose note says «undoing», or that has none.
+            if is_noted and not has_begun and _is_done(note, now):
+                return Fate.PUBLISHED
+            if now is None:
+                return Fate.GONE
+            if now.is_undoing:
+                return Fate.UNDOING
+            if not now.keep and not (now == note and _is_put(log_dir, note)):
                 write(log_dir, now._replace(has_failed=True))
     except (OSError, MetadataFileError) as error:
         logger.warning("%s: that it failed could not be noted: %s", note.name, error)
-    return False
+    return Fate.UNFINISHED
 
 
-def _contents(contents: Contents | None) -> tuple[tuple[str, int, str], ...] | None:
-    if contents is None:
-        return None
-    return tuple((topic, count, f"{digest:032x}") for topic, (count, digest) in sorted(contents.items()) if count)
-
-
-def _counts(note: Commit) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for target in note.targets:
-        counts[target.topic] = counts.get(target.topic, 0) + target.records
-    return {topic: count for topic, count in counts.items() if count}
-
-
-def _told_contents(given: tuple[tuple[str, int, str], ...]) -> str:
-    return (
-        ", ".join(f"{counted(count, 'record')} of topic {topic!r} (digest {digest})" for topic, count, digest in given) or "no records"
-    )
-
-
-def _summary(note: Commit) -> str:
-    topics: list[str] = []
-    for topic, count in _counts(note).items():
-        of_topic = [target for target in note.targets if target.topic == topic]
-        places = [f"{each.partition}: {each.start} to {each.end if each.end >= 0 else '?'}" for each in of_topic[:4]]
-        more = f" and {len(of_topic) - 4} more" if len(of_topic) > 4 else ""  # noqa: PLR2004  # a line, not a page
-        topics.append(f"{counted(count, 'record')} of topic {topic!r} (offsets of partition {', '.join(places)}{more})")
-    return "; ".join(topics) or "no records"
-
-
-def _when(note: Commit) -> str:
-    return f"{dt.datetime.fromtimestamp(note.time / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _is_put(log_dir: str, note: Commit) -> bool:
+    try:
+        return put_ready(log_dir, note.name)
+    except OSError as error:
+        logger.warning("%s: the note made ready cannot be used, another one is written: %s", note.name, error)
+        return False

@@ -1,0 +1,237 @@
+"""What a failed commit is known by when it comes again, beside other drivers: each job's records are there once, also of equal jobs.
+
+Drives the sink's classes as ``test_publish_failures`` does. What another driver does in between is done where the first one waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_publish_failures import EXPECTED, ROWS, found, left, run
+
+from offsetlog import commits
+from offsetlog._commit import moving, notes, publishing
+from offsetlog._commit.moving import Superseded
+from offsetlog.errors import ClusterError, LogDirError, LogLockedError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.2)
+
+
+def refuses(patched: pytest.MonkeyPatch, error: Exception) -> None:
+    """The third partition refuses what it is given."""
+    real = moving.move_to
+
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        if target.partition == 2:
+            raise error
+        return real(commit, target, **named)
+
+    patched.setattr(publishing, "move_to", moved)
+
+
+def second_note_is_full(patched: pytest.MonkeyPatch) -> None:
+    """There is no room to note that the commit is taken back."""
+    real, written = notes.write, 0
+
+    def write(*arguments: Any, **named: Any) -> None:  # noqa: ANN401  # as it is called
+        nonlocal written
+        written += 1
+        if written == 2:  # the first says what is published
+            full()
+        real(*arguments, **named)
+
+    patched.setattr(publishing, "write", write)
+
+
+def fail(place: Path) -> None:
+    """A nameless job fails in its third partition and cannot be taken back: its note says so."""
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        second_note_is_full(patched)
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "nameless")
+    assert [note.has_failed for note in commits(place)] == [True]
+
+
+@contextmanager
+def before_lock(patched: pytest.MonkeyPatch, action: Callable[[], None]) -> Any:  # noqa: ANN401  # patched until the action begins
+    """Another driver acts when the first one is about to change a note."""
+    real, done = notes.locked, False
+
+    def locked(log_dir: str) -> Any:  # noqa: ANN401  # a context
+        nonlocal done
+        if not done:
+            done = True
+            action()
+        return real(log_dir)
+
+    patched.setattr(publishing, "locked", locked)
+    yield
+    assert done
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_the_note_of_a_name_is_not_taken_for_one_of_a_nameless_job(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, ClusterError("broker 1 has a replica too"))
+        second_note_is_full(patched)
+        with pytest.raises(ClusterError):
+            run(place, kind)
+    assert [note.has_failed for note in commits(place)] == [False]
+    run(place, kind)
+    assert found(place) == EXPECTED
+    run(place, "nameless")
+    assert found(place) == sorted(2 * EXPECTED)
+    run(place, kind)
+    assert found(place) == sorted(2 * EXPECTED)
+    assert not left(place)
+
+
+def test_a_name_that_an_older_version_noted_as_failed_is_not_taken_for_a_nameless_job(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    run(place, "named")
+    path = place / notes.note_name("job day-1")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"failed": True}))
+    run(place, "nameless")
+    assert found(place) == sorted(2 * EXPECTED)
+    run(place, "named")
+    assert found(place) == sorted(2 * EXPECTED)
+    assert [note.name for note in commits(place)] == ["job day-1"]
+
+
+def test_of_two_drivers_that_find_a_failed_job_one_drops_its_records(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    fail(place)
+    publishing.finish(str(place))
+    with pytest.MonkeyPatch.context() as patched, before_lock(patched, lambda: run(place, "nameless")):
+        run(place, "nameless")
+    assert found(place) == sorted(2 * EXPECTED)
+    assert not commits(place)
+    assert not left(place)
+
+
+def test_a_job_waits_while_another_driver_takes_its_failed_one_back(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    fail(place)
+
+    def superseded(log_dir: str, note: Any, *_: object) -> None:  # noqa: ANN401  # as it is called
+        notes.write(log_dir, note._replace(is_undoing=True))
+        raise Superseded
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "finish", lambda *_, **__: [])
+        patched.setattr("offsetlog.spark.sink.finish", lambda *_, **__: [])
+        patched.setattr(publishing, "_move_all", superseded)
+        with pytest.raises(LogLockedError, match="another process takes back the commit of"):
+            run(place, "nameless")
+    assert [note.is_undoing for note in commits(place)] == [True]
+    run(place, "nameless")
+    assert found(place) == EXPECTED
+    assert not left(place)
+
+
+def is_undoing(log_dir: str, note: Any) -> None:  # noqa: ANN401  # a note
+    notes.write(log_dir, note._replace(is_undoing=True))
+
+
+def is_gone(log_dir: str, note: Any) -> None:  # noqa: ANN401  # a note
+    notes.remove(log_dir, note.name)
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+@pytest.mark.parametrize("change", [is_undoing, is_gone])
+def test_a_commit_that_another_driver_takes_back_is_an_error(tmp_path: Path, kind: str, change: Callable[[str, Any], None]) -> None:
+    place = tmp_path / "logs"
+    run(place, "nameless", rows=ROWS[:3])
+
+    def superseded(log_dir: str, note: Any, *_: object) -> None:  # noqa: ANN401  # as it is called
+        change(log_dir, note)
+        raise Superseded
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "_move_all", superseded)
+        with pytest.raises((LogLockedError, LogDirError), match="another process"):
+            run(place, kind)
+    run(place, kind)
+    assert found(place) == sorted(EXPECTED + [value for _, value, _ in ROWS[:3]])
+
+
+@pytest.mark.parametrize("way", ["undo", "take_back"])
+def test_a_job_that_another_driver_finishes_while_it_is_taken_back_has_not_failed(tmp_path: Path, way: str) -> None:
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+
+        def finished() -> None:
+            patched.setattr(publishing, "move_to", moving.move_to)
+            assert publishing.finish(str(place))
+
+        def undo(*_: object) -> bool:
+            finished()
+            full()
+            return False
+
+        def take_back(*_: object, **__: object) -> str:
+            if commits(place):
+                finished()
+            return "another program has written behind it"
+
+        patched.setattr(publishing, *{"undo": ("undo", undo), "take_back": ("take_back", take_back)}[way])
+        run(place, "nameless")
+    assert found(place) == EXPECTED
+    assert not commits(place)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_job_whose_taking_back_fails_at_its_end_has_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_removed: bool
+) -> None:
+    """Also where its note is gone by then: that does not mean that another driver has published it."""
+    place = tmp_path / "logs"
+    real = notes.remove
+
+    def remove(*arguments: Any) -> None:  # noqa: ANN401  # as it is called
+        if is_removed:
+            real(*arguments)
+        full()
+
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        patched.setattr(publishing, "remove", remove)
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "nameless")
+    text = "nothing of it is published" if is_removed else "what is published of it is taken back with the next write"
+    assert text in caplog.text
+    run(place, "nameless")
+    assert found(place) == EXPECTED
+    assert not left(place)
+
+
+def test_a_note_made_ready_that_cannot_be_used_is_written(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        patched.setattr(publishing, "put_ready", full)
+        patched.setattr(publishing, "undo", full)
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "nameless")
+    assert [note.has_failed for note in commits(place)] == [True]
+    run(place, "nameless")
+    assert found(place) == EXPECTED
+    assert not left(place)
