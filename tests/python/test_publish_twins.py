@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from test_publish_failures import EXPECTED, ROWS, found, left, run
 
-from offsetlog import commits
+from offsetlog import Log, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError
@@ -235,3 +235,33 @@ def test_a_note_made_ready_that_cannot_be_used_is_written(tmp_path: Path) -> Non
     run(place, "nameless")
     assert found(place) == EXPECTED
     assert not left(place)
+
+
+@pytest.mark.parametrize("what", ["lock", "file"])
+def test_what_was_made_ready_and_cannot_be_removed_hinders_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str) -> None:
+    place = tmp_path / "logs"
+    place.mkdir()
+    ready = place / f"{notes.PREFIX}0{notes.READY}"
+    ready.write_text("{}")
+    real = Path.unlink
+
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    def unlink(path: Path, *, missing_ok: bool = False) -> None:
+        if path == ready:
+            denied()
+        real(path, missing_ok=missing_ok)
+
+    with pytest.MonkeyPatch.context() as patched:
+        if what == "lock":
+            patched.setattr(notes, "locked", denied)
+        else:
+            patched.setattr(Path, "unlink", unlink)
+        run(place, "nameless")
+    assert found(place) == EXPECTED
+    assert "Permission denied" in caplog.text
+    with Log.open(place / "t-0") as log:
+        assert log.log_end_offset == 10
+    run(place, "nameless", rows=ROWS[:3])
+    assert not ready.exists()

@@ -314,11 +314,22 @@ def put_ready(log_dir: str, name: str) -> bool:
 
 def sweep_ready(log_dir: str) -> None:
     """Remove what was made ready and has no note: its job died before it published anything, or could not write the note."""
-    if any(Path(log_dir).glob(f"{PREFIX}*{READY}")):
-        with locked(log_dir):
-            for ready in Path(log_dir).glob(f"{PREFIX}*{READY}"):
-                if not ready.with_suffix(".json").exists():
-                    ready.unlink(missing_ok=True)
+    try:
+        if any(Path(log_dir).glob(f"{PREFIX}*{READY}")):
+            with locked(log_dir):
+                for ready in Path(log_dir).glob(f"{PREFIX}*{READY}"):
+                    _sweep(ready)
+    except OSError as error:
+        logger.warning("what was made ready for notes of commits is not looked through: %s", error)
+
+
+def _sweep(ready: Path) -> None:
+    try:
+        if not ready.with_suffix(".json").exists():
+            ready.unlink(missing_ok=True)
+    except OSError as error:
+        # It may be another user's.
+        logger.warning("%s has no note and stays: %s", ready, error)
 
 
 def _put(aside: Path, path: Path) -> None:
