@@ -48,9 +48,9 @@ def test_what_closing_could_not_make_durable_is_raised(
         raise failure
 
     monkeypatch.setattr(kind, "close", closed)
-    with pytest.raises(OSError, match="Input/output error") as raised:
-        with Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a"):
-            raise own
+    opened = Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a")
+    with pytest.raises(OSError, match="Input/output error") as raised, opened:
+        raise own
     assert raised.value is failure
     assert raised.value.__context__ is own
 

@@ -37,7 +37,7 @@ from offsetlog._commit.notes import (
     standing,
     write,
 )
-from offsetlog._commit.staging import Staged, discard
+from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import counts, noted_contents, summary, told_contents, when
 from offsetlog._log import Log
 from offsetlog.errors import (
@@ -48,7 +48,6 @@ from offsetlog.errors import (
     LogPoisonedError,
     MetadataFileError,
     OffsetLogError,
-    UnexpectedAppendOffsetError,
 )
 
 __all__ = ["Contents", "check_repeated", "commit", "finish", "needed_jobs", "settled", "undo"]
@@ -139,7 +138,7 @@ def commit(
         discard(staged)
         return False
     _check_others(log_dir, name, staged)
-    targets = _targets(staged, preserve_offsets)
+    targets = targets_of(staged, preserve_offsets=preserve_offsets)
     made = Commit(
         name,
         sequence,
@@ -391,34 +390,6 @@ def _check_others(log_dir: str, name: str, staged: Sequence[Staged]) -> None:
                     f"its records, also those that are here"
                 )
                 raise LogDirError(message, path=target.directory)
-
-
-def _targets(staged: Sequence[Staged], preserve_offsets: bool) -> tuple[CommitTarget, ...]:
-    by_directory: dict[str, list[Staged]] = {}
-    for each in staged:
-        by_directory.setdefault(each.directory, []).append(each)
-    targets = []
-    for directory, of_log in sorted(by_directory.items()):
-        with Log.open(directory) as log:
-            start, topic_id = log.log_end_offset, log.topic_id
-        if preserve_offsets:
-            of_log.sort(key=lambda each: each.first_offset)
-            end, what = start, "the log end offset"
-            for each in of_log:
-                if each.first_offset < end:
-                    message = (
-                        f"{each.topic}-{each.partition}: offset {each.first_offset} found, {end} or more expected ({what}); rows that "
-                        "keep their offsets go into a log that ends before them, and each task has a range of its own: "
-                        "repartitionByRange and sort by topic, partition, offset"
-                    )
-                    raise UnexpectedAppendOffsetError(message, path=directory)
-                end, what = each.last_offset + 1, "behind another task's"
-        records, batches, size_bytes = (sum(counts) for counts in zip(*(each[6:9] for each in of_log), strict=True))
-        paths = tuple(each.path for each in of_log)
-        marks = tuple((each.batches, each.mark) for each in of_log) if all(each.mark for each in of_log) else ()
-        place = of_log[0].topic, of_log[0].partition, directory
-        targets.append(CommitTarget(*place, start, records, batches, size_bytes, len(paths), paths, topic_id=topic_id, marks=marks))
-    return tuple(targets)
 
 
 def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> None:

@@ -12,19 +12,33 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._commit.moving import digest, prints
+from offsetlog._commit.notes import CommitTarget
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._writable_log import WritableLog
+from offsetlog.errors import UnexpectedAppendOffsetError
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["STAGING", "Stage", "Staged", "discard", "discard_job", "give_up", "is_given_up", "jobs", "partition_directory", "sweep"]
+__all__ = [
+    "STAGING",
+    "Stage",
+    "Staged",
+    "discard",
+    "discard_job",
+    "give_up",
+    "is_given_up",
+    "jobs",
+    "partition_directory",
+    "sweep",
+    "targets_of",
+]
 
 logger = logging.getLogger("offsetlog")
 
@@ -195,3 +209,32 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
     except OSError:
         return
+
+
+def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[CommitTarget, ...]:
+    """Return what is published of each partition, behind where its log ends now."""
+    by_directory: dict[str, list[Staged]] = {}
+    for each in staged:
+        by_directory.setdefault(each.directory, []).append(each)
+    targets = []
+    for directory, of_log in sorted(by_directory.items()):
+        with Log.open(directory) as log:
+            start, topic_id = log.log_end_offset, log.topic_id
+        if preserve_offsets:
+            of_log.sort(key=lambda each: each.first_offset)
+            end, what = start, "the log end offset"
+            for each in of_log:
+                if each.first_offset < end:
+                    message = (
+                        f"{each.topic}-{each.partition}: offset {each.first_offset} found, {end} or more expected ({what}); rows that "
+                        "keep their offsets go into a log that ends before them, and each task has a range of its own: "
+                        "repartitionByRange and sort by topic, partition, offset"
+                    )
+                    raise UnexpectedAppendOffsetError(message, path=directory)
+                end, what = each.last_offset + 1, "behind another task's"
+        records, batches, size_bytes = (sum(counts) for counts in zip(*(each[6:9] for each in of_log), strict=True))
+        paths = tuple(each.path for each in of_log)
+        marks = tuple((each.batches, each.mark) for each in of_log) if all(each.mark for each in of_log) else ()
+        place = of_log[0].topic, of_log[0].partition, directory
+        targets.append(CommitTarget(*place, start, records, batches, size_bytes, len(paths), paths, topic_id=topic_id, marks=marks))
+    return tuple(targets)
