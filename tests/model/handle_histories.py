@@ -111,11 +111,14 @@ class History:
         self.verbs.append(verb)
         self.writing.do(verb.name, dict(verb.options))
         now = after(verb, before, self.root / NAME)
-        if verb.name == "kill":
-            # Kept from before, as far as a checkpoint told of it; never more than was synced.
-            kept = self.writing.ask("writer", "recovery_point", {})[0]
-            assert kept <= (now.end if verb.options["recovers"] else max(before.durable, now.start)), (kept, before)
-            now = now._replace(durable=kept)
+        if verb.name in {"kill", "compact"}:
+            # A checkpoint kept it from before, or compaction synced the segments below the active one: never more than was synced.
+            durable = self.writing.ask("writer", "recovery_point", {})[0]
+            recovers = verb.options.get("recovers", False)
+            most = now.end if recovers else max(before.durable, now.start if verb.name == "kill" else now.segments[-1][0])
+            assert durable <= most, (durable, most, before)
+            assert verb.name == "kill" or durable >= before.durable, (durable, before)
+            now = now._replace(durable=durable)
         self.states.append(now)
         if verb.name == "recreate":
             self.paused.clear()

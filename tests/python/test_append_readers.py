@@ -311,6 +311,39 @@ def test_an_aborted_record_is_not_returned_when_its_marker_is_cut_off(tmp_path: 
         assert [record.value for record in under_way if not record.is_control] == []
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_scan_of_committed_records_loses_no_key_to_a_compaction_under_it(tmp_path: Path, elsewhere: bool) -> None:
+    """The newest value of the key is appended behind the end that the scan began with, and the one before it is compacted away."""
+    path = tmp_path / "orders-0"
+    changes = """
+import sys
+from offsetlog import Log
+with Log.open(sys.argv[1], "a") as log:
+    log.append(b"new", key=b"k")
+    log.roll()
+    log.compact()
+"""
+    with Log.open(path, "a", clock=Clock()) as log:
+        log.append(b"plain")
+        log.append_records([b"t"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_marker(1, 0, commit=True)
+        log.append(b"old", key=b"k")
+        log.roll()
+        if not elsewhere:
+            under_way = iter(log.scan(isolation_level="read_committed"))
+            assert next(under_way).value == b"plain"
+            log.append(b"new", key=b"k")
+            log.roll()
+            log.compact()
+            assert {record.value for record in under_way} & {b"old", b"new"}
+    if elsewhere:
+        with Log.open(path) as reader:
+            under_way = iter(reader.scan(isolation_level="read_committed"))
+            assert next(under_way).value == b"plain"
+            python(changes, path)
+            assert {record.value for record in under_way} & {b"old", b"new"}
+
+
 @pytest.fixture
 def beside(tmp_path: Path) -> Iterator[tuple[Log, Log]]:
     """A writer and a reader of one log with transactions under way."""

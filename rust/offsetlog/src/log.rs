@@ -322,7 +322,7 @@ impl Log {
     /// Returns a newer view if the log changed since `view`; otherwise returns `error`, which reading in `view` caused. Truncation,
     /// compaction and retention, also by another process, delete, shorten and replace files that a view names.
     pub(crate) fn view_after(&self, view: &View, error: Error) -> Result<Arc<View>> {
-        if view.ends_below_start_for_now() {
+        if !matches!(error.kind(), ErrorKind::Interrupted) && view.ends_below_start_for_now() {
             return self.next_view(None);
         }
         if !error.may_be_stale() {

@@ -477,9 +477,6 @@ impl Cursor {
                 }
             };
             let behind = header.last_offset.saturating_add(1);
-            if behind > self.start {
-                self.looks = 0;
-            }
             let size = header.size_bytes as u64;
             let is_new = behind > self.counted;
             if is_new {
@@ -503,7 +500,7 @@ impl Cursor {
             let is_trusted = header.last_offset < self.start || !header.attributes.is_control();
             if is_excluded && (is_trusted || !filter.verify_checksums) {
                 statistics.batches_skipped += u64::from(is_new);
-                self.next = behind;
+                self.pass(behind);
                 continue;
             }
             if filter.verify_checksums {
@@ -521,7 +518,7 @@ impl Cursor {
             }
             if is_excluded {
                 statistics.batches_skipped += u64::from(is_new);
-                self.next = behind;
+                self.pass(behind);
                 continue;
             }
             let in_transaction =
@@ -535,18 +532,26 @@ impl Cursor {
                     TxnOutcome::Committed => {}
                     TxnOutcome::Aborted => {
                         statistics.batches_skipped += u64::from(is_new);
-                        self.next = behind;
+                        self.pass(behind);
                         continue;
                     }
                     TxnOutcome::Undecided => {
-                        self.next = behind;
+                        self.pass(behind);
                         return Ok(CursorEvent::Undecided);
                     }
                 }
             }
-            self.next = behind;
+            self.pass(behind);
             return Ok(CursorEvent::Batch(header));
         }
+    }
+
+    /// Goes on behind a batch. A batch that fails again and again is looked at a few times only, however often files change.
+    fn pass(&mut self, behind: i64) {
+        if behind > self.start {
+            self.looks = 0;
+        }
+        self.next = behind;
     }
 
     /// Opens the next segment that can hold an offset before the stop. Returns whether there is one.

@@ -1,5 +1,6 @@
 //! A log at one moment: its segments, its bounds, and what was computed from them.
 
+mod beside;
 mod end;
 mod listing;
 
@@ -108,10 +109,6 @@ const CHECKPOINTS: [OffsetCheckpointFile; 2] = [
 /// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
 /// log that this process writes needs no check.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// How long a reader waits at most for a writer that is changing the bounds, and how long between two looks.
-const WRITER_WAIT: Duration = Duration::from_secs(1);
-const WRITER_LOOK: Duration = Duration::from_millis(5);
 
 /// Nanoseconds since a fixed moment in this process.
 fn moments() -> u64 {
@@ -507,26 +504,6 @@ impl View {
     fn is_held(&self) -> bool {
         let Directory { disk, path, .. } = &*self.directory;
         matches!(disk.lock_holder(&path.join(LOCK_FILE)), Ok(Some(_)))
-    }
-
-    /// Whether the log seems to end below its start only because a writer is at work: it is writing the batch at the end, or has
-    /// truncated the log and not yet stored the lower start. Waits until the files change, at most a second.
-    pub(super) fn ends_below_start_for_now(&self) -> bool {
-        let until = Instant::now() + WRITER_WAIT;
-        while self.check_bounds().is_err() && self.is_held() && Instant::now() < until {
-            let now = self.stamp_now();
-            if (now.directory, now.active, now.checkpoints)
-                != (
-                    self.stamp.directory,
-                    self.stamp.active,
-                    self.stamp.checkpoints,
-                )
-            {
-                return true;
-            }
-            std::thread::sleep(WRITER_LOOK);
-        }
-        false
     }
 
     /// Fails if the checkpointed log start offset is above the log end offset: a broker would delete all segments.

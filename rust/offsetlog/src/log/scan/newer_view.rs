@@ -6,9 +6,9 @@ use crate::log::transactions::TxnOutcomesDamage;
 use crate::log::{LOOKS_MAX, Log, View};
 use std::sync::Arc;
 
-/// Returns the view to begin in, and whether it may be old: a range with a stop needs no fresh one if one segment of a recent one
-/// contains it (for `read_committed`, below the last stable offset). Of several segments, another process may have cut one; the next
-/// may still be open here.
+/// Returns the view to begin in, and whether it may be old: a range with a stop needs no fresh one if a recent one contains it (for
+/// `read_committed`, below the last stable offset) in one segment. Of several segments, another process may have cut one; the next may
+/// still be open here.
 pub(super) fn first(
     log: &Log,
     start: Option<i64>,
@@ -19,7 +19,8 @@ pub(super) fn first(
         let recent = log.recent_view()?;
         let first = start.unwrap_or(recent.log_start_offset);
         let has_it = recent.end().is_ok_and(|end| stop <= end.log_end_offset)
-            && recent.floor_slot(first) == recent.floor_slot(stop.saturating_sub(1));
+            && (recent.ends().is_some()
+                || recent.floor_slot(first) == recent.floor_slot(stop.saturating_sub(1)));
         let stable = log.known_last_stable_offset(&recent);
         if has_it && (!is_committed || stable.is_some_and(|stable| stop <= stable)) {
             return Ok((recent, true));
@@ -85,7 +86,12 @@ impl Cursor {
             match stable {
                 Ok((stable_in, stable)) => {
                     view = stable_in;
-                    self.stop = self.stop.min(stable);
+                    // Records that compaction removed may stand behind the old end again.
+                    self.stop = if self.is_open_ended {
+                        stable
+                    } else {
+                        self.stop.min(stable)
+                    };
                 }
                 Err(error) if error.is_corruption() => {
                     self.lso_error = Some(TxnOutcomesDamage::of(&error, i64::MIN));
