@@ -197,18 +197,18 @@ class Run:
 
     def check_followed(self, known: list[Acknowledged], partitions: list[TopicPartition]) -> None:
         """What was appended before is given once, whatever comes meanwhile."""
-        found: Counter[tuple[str, int, int]] = Counter()
-        values = {}
+        owed = {(one.topic, one.partition, one.offset): one.value.encode() for one in known}
+        given = set()
+        # Where one of them never comes, this ends when nobody appends any more.
         for record in self.log_dir.scan(partitions).follow(timeout_ms=20, poll_interval_ms=5):
-            found[record.topic, record.partition, record.offset] += 1
-            values[record.topic, record.partition, record.offset] = record.value
-            # Others append for as long as this runs.
-            if sum(found.values()) > 4 * len(known) + 1000:
-                break
-        assert not [key for key, count in found.items() if count > 1], found.most_common(3)
-        for one in known:
-            key = one.topic, one.partition, one.offset
-            assert values.get(key) == one.value.encode(), f"{one} was appended, a follower has {values.get(key)!r}"
+            key = record.topic, record.partition, record.offset
+            assert key not in given, f"{key} was given twice"
+            given.add(key)
+            value = owed.pop(key, record.value)
+            assert value == record.value, f"{value!r} was appended at {key}, a follower has {record.value!r}"
+            if not owed:
+                return
+        assert not owed, f"{len(owed)} records were appended and are not followed: {min(owed)}"
 
     def check_ends(self, known: list[Acknowledged]) -> None:
         ends = self.log_dir.end_offsets()
