@@ -8,10 +8,14 @@ use offsetlog::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The metadata is read again after this time at the earliest. A controller that runs writes to it twice a second, and a cluster of
 /// hundreds of thousands of partitions has tens of megabytes of it: reading them takes some tenths of a second.
 const READ_EVERY_MS: i64 = 5000;
+/// A topic that the metadata does not have yet has it read at once, and after this time again: a broker has written of the topic before
+/// it makes the directories.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// What could not be read is read again after this time, even if no file has changed since.
 const READ_FAILED_EVERY_MS: i64 = 60_000;
 /// The same reason is told again after this time.
@@ -25,7 +29,7 @@ pub(super) struct Cluster {
     /// The layers below the topics' own settings.
     pub(super) settings: Option<ClusterSettings>,
     surroundings: Mutex<Arc<Surroundings>>,
-    /// Held while the metadata is read: only its thread waits for it.
+    /// Held while the metadata is read: its thread waits for it, and who asks for a topic that it does not have.
     looked: Mutex<Looked>,
 }
 
@@ -37,6 +41,10 @@ struct Looked {
     /// How far it reached, without what it says; `None` if there was none.
     known: Option<MetadataImage>,
     next_ms: i64,
+    /// When this was asked last whether it is due.
+    now_ms: i64,
+    /// When a topic was asked for that it does not have.
+    asked: Option<Instant>,
     /// What could not be read is read again then, even if no file has changed.
     again_ms: Option<i64>,
     /// The reasons that were told, and when.
@@ -89,6 +97,8 @@ impl Cluster {
                 mark,
                 known: image.as_ref().map(reach_of),
                 next_ms: i64::MIN,
+                now_ms: i64::MIN,
+                asked: None,
                 again_ms,
                 told: BTreeMap::new(),
             }),
@@ -107,12 +117,31 @@ impl Cluster {
     /// Reads the metadata again if it has changed, and not a moment ago. Of a part that cannot be read, what was known stays.
     pub(super) fn follow(&self, log_dir: &LogDir, options: &ServeOptions, now_ms: i64) {
         let mut looked = lock(&self.looked);
+        looked.now_ms = now_ms;
         // A clock that was set back must not stop it.
         let is_due =
             now_ms >= looked.next_ms || looked.next_ms.saturating_sub(now_ms) > READ_EVERY_MS;
-        if !is_due {
+        if is_due {
+            self.read_if_changed(&mut looked, log_dir, options);
+        }
+    }
+
+    /// Reads the metadata now if it does not have a topic that is asked for, and has changed.
+    pub(super) fn look_for(&self, topic: &str, log_dir: &LogDir, options: &ServeOptions) {
+        if self.surroundings().topics.contains_key(topic) {
             return;
         }
+        let mut looked = lock(&self.looked);
+        let is_known = self.surroundings().topics.contains_key(topic);
+        let is_recent = |at: Instant| at.elapsed() < ASKED_EVERY;
+        if !is_known && !looked.asked.is_some_and(is_recent) {
+            looked.asked = Some(Instant::now());
+            self.read_if_changed(&mut looked, log_dir, options);
+        }
+    }
+
+    fn read_if_changed(&self, looked: &mut Looked, log_dir: &LogDir, options: &ServeOptions) {
+        let now_ms = looked.now_ms;
         let mark = log_dir.metadata_mark(self.settings.as_ref());
         if mark == looked.mark && looked.again_ms.is_none_or(|again| now_ms < again) {
             return;

@@ -98,6 +98,7 @@ impl Broker {
             let words = "the settings cannot be read".to_owned();
             return Err((ErrorCode::KafkaStorageError, words));
         };
+        self.cluster.look_for(name, &self.log_dir, &self.options);
         let found = self
             .log_dir
             .topic_settings_from(name, cluster)

@@ -207,6 +207,21 @@ fn settings_topics_and_leader_epochs_follow_the_metadata() {
     assert_eq!(told(&mut client, "t", "retention.ms"), one("4000"));
     later(&mut client);
     assert_eq!(told(&mut client, "t", "retention.ms"), one("5000"));
+
+    // But at once for a topic that has just been made.
+    let third = *b"the third id....";
+    write(
+        &log,
+        &[
+            topic("v", third),
+            partition(0, third, 0),
+            config("v", "retention.ms", "7"),
+        ],
+    );
+    make(&folder.path().join("v-0"), third);
+    client.now += 1001;
+    broker.tick(client.now);
+    assert_eq!(told(&mut client, "v", "retention.ms"), one("7"));
 }
 
 /// Of two directories of a name the one stays that was chosen at the start, whatever the metadata says of the name by now.
