@@ -259,9 +259,8 @@ with Log.open(sys.argv[1], "a") as log:
         finish.join()
 
 
-def test_a_range_never_mixes_segments_of_two_states(tmp_path: Path) -> None:
-    """Another process truncates the first segment and renames the second one, which the reader has open."""
-    path = tmp_path / "orders-0"
+def two_segments(path: Path) -> int:
+    """Records 0 and 1 in one segment, 2 and 3 as one batch in another; returns the size of the first batch."""
     with Log.open(path, "a", clock=Clock()) as log:
         for value in (b"0", b"1"):
             log.append(value)
@@ -269,9 +268,16 @@ def test_a_range_never_mixes_segments_of_two_states(tmp_path: Path) -> None:
         log.append_records([b"2", b"3"])
         (first, *_) = log.batches()
     time.sleep(0.05)  # until the times of the files tell of changes
+    return first.size_bytes
+
+
+def test_a_range_never_mixes_segments_of_two_states(tmp_path: Path) -> None:
+    """Another process truncates the first segment and renames the second one, which the reader has open."""
+    path = tmp_path / "orders-0"
+    size = two_segments(path)
     with Log.open(path) as reader:
         assert [record.value for record in reader.scan(2, 4)] == [b"2", b"3"]
-        os.truncate(path / FIRST, first.size_bytes)
+        os.truncate(path / FIRST, size)
         second = path / f"{2:020}.log"
         second.rename(second.with_suffix(".log.deleted"))
         assert [record.value for record in reader.scan(0, 4)] == [b"0"]
@@ -280,16 +286,10 @@ def test_a_range_never_mixes_segments_of_two_states(tmp_path: Path) -> None:
 def test_a_range_sees_what_took_the_place_of_the_end_of_its_segment(tmp_path: Path) -> None:
     """Another process truncates the segment of a range and appends to a new one."""
     path = tmp_path / "orders-0"
-    with Log.open(path, "a", clock=Clock()) as log:
-        for value in (b"0", b"1"):
-            log.append(value)
-        log.roll()
-        log.append(b"2")
-        (first, *_) = log.batches()
-    time.sleep(0.05)  # until the times of the files tell of changes
+    size = two_segments(path)
     with Log.open(path) as reader:
-        assert [record.value for record in reader.scan(2, 3)] == [b"2"]
-        os.truncate(path / FIRST, first.size_bytes)
+        assert [record.value for record in reader.scan(2, 4)] == [b"2", b"3"]
+        os.truncate(path / FIRST, size)
         (path / f"{2:020}.log").unlink()
         (path / f"{1:020}.log").write_bytes(batch(1, [(None, b"new", ())]))
         assert [record.value for record in reader.scan(0, 2)] in ([b"0", b"1"], [b"0", b"new"])

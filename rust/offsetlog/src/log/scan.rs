@@ -525,10 +525,10 @@ impl Cursor {
                 header.attributes.is_transactional() && !header.attributes.is_control();
             if in_transaction && filter.isolation == Isolation::ReadCommitted {
                 let from = header.base_offset.unwrap_or(header.last_offset);
-                if self.markers_were_cut(from, buffer)? {
+                let Some(txn_outcomes) = self.txn_outcomes_from(from, buffer)? else {
                     continue;
-                }
-                match self.txn_outcome(&header, bad)? {
+                };
+                match self.txn_outcome(&txn_outcomes, &header, bad)? {
                     TxnOutcome::Committed => {}
                     TxnOutcome::Aborted => {
                         statistics.batches_skipped += u64::from(is_new);

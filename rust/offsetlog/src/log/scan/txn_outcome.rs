@@ -8,18 +8,16 @@ use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
 impl Cursor {
-    fn known_txn_outcomes(&self, from: i64) -> Option<Arc<TxnOutcomes>> {
-        self.txn_outcomes
-            .as_ref()
-            .filter(|txn_outcomes| txn_outcomes.knows(from))
-            .map(Arc::clone)
-    }
-
-    /// Looks for the markers behind `from`, if they are not known. Returns whether the cursor continues in a fresh view instead: another
-    /// process may have cut off a marker meanwhile, and then the last stable offset is lower, too.
-    pub(super) fn markers_were_cut(&mut self, from: i64, buffer: &mut Vec<u8>) -> Result<bool> {
-        if self.known_txn_outcomes(from).is_some() {
-            return Ok(false);
+    /// Returns how the transactions from `from` on ended. `None` if the cursor continues in a fresh view instead: another process may have
+    /// cut off a marker meanwhile, and then the last stable offset is lower, too.
+    pub(super) fn txn_outcomes_from(
+        &mut self,
+        from: i64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Arc<TxnOutcomes>>> {
+        let known = self.txn_outcomes.as_ref();
+        if let Some(known) = known.filter(|txn_outcomes| txn_outcomes.knows(from)) {
+            return Ok(Some(Arc::clone(known)));
         }
         let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
         // What a writer of this process cuts is noticed by every step.
@@ -28,12 +26,12 @@ impl Cursor {
             if !self.view.has_only_grown_to(&fresh) {
                 self.marker_looks += 1;
                 self.go_on_in(fresh, buffer)?;
-                return Ok(true);
+                return Ok(None);
             }
         }
         self.marker_looks = 0;
-        self.txn_outcomes = Some(txn_outcomes);
-        Ok(false)
+        self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
+        Ok(Some(txn_outcomes))
     }
 
     /// Returns the outcome of the transaction of a batch below the last stable offset. A transaction without a marker counts as
@@ -41,18 +39,12 @@ impl Cursor {
     /// the last stable offset. If damage hides the outcome and damage is reported instead of raised, reports the batch and
     /// returns `Undecided`.
     pub(super) fn txn_outcome(
-        &mut self,
+        &self,
+        txn_outcomes: &TxnOutcomes,
         header: &BatchHeader,
         bad: &CorruptionPolicy,
     ) -> Result<TxnOutcome> {
         let from = header.base_offset.unwrap_or(header.last_offset);
-        let txn_outcomes = if let Some(known) = self.known_txn_outcomes(from) {
-            known
-        } else {
-            let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
-            self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
-            txn_outcomes
-        };
         let txn_outcome = txn_outcomes.of(header.producer_id, from);
         if txn_outcome != TxnOutcome::Undecided {
             return Ok(txn_outcome);
