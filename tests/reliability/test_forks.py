@@ -103,8 +103,13 @@ def fork():
             right = right and os.waitpid(grandchild, 0)[1] == 0
         os._exit(0 if right else 1)
     print("child", os.waitpid(child, 0)[1], flush=True)
+def fork_beside_a_sleeper():
+    # The child is left with Python's own lock as it is now: the main thread must have given it up and wait in join.
+    while open(f"/proc/self/task/{os.getpid()}/stat").read().rpartition(") ")[2][0] != "S":
+        time.sleep(0.001)
+    fork()
 fork()
-thread = threading.Thread(target=fork)
+thread = threading.Thread(target=fork_beside_a_sleeper)
 thread.start()
 thread.join()
 log.append(b"after")
