@@ -18,7 +18,7 @@ from test_publish_failures import EXPECTED, ROWS, found, left, run
 from offsetlog import Log, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
-from offsetlog.errors import ClusterError, LogDirError, LogLockedError
+from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -265,3 +265,39 @@ def test_what_was_made_ready_and_cannot_be_removed_hinders_nobody(tmp_path: Path
         assert log.log_end_offset == 10
     run(place, "nameless", rows=ROWS[:3])
     assert not ready.exists()
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_of_two_drivers_of_one_name_the_second_drops_its_records(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A scheduler starts a job again that is still running."""
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched, before_lock(patched, lambda: run(place, kind)):
+        run(place, kind)
+    assert found(place) == EXPECTED
+    assert "is dropped" in caplog.text
+    assert not left(place)
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_of_two_drivers_of_one_name_the_second_finishes_what_the_first_began(tmp_path: Path, kind: str) -> None:
+    """The first one's note says what it is about to do: if it went, nobody would know what is published already."""
+    place = tmp_path / "logs"
+
+    def begin() -> None:
+        with pytest.MonkeyPatch.context() as other:
+            refuses(other, OSError(errno.EIO, "Input/output error"))
+            with pytest.raises(OSError, match="Input/output error"):
+                run(place, kind)
+
+    with pytest.MonkeyPatch.context() as patched, before_lock(patched, begin):
+        run(place, kind)
+    assert found(place) == EXPECTED
+    assert not left(place)
+
+
+def test_a_driver_of_one_name_with_other_data_that_comes_second_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    first = lambda: run(place, "named", rows=ROWS[:3])  # noqa: E731  # a line
+    with pytest.MonkeyPatch.context() as patched, before_lock(patched, first), pytest.raises(ConfigError, match="other data"):
+        run(place, "named")
+    assert len(found(place)) == 3

@@ -119,50 +119,60 @@ def commit(
     """
     patience = Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds)
     given = None if contents is None else noted_contents(contents)
-    before = note_of(log_dir, name)
-    if before is not None and not before.is_published:
-        before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
-    if before is not None and before.covers(sequence):
-        if sequence is None:
-            check_repeated(before, given)
-        what = (
-            f"published on {when(before)}"
-            if sequence is None
-            else f"micro-batch {sequence} is published, the last is {before.sequence}"
+    while True:
+        before = note_of(log_dir, name)
+        if before is not None and not before.is_published:
+            before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
+        if before is not None and _was_done(before, sequence, given):
+            discard(staged)
+            return False
+        if not keep and given is not None and (failed := _claimed_twin(log_dir, given, patience)) is not None:
+            logger.warning(
+                "%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name
+            )
+            discard(staged)
+            return False
+        _check_others(log_dir, name, staged)
+        made = Commit(
+            name,
+            sequence,
+            is_published=False,
+            preserve_offsets=preserve_offsets,
+            keep=keep,
+            targets=targets_of(staged, preserve_offsets=preserve_offsets),
+            time=now_ms(),
+            contents=given,
+            single_replica=single_replica,
+            metadata=metadata,
         )
-        logger.warning("%s: %s; what was staged again is dropped: %s", name, what, summary(before))
-        discard(staged)
+        is_noted = False
+        try:
+            with locked(log_dir):
+                if note_of(log_dir, name) != before:
+                    # Another driver has gone on under the name since: its note must stay, and may say that all is published.
+                    continue
+                if not keep:
+                    # Once something is published, the disk may be too full to write that it failed.
+                    make_ready(log_dir, made._replace(has_failed=True))
+                write(log_dir, made)
+            is_noted = True
+            _publish(log_dir, made, patience, progress)
+        except Exception as error:
+            if not _told(log_dir, made, error, is_noted=is_noted):
+                raise
+        return True
+
+
+def _was_done(before: Commit, sequence: int | None, given: tuple[tuple[str, int, str], ...] | None) -> bool:
+    """Whether what is staged was published before, as the note of its name says; a job's has to be the same."""
+    if not before.covers(sequence):
         return False
-    if not keep and given is not None and (failed := _claimed_twin(log_dir, given, patience)) is not None:
-        logger.warning("%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name)
-        discard(staged)
-        return False
-    _check_others(log_dir, name, staged)
-    targets = targets_of(staged, preserve_offsets=preserve_offsets)
-    made = Commit(
-        name,
-        sequence,
-        is_published=False,
-        preserve_offsets=preserve_offsets,
-        keep=keep,
-        targets=targets,
-        time=now_ms(),
-        contents=given,
-        single_replica=single_replica,
-        metadata=metadata,
+    if sequence is None:
+        check_repeated(before, given)
+    what = (
+        f"published on {when(before)}" if sequence is None else f"micro-batch {sequence} is published, the last is {before.sequence}"
     )
-    is_noted = False
-    try:
-        with locked(log_dir):
-            if not keep:
-                # Once something is published, the disk may be too full to write that it failed.
-                make_ready(log_dir, made._replace(has_failed=True))
-            write(log_dir, made)
-        is_noted = True
-        _publish(log_dir, made, patience, progress)
-    except Exception as error:
-        if not _told(log_dir, made, error, is_noted=is_noted):
-            raise
+    logger.warning("%s: %s; what was staged again is dropped: %s", before.name, what, summary(before))
     return True
 
 
