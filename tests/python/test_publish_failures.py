@@ -33,9 +33,11 @@ class Died(BaseException):
     """The driver, in the middle of something."""
 
 
-def table(rows: list[tuple[str, str, int]]) -> pa.RecordBatch:
+def table(rows: list[tuple[str, str, int]], at: int | None = None) -> pa.RecordBatch:
     keys, values, partitions = zip(*rows, strict=True)
     columns = {"key": pa.array(keys), "value": pa.array(values), "partition": pa.array(partitions, pa.int32())}
+    if at is not None:
+        columns["timestamp"] = pa.array([at] * len(rows), pa.timestamp("ms", "UTC"))
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -51,16 +53,19 @@ def run(  # noqa: PLR0913  # a job has many sides
     rows: list[tuple[str, str, int]] = ROWS,
     staged: Callable[[], None] = lambda: None,
     batch: int = 7,
+    at: int | None = None,
 ) -> None:
     """What Spark does of a job: prepare, three tasks, commit; abort where that raises. A dead driver does nothing more."""
     options = {"path": str(place), "topic": topic, "partitions": "3", **MORE}
     options |= {"named": {"transactionId": "day-1"}, "stream": {"queryId": "q"}, "nameless": {}}[kind]
     settings = sink_settings_from(options, is_stream=kind == "stream")
     prepare(settings)
-    writer = (StreamWriter if kind == "stream" else OffsetLogWriter)(settings, ["key", "value", "partition"])
+    writer = (StreamWriter if kind == "stream" else OffsetLogWriter)(
+        settings, [*["timestamp"][: at is not None], "key", "value", "partition"]
+    )
     parts = [rows[task::3] for task in range(3)]
     messages = [
-        copied(copied(writer).write(iter([table(part)]))) if kind != "stream" else copied(writer).stage_rows([table(part)])
+        copied(copied(writer).write(iter([table(part, at)]))) if kind != "stream" else copied(writer).stage_rows([table(part, at)])
         for part in parts
     ]
     staged()

@@ -301,3 +301,35 @@ def test_a_driver_of_one_name_with_other_data_that_comes_second_is_refused(tmp_p
     with pytest.MonkeyPatch.context() as patched, before_lock(patched, first), pytest.raises(ConfigError, match="other data"):
         run(place, "named")
     assert len(found(place)) == 3
+
+
+@pytest.mark.parametrize("at", [None, 1_700_000_000_000], ids=["other times", "the same bytes"])
+def test_what_a_name_publishes_anew_is_not_taken_back_with_what_failed(tmp_path: Path, at: int | None) -> None:
+    """Two drivers take a commit back; the first one is done, and its job has come again, before the second comes to a partition."""
+    place = tmp_path / "logs"
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "named", at=at)
+    (before,) = notes.notes(str(place))
+    assert isinstance(before, notes.Commit)
+    is_undoing(str(place), before)
+    real = moving.opened
+    again: list[bool] = []
+
+    @contextmanager
+    def opened(*arguments: Any) -> Any:  # noqa: ANN401  # as it is called
+        if not again:
+            again.append(True)
+            run(place, "named", at=at)
+            assert found(place) == EXPECTED
+        with real(*arguments) as log:
+            yield log
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(moving, "opened", opened)
+        assert publishing.undo(str(place), before, moving.Patience(1.0))
+    assert again
+    assert found(place) == EXPECTED
+    assert [note.is_published for note in commits(place)] == [True]
+    assert not left(place)

@@ -120,20 +120,24 @@ def check(target: CommitTarget) -> None:
         raise LogDirError(message, path=target.directory)
 
 
-def take_back(commit: Commit, target: CommitTarget, *, patience: Patience, dry_run: bool) -> str | None:
-    """Remove from the end of a partition what was published there; return why that is impossible, if it is."""
+def take_back(commit: Commit, target: CommitTarget, *, still: Callable[[], None] | None, patience: Patience) -> str | None:
+    """Remove from the end of a partition what was published there; return why that is impossible, if it is.
+
+    `still` is called as by :func:`move_to`; without it nothing is removed.
+    """
     try:
         check(target)
     except LogDirError:
         # What was published there went with it.
         return None
     with Log.open(target.directory) as log:
-        if dry_run:
+        if still is None:
             return _standing(log, target, preserve_offsets=commit.preserve_offsets)[1]
         if log.log_end_offset <= target.start:
             # Nothing is there, and who is about to publish something looks at the note again.
             return None
     with opened(target.directory, patience, None, commit) as log:
+        still()
         is_own, reason = _standing(log, target, preserve_offsets=commit.preserve_offsets)
         if is_own:
             _cut(log, target.start)

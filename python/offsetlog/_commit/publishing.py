@@ -22,8 +22,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
-from offsetlog._commit.moving import Patience, Superseded, check, move_to, take_back
+from offsetlog._commit.moving import Patience, Superseded, move_to, take_back
 from offsetlog._commit.notes import (
     Commit,
     CommitTarget,
@@ -37,12 +38,11 @@ from offsetlog._commit.notes import (
     standing,
     write,
 )
+from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
-from offsetlog._commit.telling import counts, noted_contents, summary, told_contents, when
-from offsetlog._log import Log
+from offsetlog._commit.telling import noted_contents, summary
 from offsetlog.errors import (
     ClusterError,
-    ConfigError,
     LogDirError,
     LogLockedError,
     LogPoisonedError,
@@ -50,7 +50,7 @@ from offsetlog.errors import (
     OffsetLogError,
 )
 
-__all__ = ["Contents", "check_repeated", "commit", "finish", "needed_jobs", "settled", "undo"]
+__all__ = ["Contents", "commit", "finish", "needed_jobs", "settled", "undo"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -123,7 +123,7 @@ def commit(
         before = note_of(log_dir, name)
         if before is not None and not before.is_published:
             before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
-        if before is not None and _was_done(before, sequence, given):
+        if before is not None and was_done(before, sequence, given):
             discard(staged)
             return False
         if not keep and given is not None and (failed := _claimed_twin(log_dir, given, patience)) is not None:
@@ -161,19 +161,6 @@ def commit(
             if not _told(log_dir, made, error, is_noted=is_noted):
                 raise
         return True
-
-
-def _was_done(before: Commit, sequence: int | None, given: tuple[tuple[str, int, str], ...] | None) -> bool:
-    """Whether what is staged was published before, as the note of its name says; a job's has to be the same."""
-    if not before.covers(sequence):
-        return False
-    if sequence is None:
-        check_repeated(before, given)
-    what = (
-        f"published on {when(before)}" if sequence is None else f"micro-batch {sequence} is published, the last is {before.sequence}"
-    )
-    logger.warning("%s: %s; what was staged again is dropped: %s", before.name, what, summary(before))
-    return True
 
 
 def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:
@@ -224,16 +211,17 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
         A partition could not be written; the next commit goes on.
     """
 
-    def reasons(*, dry_run: bool) -> list[str]:
-        found = (take_back(note, target, patience=patience, dry_run=dry_run) for target in note.targets)
+    def reasons(still: Callable[[], None] | None) -> list[str]:
+        found = (take_back(note, target, still=still, patience=patience) for target in note.targets)
         return [reason for reason in found if reason is not None]
 
-    impossible = reasons(dry_run=True)
+    impossible = reasons(None)
     with locked(log_dir):
         now = note_of(log_dir, note.name)
         if now is None or now.is_published or now.targets != note.targets:
             return False
-        if not impossible:
+        note = now
+        if not impossible and not now.is_undoing:
             note = now._replace(is_undoing=True)
             try:
                 write(log_dir, note)
@@ -241,58 +229,24 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
                 # If only its last sync failed, others take it back as well.
                 if begun is not None and note_of(log_dir, note.name) == note:
                     begun.set()
+        elif begun is not None and now.is_undoing:
+            begun.set()
     if not impossible:
-        impossible = reasons(dry_run=False)
+        try:
+            with _wanted(log_dir, note) as still:
+                impossible = reasons(still)
+        except Superseded:
+            # Another process has taken it back, and the name may have come again.
+            return True
     if impossible:
         message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(impossible)}"
         raise LogDirError(message, path=log_dir)
     with locked(log_dir):
-        remove(log_dir, note.name)
+        if note_of(log_dir, note.name) == note:
+            remove(log_dir, note.name)
     _discard(note)
     logger.warning("%s: what its commit had published was taken back", note.name)
     return True
-
-
-def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | None = None) -> None:
-    """Refuse a job that comes again under its name when it is not the same, or when what it published is gone.
-
-    Parameters
-    ----------
-    before
-        The note of what was published.
-    given
-        What is to be published now; ``None`` while that is not known.
-
-    Raises
-    ------
-    ConfigError
-        It says what was published, when and where, and what to do.
-    """
-    reason = None
-    for target in before.targets:
-        try:
-            check(target)
-        except LogDirError as error:
-            reason = f"but {error.args[0].splitlines()[0]}" if error.args else "but its topic is gone"
-            break
-        with Log.open(target.directory) as log:
-            if target.end > log.log_end_offset:
-                reason = f"but {target.name} ends at {log.log_end_offset} now, below {target.end}, where it ended then"
-                break
-    if reason is None and given is not None:
-        if before.contents is not None:
-            if given != before.contents:
-                reason = f"and this job has other data: {told_contents(given)}"
-        elif counts(before) != {topic: count for topic, count, _ in given if count}:
-            reason = f"and this job has other data: {told_contents(given)}"
-    if reason is not None:
-        name = before.name.removeprefix("job ")
-        message = (
-            f"transactionId {name!r} was used on {when(before)} for {summary(before)}, {reason}. Nothing is written now, and what "
-            f"was published stays. Other records take another transactionId, or this one after offsetlog commits --forget {name!r} "
-            f"LOG_DIR; records that are published would then be there twice"
-        )
-        raise ConfigError(message, key="transactionId", value=name)
 
 
 def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commit | None:
@@ -448,13 +402,20 @@ def _is_done(note: Commit, now: Commit | None) -> bool:
 
 def _move_all(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> list[int]:
     """Publish what is not yet, several partitions at a time, and return where the logs end."""
+    with _wanted(log_dir, note) as still:
+        return _move_each(note, still, patience, progress)
+
+
+@contextmanager
+def _wanted(log_dir: str, note: Commit) -> Iterator[Callable[[], None]]:
+    """Give what raises :class:`Superseded` as soon as the note is no longer as it is here."""
     with standing(log_dir, note) as is_wanted:
 
         def still() -> None:
             if not is_wanted():
                 raise Superseded
 
-        return _move_each(note, still, patience, progress)
+        yield still
 
 
 def _move_each(note: Commit, still: Callable[[], None], patience: Patience, progress: Progress | None) -> list[int]:

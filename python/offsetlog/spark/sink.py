@@ -23,7 +23,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
 from offsetlog._commit.moving import metadata_among
 from offsetlog._commit.notes import note_of, sweep_ready
-from offsetlog._commit.publishing import check_repeated, commit, finish, needed_jobs
+from offsetlog._commit.publishing import commit, finish, needed_jobs
+from offsetlog._commit.repeated import check_repeated
 from offsetlog._commit.staging import (
     STAGING,
     Stage,

@@ -84,7 +84,9 @@ def inherit(log_dir: str, name: str, location: str, sequence: int, counts: Mappi
         raise ConfigError(message, key="queryId", value=location)
     logger.warning("%s: goes on with the note of %s, up to micro-batch %d", name, old.name, old.sequence)
     with locked(log_dir):
-        write(log_dir, old._replace(name=name))
+        # Another driver of the stream may have done so since, and have gone on.
+        if note_of(log_dir, name) is None:
+            write(log_dir, old._replace(name=name))
         remove(log_dir, old.name)
 
 

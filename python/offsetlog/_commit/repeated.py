@@ -1,0 +1,70 @@
+"""A job or a micro-batch that comes again under its name: whether it is published already, and whether it is the same one."""
+
+from __future__ import annotations
+
+import logging
+
+from offsetlog._commit.moving import check
+from offsetlog._commit.notes import Commit
+from offsetlog._commit.telling import counts, summary, told_contents, when
+from offsetlog._log import Log
+from offsetlog.errors import ConfigError, LogDirError
+
+__all__ = ["check_repeated", "was_done"]
+
+logger = logging.getLogger("offsetlog")
+
+
+def was_done(before: Commit, sequence: int | None, given: tuple[tuple[str, int, str], ...] | None) -> bool:
+    """Whether what is staged was published before, as the note of its name says; a job's has to be the same."""
+    if not before.covers(sequence):
+        return False
+    if sequence is None:
+        check_repeated(before, given)
+    what = (
+        f"published on {when(before)}" if sequence is None else f"micro-batch {sequence} is published, the last is {before.sequence}"
+    )
+    logger.warning("%s: %s; what was staged again is dropped: %s", before.name, what, summary(before))
+    return True
+
+
+def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | None = None) -> None:
+    """Refuse a job that comes again under its name when it is not the same, or when what it published is gone.
+
+    Parameters
+    ----------
+    before
+        The note of what was published.
+    given
+        What is to be published now; ``None`` while that is not known.
+
+    Raises
+    ------
+    ConfigError
+        It says what was published, when and where, and what to do.
+    """
+    reason = None
+    for target in before.targets:
+        try:
+            check(target)
+        except LogDirError as error:
+            reason = f"but {error.args[0].splitlines()[0]}" if error.args else "but its topic is gone"
+            break
+        with Log.open(target.directory) as log:
+            if target.end > log.log_end_offset:
+                reason = f"but {target.name} ends at {log.log_end_offset} now, below {target.end}, where it ended then"
+                break
+    if reason is None and given is not None:
+        if before.contents is not None:
+            if given != before.contents:
+                reason = f"and this job has other data: {told_contents(given)}"
+        elif counts(before) != {topic: count for topic, count, _ in given if count}:
+            reason = f"and this job has other data: {told_contents(given)}"
+    if reason is not None:
+        name = before.name.removeprefix("job ")
+        message = (
+            f"transactionId {name!r} was used on {when(before)} for {summary(before)}, {reason}. Nothing is written now, and what "
+            f"was published stays. Other records take another transactionId, or this one after offsetlog commits --forget {name!r} "
+            f"LOG_DIR; records that are published would then be there twice"
+        )
+        raise ConfigError(message, key="transactionId", value=name)
