@@ -317,6 +317,83 @@ def test_staged_records_are_removed_by_hand(tmp_path: Path, kind: str, partition
     assert not left(place)
 
 
+# What is missing of a staged log -> the files of it.
+REMOVED = {"the log": "*", "its batches": "*.log", "its indexes": "*index"}
+
+
+@pytest.mark.parametrize("kind", ["named", "stream", "nameless"])
+@pytest.mark.parametrize("what", list(REMOVED))
+@pytest.mark.parametrize("partition", [0, 2])
+def test_staged_files_are_removed_between_the_note_and_the_publishing(tmp_path: Path, kind: str, what: str, partition: int) -> None:
+    """Of one task and one partition. The job fails or not; repeated until it succeeds, it has published each record once."""
+    place = tmp_path / "logs"
+    run(place, "nameless", rows=ROWS[:3])
+    before = found(place)
+    real, removed = notes.write, 0
+
+    def write(log_dir: str, note: Any) -> None:  # noqa: ANN401  # a note
+        nonlocal removed
+        real(log_dir, note)
+        if removed:
+            return
+        for target in note.targets:
+            if target.partition == partition and not note.is_published:
+                staged = Path(target.directory, target.staged[-1])
+                for path in list(staged.glob(REMOVED[what])):
+                    path.unlink()
+                    removed += 1
+
+    failures = 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "write", write)
+        for _ in range(3):
+            try:
+                run(place, kind)
+                break
+            except (OSError, LogDirError):
+                failures += 1
+                if kind == "nameless":
+                    assert found(place) == before
+                    assert not commits(place)
+        else:
+            pytest.fail("a job that never succeeds")
+    assert removed
+    # Records are in the batches alone; indexes are rebuilt.
+    assert failures == (what in {"the log", "its batches"})
+    assert found(place) == sorted(before + EXPECTED)
+    assert not left(place)
+    names = [note.name for note in commits(place)]
+    assert names == {"named": ["job day-1"], "stream": ["query q"], "nameless": []}[kind]
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_staged_files_are_removed_behind_a_driver_that_died_with_all_published(tmp_path: Path, kind: str) -> None:
+    """Those of the first of three tasks: what the others have published behind it is not published again."""
+    place = tmp_path / "logs"
+    rows = [(f"k{number}", f"v{number}", number // 3) for number in range(9)]
+    real, written = notes.write, 0
+
+    def write(log_dir: str, note: Any) -> None:  # noqa: ANN401  # a note
+        nonlocal written
+        written += 1
+        if written > 1:
+            raise Died
+        real(log_dir, note)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "write", write)
+        with pytest.raises(Died):
+            run(place, kind, rows=rows)
+    (note,) = commits(place)
+    for target in note.targets:
+        assert len(target.staged) == 3
+        (batches,) = Path(target.directory, target.staged[0]).glob("*.log")
+        batches.unlink()
+    run(place, kind, rows=rows)
+    assert found(place) == sorted(value for _, value, _ in rows)
+    assert not left(place)
+
+
 def test_what_can_be_neither_finished_nor_taken_back_is_told(tmp_path: Path) -> None:
     place = tmp_path / "logs"
     run(place, "nameless", rows=ROWS[:3])
@@ -336,7 +413,7 @@ def test_what_can_be_neither_finished_nor_taken_back_is_told(tmp_path: Path) -> 
         assert log.log_end_offset == 12
 
 
-@pytest.mark.parametrize("kind", ["named", "stream"])
+@pytest.mark.parametrize("kind", ["named", "stream", "nameless"])
 def test_a_setting_refuses_what_was_staged(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "logs"
     run(place, "nameless", rows=ROWS[:3])
@@ -346,8 +423,13 @@ def test_a_setting_refuses_what_was_staged(tmp_path: Path, kind: str) -> None:
         with Log.open(place / "t-1", "a", {"internal.segment.bytes": 100}):
             pass
 
-    with pytest.raises(Exception, match="segment"):
-        run(place, kind, staged=refused)
+    # The setting stays: it refuses the job as often as that comes.
+    for _ in range(2):
+        with pytest.raises(Exception, match="segment"):
+            run(place, kind, staged=refused)
+        if kind == "nameless":
+            assert found(place) == before
+            assert not commits(place)
     run(place, "nameless", topic="other", rows=ROWS[:6])
     with Log.open(place / "t-1", "a", MORE):
         pass

@@ -7,6 +7,7 @@ batches are, before it changes the first one, so that a commit that comes next k
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import struct
@@ -89,14 +90,18 @@ def move_to(
         left = target.batches - skip
         # Notes of version 0 do not say how many batches each staged log has: those are copied.
         is_known = len(target.marks) == len(target.staged)
-        counts: Sequence[int | None] = [batches for batches, _ in target.marks] if is_known else [None] * len(target.staged)
-        for path, batches in zip(target.staged, counts, strict=True) if left else ():
+        marks: Sequence[tuple[int, str] | None] = target.marks if is_known else [None] * len(target.staged)
+        if left and not is_known:
+            _expected(target)
+        for path, mark in zip(target.staged, marks, strict=True) if left else ():
             place = Path(target.directory, path)
-            if batches is not None and skip >= batches:
-                skip -= batches
-            elif batches is not None and not commit.preserve_offsets and _rename(log, place, batches, skip):
+            if mark is not None and skip >= mark[0]:
+                skip -= mark[0]
+            elif mark is not None and not commit.preserve_offsets and _rename(log, place, mark[0], skip):
                 skip = 0
             else:
+                if mark is not None:
+                    _known(place, mark)
                 skip = _copy(log, place, skip, commit.preserve_offsets)
         try:
             still()
@@ -196,7 +201,7 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     where = f"{target.name}: offsets {target.start} to {end - 1} hold records of it and another program's"
     there = list(prints(log, max(target.start, log.log_start_offset)))
     try:
-        expected = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
+        expected = _expected(target)
     except FileNotFoundError:
         # Whole staged logs are known by their digests.
         at = 0
@@ -247,7 +252,7 @@ def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
     deleted since from the start of the log was published.
     """
     try:
-        expected = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
+        expected = _expected(target)
     except FileNotFoundError:
         # All of it is there: what was staged may be gone.
         if target.marks and log.log_start_offset <= target.start and _begins_with(log, target):
@@ -300,6 +305,37 @@ def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
             shift += before + 1
         before = each.last_offset
         yield each._replace(last_offset=shift + each.last_offset)
+
+
+def _expected(target: CommitTarget) -> list[Print]:
+    """Return how the batches of a partition's staged logs are known.
+
+    Raises
+    ------
+    FileNotFoundError
+        They are not all there. A log whose files are gone opens as an empty one, so that what it holds is compared with the note.
+    """
+    if target.marks:
+        return [
+            each for path, mark in zip(target.staged, target.marks, strict=True) for each in _known(Path(target.directory, path), mark)
+        ]
+    found = [each for path in target.staged for each in _staged_prints(Path(target.directory, path))]
+    if len(found) != target.batches:
+        raise _gone(Path(target.directory, target.staged[0]), len(found), target.batches)
+    return found
+
+
+def _known(path: Path, mark: tuple[int, str]) -> list[Print]:
+    """Return how the batches of a staged log are known, which are those that its mark is of; raise as :func:`_expected` does."""
+    found = list(_staged_prints(path))
+    if (len(found), digest(found)) != mark:
+        raise _gone(path, len(found), mark[0])
+    return found
+
+
+def _gone(path: Path, found: int, expected: int) -> FileNotFoundError:
+    what = f"{counted(found, 'batch')} found, {expected} expected" if found != expected else "other batches than those staged found"
+    return FileNotFoundError(errno.ENOENT, what, str(path))
 
 
 def _staged_prints(path: Path) -> Iterator[Print]:

@@ -375,7 +375,7 @@ def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress 
         if note_of(log_dir, note.name) != note:
             _check_done(log_dir, note)
             return
-        message = f"staged records that {note.name!r} is to publish are gone: {error.filename}"
+        message = f"staged records that {note.name!r} is to publish are gone: {error.filename} ({error.strerror})"
         raise LogDirError(message, path=log_dir) from error
     if not _done(log_dir, note, ends):
         _check_done(log_dir, note)
