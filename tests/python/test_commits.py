@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from test_publish_failures import found, left, run
+from test_publish_failures import EXPECTED, ROWS, found, left, run
+from test_stream_identity import ID, micro_batch
+from writing import Clock
 
-from offsetlog import Log, commits, forget_commit
+from offsetlog import Log, LogDir, commits, forget_commit
 from offsetlog._commit import publishing
 from offsetlog.errors import LogDirError, LogLockedError
 
@@ -99,4 +103,44 @@ def test_an_unfinished_commit_is_forgotten_only_when_that_is_meant(tmp_path: Pat
     assert published.count("before") == 3
     run(place, "nameless", topic="other")
     assert found(place) == published
+    assert not left(place)
+
+
+def test_notes_of_names_stay_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A century later, behind many other jobs, with every record removed by retention: what was published is published."""
+    place = tmp_path / "logs"
+    run(place, "named")
+    micro_batch(place, ["streamed"], 5, topic="u")
+    names = [note.name for note in commits(place)]
+    assert names == ["job day-1", f"query {ID}"]
+    later = time.time_ns() + 100 * 365 * 24 * 3600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    monkeypatch.setattr(time, "time", lambda: later / 1e9)
+    # Files may be as old as their log dir says, or be copied without their times.
+    for path in place.rglob("*"):
+        os.utime(path, (1, 1))
+    for number in range(20):
+        run(place, "nameless", topic="other", rows=ROWS[:3])
+        micro_batch(place, [f"{number}"], number, query=f"another {number}", topic="other")
+    with LogDir.open(place, "a", clock=Clock(later // 10**6)) as log_dir:
+        log_dir.maintain()
+        for topic in ("t", "u"):
+            for number in log_dir.topics()[topic]:
+                log = log_dir.log(topic, number)
+                log.delete_records_before(log.log_end_offset)
+        log_dir.maintain()
+    assert found(place) == found(place, "u") == []
+    assert [code for code, _, _ in (command(place), command("--json", place))] == [0, 0]
+    assert [note.name for note in commits(place) if "another" not in note.name] == names
+    caplog.clear()
+    run(place, "named")
+    micro_batch(place, ["streamed"], 5, topic="u")
+    micro_batch(place, ["streamed"], 4, topic="u")
+    assert [record.levelname for record in caplog.records if "what was staged again is dropped" in record.message] == 3 * ["WARNING"]
+    assert found(place) == found(place, "u") == []
+    assert len(commits(place)) == 22
+    # Only who forgets one publishes again.
+    forget_commit(place, "day-1")
+    run(place, "named")
+    assert found(place) == EXPECTED
     assert not left(place)

@@ -52,6 +52,31 @@ def test_a_stream_keeps_one_note_however_its_checkpoint_is_named(tmp_path: Path)
     assert names(place) == [(f"query {ID}", 0)]
 
 
+@pytest.mark.parametrize("last", [0, 3])
+@pytest.mark.parametrize("named", [{}, {"queryId": "mine"}], ids=["by its id", "by an option"])
+def test_a_micro_batch_that_is_skipped_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, last: int, named: dict[str, str]
+) -> None:
+    """Spark repeats it after a restart, as it died behind the commit; what is new is no warning."""
+    place = tmp_path / "logs"
+    query = None if named else ID
+    for number in range(last + 1):
+        micro_batch(place, [f"{number}"], number, query=query, **named)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    micro_batch(place, [f"{last}"], last, query=query, **named)
+    (warning,) = [record for record in caplog.records if record.name == "offsetlog" and record.levelname == "WARNING"]
+    (name,) = [note.name for note in commits(place)]
+    assert name == f"query {named.get('queryId', ID)}"
+    assert warning.getMessage() == (
+        f"{name}: micro-batch {last} is published, the last is {last}; what was staged again is dropped: "
+        f"1 record of topic 't' (offsets of partition 0: {last} to {last + 1})"
+    )
+    caplog.clear()
+    micro_batch(place, ["next"], last + 1, query=query, **named)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert found(place) == sorted(["next", *(str(number) for number in range(last + 1))])
+
+
 def test_micro_batches_without_rows_leave_the_numbers_alone(tmp_path: Path) -> None:
     place = tmp_path / "logs"
     micro_batch(place, [], 0)
