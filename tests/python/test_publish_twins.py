@@ -18,7 +18,7 @@ from test_publish_failures import EXPECTED, ROWS, found, left, run
 from offsetlog import Log, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
-from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError
+from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError, MetadataFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -172,7 +172,7 @@ def test_a_commit_that_another_driver_takes_back_is_an_error(tmp_path: Path, kin
     assert found(place) == sorted(EXPECTED + [value for _, value, _ in ROWS[:3]])
 
 
-@pytest.mark.parametrize("way", ["undo", "take_back"])
+@pytest.mark.parametrize("way", ["undo", "holding"])
 def test_a_job_that_another_driver_finishes_while_it_is_taken_back_has_not_failed(tmp_path: Path, way: str) -> None:
     place = tmp_path / "logs"
     with pytest.MonkeyPatch.context() as patched:
@@ -187,12 +187,13 @@ def test_a_job_that_another_driver_finishes_while_it_is_taken_back_has_not_faile
             full()
             return False
 
-        def take_back(*_: object, **__: object) -> str:
+        @contextmanager
+        def holding(*_: object) -> Any:  # noqa: ANN401  # a reason, and what takes back
             if commits(place):
                 finished()
-            return "another program has written behind it"
+            yield "another program has written behind it", None
 
-        patched.setattr(publishing, *{"undo": ("undo", undo), "take_back": ("take_back", take_back)}[way])
+        patched.setattr(publishing, *{"undo": ("undo", undo), "holding": ("holding", holding)}[way])
         run(place, "nameless")
     assert found(place) == EXPECTED
     assert not commits(place)
@@ -321,15 +322,97 @@ def test_what_a_name_publishes_anew_is_not_taken_back_with_what_failed(tmp_path:
     def opened(*arguments: Any) -> Any:  # noqa: ANN401  # as it is called
         if not again:
             again.append(True)
+            patched.setattr(publishing, "HELD_AT_ONCE", 64)
             run(place, "named", at=at)
             assert found(place) == EXPECTED
         with real(*arguments) as log:
             yield log
 
     with pytest.MonkeyPatch.context() as patched:
+        # Behind the partitions that are held from the first look on.
+        patched.setattr(publishing, "HELD_AT_ONCE", 0)
         patched.setattr(moving, "opened", opened)
         assert publishing.undo(str(place), before, moving.Patience(1.0))
     assert again
     assert found(place) == EXPECTED
     assert [note.is_published for note in commits(place)] == [True]
     assert not left(place)
+
+
+def test_nobody_writes_behind_what_is_about_to_be_taken_back(tmp_path: Path) -> None:
+    """Another job comes between the look at what was published and the note that it goes: it is told, and each comes again."""
+    place = tmp_path / "logs"
+    real = publishing._noted_undoing  # noqa: SLF001  # where it waits
+    told: list[bool] = []
+
+    def noted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  # as it is called
+        if not told:
+            told.append(True)
+            patched.setattr(publishing, "move_to", moving.move_to)
+            with pytest.raises(LogLockedError):
+                run(place, "named")
+        return real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        patched.setattr(publishing, "_noted_undoing", noted)
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "nameless")
+    assert told
+    run(place, "named")
+    assert found(place) == EXPECTED
+    run(place, "nameless")
+    assert found(place) == sorted(2 * EXPECTED)
+    assert not left(place)
+
+
+def test_what_another_process_renamed_stays_while_its_job_is_told_that_it_failed(tmp_path: Path) -> None:
+    """Another process finishes a nameless job at the moment in which its own driver, on a full disk, notes that it failed."""
+    place = tmp_path / "logs"
+    rows = [(f"k{number}", f"v{number:050}", number % 3) for number in range(300)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "_told", lambda *_, **__: False)
+        refuses(patched, OSError(errno.EIO, "Input/output error"))
+        with pytest.raises(OSError, match="Input/output error"):
+            run(place, "nameless", rows=rows)
+    (note,) = notes.notes(str(place))
+    assert isinstance(note, notes.Commit)
+    notes.make_ready(str(place), note._replace(has_failed=True))
+    real, renamed = moving._rename, []  # noqa: SLF001  # where the other process is
+
+    def rename(*arguments: Any) -> bool:  # noqa: ANN401  # as it is called
+        is_renamed = real(*arguments)
+        if is_renamed and not renamed:
+            renamed.append(True)
+            fate = publishing._fate(str(place), note, is_noted=True, has_begun=False)  # noqa: SLF001  # as the driver asks
+            assert fate is publishing.Fate.UNFINISHED
+        return is_renamed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(moving, "_rename", rename)
+        assert publishing.finish(str(place)) == [note.name]
+    assert renamed
+    assert found(place) == sorted(value for _, value, _ in rows)
+    assert [(each.is_published, each.has_failed) for each in commits(place)] == [(True, True)]
+    # Its job, which was told so, comes again.
+    run(place, "nameless", rows=rows)
+    assert found(place) == sorted(value for _, value, _ in rows)
+    assert not left(place)
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_copy_of_a_note_is_nobodys(tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_published: bool) -> None:
+    """Somebody has saved a note beside it."""
+    place = tmp_path / "logs"
+    fail(place)
+    if is_published:
+        publishing.finish(str(place))
+    (note,) = commits(place)
+    path = place / note.file_name
+    path.with_name(path.stem + "-copy.json").write_bytes(path.read_bytes())
+    for _ in range(2):
+        run(place, "nameless")
+    assert found(place) == sorted(2 * EXPECTED)
+    assert "a copy of the note of" in caplog.text
+    with pytest.raises(MetadataFileError, match="a copy of the note of"):
+        commits(place)

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,9 +23,9 @@ from offsetlog._log import Log
 from offsetlog._text import counted
 from offsetlog._values import BatchInfo
 from offsetlog._writable_log import WritableLog, moving_note
-from offsetlog.errors import ClusterError, LogDirError, LogLockedError, UnexpectedAppendOffsetError
+from offsetlog.errors import ClusterError, LogDirError, LogLockedError, OffsetLogError, UnexpectedAppendOffsetError
 
-__all__ = ["Patience", "Superseded", "digest", "metadata_among", "move_to", "opened", "prints", "take_back", "topic_id_of"]
+__all__ = ["Patience", "Superseded", "digest", "holding", "metadata_among", "move_to", "opened", "prints", "topic_id_of", "why_not"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
@@ -125,29 +125,49 @@ def check(target: CommitTarget) -> None:
         raise LogDirError(message, path=target.directory)
 
 
-def take_back(commit: Commit, target: CommitTarget, *, still: Callable[[], None] | None, patience: Patience) -> str | None:
-    """Remove from the end of a partition what was published there; return why that is impossible, if it is.
+@contextmanager
+def holding(commit: Commit, target: CommitTarget, patience: Patience) -> Iterator[tuple[str | None, Callable[[], None] | None]]:
+    """Hold a partition from whose end something of a commit may have to be taken back.
 
-    `still` is called as by :func:`move_to`; without it nothing is removed.
+    Gives why that is impossible, if it is, and what does it: as long as this lasts, nobody writes behind it. ``None`` where it is not
+    held: nothing of the commit is there now, and somebody else writes it, or it cannot be written.
     """
+    with ExitStack() as stack:
+        try:
+            check(target)
+            log = stack.enter_context(opened(target.directory, patience, None, commit))
+        except (OSError, OffsetLogError):
+            if _may_have(target):
+                raise
+            yield None, None
+            return
+        is_own, reason = _standing(log, target, preserve_offsets=commit.preserve_offsets)
+
+        def cut() -> None:
+            if is_own:
+                _cut(log, target.start)
+                log.flush()
+
+        yield reason, cut
+
+
+def why_not(commit: Commit, target: CommitTarget) -> str | None:
+    """Return why what a commit has published in a partition can be neither taken back nor left, if that is so. Reads only."""
+    if not _may_have(target):
+        return None
+    with Log.open(target.directory) as log:
+        return _standing(log, target, preserve_offsets=commit.preserve_offsets)[1]
+
+
+def _may_have(target: CommitTarget) -> bool:
+    """Whether something of a commit may be in a partition; who is about to publish something there looks at the note again."""
     try:
         check(target)
     except LogDirError:
         # What was published there went with it.
-        return None
+        return False
     with Log.open(target.directory) as log:
-        if still is None:
-            return _standing(log, target, preserve_offsets=commit.preserve_offsets)[1]
-        if log.log_end_offset <= target.start:
-            # Nothing is there, and who is about to publish something looks at the note again.
-            return None
-    with opened(target.directory, patience, None, commit) as log:
-        still()
-        is_own, reason = _standing(log, target, preserve_offsets=commit.preserve_offsets)
-        if is_own:
-            _cut(log, target.start)
-            log.flush()
-        return reason
+        return log.log_end_offset > target.start
 
 
 def _cut(log: WritableLog, end: int) -> None:

@@ -102,6 +102,10 @@ class Commit(NamedTuple):
         """Records of all partitions."""
         return sum(target.records for target in self.targets)
 
+    def is_same_work(self, now: Commit | None) -> bool:
+        """Whether a note that is there now wants the same as this one: that its job was told it failed is no other work."""
+        return now is not None and now._replace(has_failed=self.has_failed, single_replica=self.single_replica) == self
+
     def covers(self, sequence: int | None) -> bool:
         """Whether what is to be committed under the name is published already."""
         return self.is_published and (self.sequence is None or (sequence is not None and sequence <= self.sequence))
@@ -234,8 +238,13 @@ def notes(log_dir: str) -> Iterator[Commit | MetadataFileError]:
             yield error
             continue
         # One that has gone since was finished by its owner.
-        if found is not None:
-            yield found
+        if found is None:
+            continue
+        if path.name != found.file_name:
+            # Under its name it would be looked for in vain again and again.
+            yield MetadataFileError(f"a copy of the note of {found.name!r} found, which is named {found.file_name}", path=str(path))
+            continue
+        yield found
 
 
 def note_of(log_dir: str, name: str) -> Commit | None:
@@ -263,14 +272,17 @@ def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     with file:
-        is_it = _parse(path, file.read()) == note
+        is_it = note.is_same_work(_parse(path, file.read()))
         opened = os.fstat(file.fileno())
 
         def is_same() -> bool:
             try:
-                return is_it and os.path.samestat(opened, path.stat())
+                if os.path.samestat(opened, path.stat()):
+                    return is_it
             except FileNotFoundError:
                 return False
+            # It may say no more than that its job has failed meanwhile.
+            return note.is_same_work(_parsed(path))
 
         yield is_same
 

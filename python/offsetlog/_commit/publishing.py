@@ -22,9 +22,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from offsetlog._commit.moving import Patience, Superseded, move_to, take_back
+from offsetlog._commit.moving import Patience, Superseded, holding, move_to, why_not
 from offsetlog._commit.notes import (
     Commit,
     CommitTarget,
@@ -56,6 +56,8 @@ logger = logging.getLogger("offsetlog")
 
 # Copying and syncing of one partition go on while another one's wait for the disk.
 PARTITIONS_AT_ONCE = 4
+# Open logs, of five files each, while they are taken back.
+HELD_AT_ONCE = 64
 LOCK_SECONDS = 60.0
 
 Progress = Callable[[str, int, int], None]
@@ -206,47 +208,66 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
     Raises
     ------
     LogDirError
-        Another program has written behind it: nothing is taken back then, unless it wrote in this very moment.
+        Another program has written behind it: nothing is taken back then, unless it wrote in this very moment, in a partition
+        that is not held from the look to the end: beyond the first 64, or one in which nothing was and somebody else was at work.
     LogLockedError, OSError
         A partition could not be written; the next commit goes on.
     """
-
-    def reasons(still: Callable[[], None] | None) -> list[str]:
-        found = (take_back(note, target, still=still, patience=patience) for target in note.targets)
-        return [reason for reason in found if reason is not None]
-
-    impossible = reasons(None)
-    with locked(log_dir):
-        now = note_of(log_dir, note.name)
-        if now is None or now.is_published or now.targets != note.targets:
+    first, others = note.targets[:HELD_AT_ONCE], list(note.targets[HELD_AT_ONCE:])
+    with ExitStack() as stack:
+        held = [stack.enter_context(holding(note, target, patience)) for target in first]
+        impossible = [reason for reason, _ in held] + [why_not(note, target) for target in others]
+        others += [target for target, (_, cut) in zip(first, held, strict=True) if cut is None]
+        taken = _noted_undoing(log_dir, note, begun, is_possible=not any(impossible))
+        if taken is None:
             return False
-        note = now
-        if not impossible and not now.is_undoing:
-            note = now._replace(is_undoing=True)
-            try:
-                write(log_dir, note)
-            finally:
-                # If only its last sync failed, others take it back as well.
-                if begun is not None and note_of(log_dir, note.name) == note:
-                    begun.set()
-        elif begun is not None and now.is_undoing:
-            begun.set()
-    if not impossible:
+        if not any(impossible):
+            for _, cut in held:
+                if cut is not None:
+                    cut()
+    if not any(impossible):
         try:
-            with _wanted(log_dir, note) as still:
-                impossible = reasons(still)
+            with _wanted(log_dir, taken) as still:
+                impossible = [_taken_back(taken, target, still, patience) for target in others]
         except Superseded:
             # Another process has taken it back, and the name may have come again.
             return True
-    if impossible:
-        message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(impossible)}"
+    if any(impossible):
+        message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(filter(None, impossible))}"
         raise LogDirError(message, path=log_dir)
     with locked(log_dir):
-        if note_of(log_dir, note.name) == note:
-            remove(log_dir, note.name)
-    _discard(note)
-    logger.warning("%s: what its commit had published was taken back", note.name)
+        if taken.is_same_work(note_of(log_dir, taken.name)):
+            remove(log_dir, taken.name)
+    _discard(taken)
+    logger.warning("%s: what its commit had published was taken back", taken.name)
     return True
+
+
+def _noted_undoing(log_dir: str, note: Commit, begun: threading.Event | None, *, is_possible: bool) -> Commit | None:
+    """Note that a commit is taken back; return its note, or ``None`` where somebody else has finished it or gone on under its name."""
+    with locked(log_dir):
+        now = note_of(log_dir, note.name)
+        if now is None or now.is_published or now.targets != note.targets:
+            return None
+        if is_possible and not now.is_undoing:
+            now = now._replace(is_undoing=True)
+            try:
+                write(log_dir, now)
+            finally:
+                # If only its last sync failed, others take it back as well.
+                if begun is not None and note_of(log_dir, now.name) == now:
+                    begun.set()
+        elif begun is not None and now.is_undoing:
+            begun.set()
+        return now
+
+
+def _taken_back(note: Commit, target: CommitTarget, still: Callable[[], None], patience: Patience) -> str | None:
+    with holding(note, target, patience) as (reason, cut):
+        still()
+        if cut is not None:
+            cut()
+        return reason
 
 
 def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commit | None:
@@ -372,7 +393,7 @@ def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress 
         _check_done(log_dir, note)
         return
     except FileNotFoundError as error:
-        if note_of(log_dir, note.name) != note:
+        if not note.is_same_work(note_of(log_dir, note.name)):
             _check_done(log_dir, note)
             return
         message = f"staged records that {note.name!r} is to publish are gone: {error.filename} ({error.strerror})"
@@ -446,11 +467,12 @@ def _move_each(note: Commit, still: Callable[[], None], patience: Patience, prog
 def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> bool:
     """Note that all is published; return ``False`` where somebody else has finished it, and may have gone on under the name."""
     with locked(log_dir):
-        if note_of(log_dir, note.name) != note:
+        now = note_of(log_dir, note.name)
+        if now is None or not note.is_same_work(now):
             return False
-        if note.keep or note.has_failed:
+        if now.keep or now.has_failed:
             published = [target._replace(staged=(), end=end) for target, end in zip(note.targets, ends, strict=True)]
-            write(log_dir, note._replace(is_published=True, targets=tuple(published)))
+            write(log_dir, now._replace(is_published=True, targets=tuple(published)))
         else:
             try:
                 remove(log_dir, note.name)
