@@ -10,6 +10,7 @@ from offsetlog.errors import LogPoisonedError, OffsetLogError
 __all__ = ["close_behind"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_WRITTEN = _NO_ROOM | {errno.EIO}
 
 
 def close_behind(error: BaseException | None, close: Callable[[], None]) -> None:
@@ -28,6 +29,7 @@ def close_behind(error: BaseException | None, close: Callable[[], None]) -> None
 
 def _follows(error: BaseException, failure: Exception) -> bool:
     """Whether a log that failed with `error` cannot but fail to close."""
-    if not isinstance(error, (OSError, OffsetLogError)):
+    # Another error may be of another log, and caught by somebody who expects it.
+    if not isinstance(error, LogPoisonedError) and not (isinstance(error, OSError) and error.errno in _NOT_WRITTEN):
         return False
     return isinstance(failure, LogPoisonedError) or (isinstance(failure, OSError) and failure.errno in _NO_ROOM)

@@ -35,12 +35,14 @@ def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(
 
 
 @pytest.mark.parametrize("kind", [WritableLog, WritableLogDir])
-@pytest.mark.parametrize("own", [KeyError("a row"), GeneratorExit(), SystemExit(0), OSError(errno.EIO, "another disk's")])
+@pytest.mark.parametrize("failure", [OSError(errno.EIO, "Input/output error"), OSError(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize(
+    "own", [KeyError("a row"), GeneratorExit(), SystemExit(0), FileNotFoundError("another file"), LogClosedError("another log's")]
+)
 def test_what_closing_could_not_make_durable_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: BaseException, kind: type[WritableLog | WritableLogDir]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: BaseException, failure: OSError, kind: type[WritableLog | WritableLogDir]
 ) -> None:
     """Who goes on behind an error of their own would take the records for durable."""
-    failure = OSError(errno.EIO, "Input/output error")
     real = kind.close
 
     def closed(self: Any) -> None:  # noqa: ANN401  # one of the two
@@ -49,7 +51,7 @@ def test_what_closing_could_not_make_durable_is_raised(
 
     monkeypatch.setattr(kind, "close", closed)
     opened = Log.open(tmp_path / "t-0", "a") if kind is WritableLog else LogDir.open(tmp_path, "a")
-    with pytest.raises(OSError, match="Input/output error") as raised, opened:
+    with pytest.raises(OSError, match=str(failure.strerror)) as raised, opened:
         raise own
     assert raised.value is failure
     assert raised.value.__context__ is own
