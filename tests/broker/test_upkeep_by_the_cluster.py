@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from upkeep import AT_ONCE, BY_DEFAULT, INTERNAL, OWN, SETTINGS, Outcome, Run, Upkeep
+from upkeep import AT_ONCE, BROKER_KEEPS, BY_DEFAULT, DEFAULT_KEEPS, INTERNAL, OWN, SETTINGS, Outcome, Run, Upkeep
 
 LAYERS = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
@@ -19,6 +19,8 @@ LAYERS = {
 """Ours, by the broker's names for them."""
 BELOW_THE_CLUSTER = {"broker", "default"}
 """Layers that only `server.properties` tells of: what it says, and that it says nothing."""
+MADE_BY_SOMEBODY = set(LAYERS.values()) - {"default"}
+FOR_EVER = "-1"
 NEED_NO_OTHER_LAYER = {topic for topic in SETTINGS if topic.startswith("all-")}
 UNKNOWN = re.compile(r"^(?:.*: )?([a-z., ]+) (?:is|are) not known in this broker's log dir")
 
@@ -134,6 +136,51 @@ def test_settings_are_told_as_the_broker_tells_them(upkeep: Upkeep) -> None:
         assert outcome.told.keys() == SETTINGS.keys()
 
 
+def test_the_layer_that_a_case_is_about_decides(upkeep: Upkeep) -> None:
+    """By the broker's own word, of a topic that says nothing itself."""
+    for case in upkeep.cases:
+        theirs = upkeep.outcomes[case.name].settings["plain"]
+        found = {name: (theirs[name][0], LAYERS[theirs[name][1]]) for name in case.decides}
+        assert found == case.decides, case.name
+
+
+def test_what_is_kept_for_ever_is_kept_whichever_layer_says_so(upkeep: Upkeep) -> None:
+    """By -1, by compaction, by both; said by the topic, the broker's own, the default of all brokers, or `server.properties` alone."""
+    by_retention: set[str] = set()
+    by_policy: set[tuple[str, str]] = set()
+    by_both: set[tuple[str, str]] = set()
+    for name, outcome in upkeep.outcomes.items():
+        for topic, settings in outcome.settings.items():
+            (ms, ms_layer), (size, size_layer), (policy, policy_layer) = (
+                settings[key] for key in ("retention.ms", "retention.bytes", "cleanup.policy")
+            )
+            has_limit, layer = (ms, size) != (FOR_EVER, FOR_EVER), LAYERS[policy_layer]
+            if policy != "delete":
+                by_policy.add((policy, layer))
+            if policy != "compact" and has_limit:
+                continue
+            filled, place = upkeep.filled[topic], (name, topic)
+            for kept in (outcome.theirs[topic], outcome.runs["all"].kept[topic], outcome.alone[topic]):
+                assert (kept.start, kept.end, kept.segments[-1]) == (filled.start, filled.end, filled.segments[-1]), place
+                if policy == "delete":
+                    # Segments before the beginning hold nothing that is kept.
+                    ends = [*filled.segments[1:], filled.end]
+                    segments = [base for base, end in zip(filled.segments, ends, strict=True) if end > filled.start]
+                    assert (kept.segments, kept.rows) == (segments, filled.rows), place
+                elif topic != "plain-keyless":
+                    # The last of each key stays, but for one that deletes it, which goes in its time.
+                    newest = {row.key: row for row in filled.rows}.values()
+                    assert [row for row in newest if row.value is not None and row not in kept.rows] == [], place
+            if policy == "delete" and ms_layer == size_layer:
+                by_retention.add(LAYERS[ms_layer])
+            elif policy not in {"delete", "compact"}:
+                by_both.add((layer, LAYERS[ms_layer]))
+    # Else this would show less than it says.
+    assert by_retention >= MADE_BY_SOMEBODY
+    assert by_policy == {(policy, layer) for policy in ("compact", "compact,delete") for layer in MADE_BY_SOMEBODY}
+    assert by_both >= {("topic", layer) for layer in MADE_BY_SOMEBODY} | {("dynamic broker", "dynamic broker")}
+
+
 def test_without_server_properties_what_only_it_tells_is_refused(upkeep: Upkeep) -> None:
     """By the names of settings which the broker has from there, or from nowhere. All others are done as the broker does them."""
     for case in upkeep.cases:
@@ -152,6 +199,9 @@ def test_without_server_properties_what_only_it_tells_is_refused(upkeep: Upkeep)
             assert {"own-compact", "own-both"} <= run.failed.keys()
         elif case.state == OWN:
             assert done == NEED_NO_OTHER_LAYER
+        elif case.state in {DEFAULT_KEEPS, BROKER_KEEPS}:
+            # That nothing is ever removed is said above it as well.
+            assert {"own-delete", *NEED_NO_OTHER_LAYER} <= done
 
 
 def test_without_the_clusters_word_everything_is_refused(upkeep: Upkeep) -> None:
@@ -202,8 +252,11 @@ def test_every_layer_decides_somewhere(upkeep: Upkeep) -> None:
         layers |= {told.settings["retention.ms"].source for told in outcome.told.values()}
         beginnings.add(outcome.theirs["plain"].start)
         kept = outcome.theirs
-        assert kept["own-short"].start or outcome.has_both("own-short")
-        assert kept["plain-old"].start == kept["plain-old"].end == kept["plain-old"].segments[0]
+        policy, (retention, _) = outcome.settings["plain"]["cleanup.policy"][0], outcome.settings["plain"]["retention.ms"]
+        if policy != "compact":
+            assert kept["own-short"].start or outcome.has_both("own-short")
+            if retention != FOR_EVER:
+                assert kept["plain-old"].start == kept["plain-old"].end == kept["plain-old"].segments[0]
         assert kept["all-delete"].start > 0
         assert kept["all-compact"].start == 0
         assert len(kept["all-compact"].rows) < len(upkeep.filled["all-compact"].rows)

@@ -34,7 +34,8 @@ AGES = (400 * DAY, 30 * DAY, 10 * DAY, 5 * DAY, 2 * DAY, 20 * HOUR, 3 * HOUR, 2 
 """Of the segments of most topics: between any two of them lies the time of some layer, hours away from either."""
 RECORDS = 5
 LEAST_SEGMENT = 1 << 20
-CUT_AT = 12
+CUT, CUT_AT = "own-cut", 12
+SMALL, SMALL_BYTES = "own-unordered", 2000
 UPKEEP_SECONDS = 300
 STEADY_SECONDS = 2.0
 ROUNDS = 4
@@ -47,6 +48,7 @@ ALL_OF_DELETION = {
     "retention.bytes": "-1",
     "file.delete.delay.ms": "60000",
 }
+FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 ALL_OF_COMPACTION = {
     "cleanup.policy": "compact",
     "file.delete.delay.ms": "60000",
@@ -73,6 +75,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "own-cut": {"retention.ms": "-1"},
     "all-delete": ALL_OF_DELETION,
     "all-compact": ALL_OF_COMPACTION,
+    "own-for-ever": FOR_EVER,
+    "own-both-for-ever": {"cleanup.policy": "compact,delete", **FOR_EVER},
+    "all-for-ever": {**ALL_OF_DELETION, **FOR_EVER},
 }
 """What each topic is given. Those of `all-` are given everything that decides, and need no other layer."""
 DECIDING = (*{**ALL_OF_DELETION, **ALL_OF_COMPACTION}, "remote.storage.enable")
@@ -103,23 +108,66 @@ class Case:
     name: str
     state: str
     static: Mapping[str, object]
+    decides: Mapping[str, tuple[str, str]]
+    """What the broker must say of a topic without settings of its own: the value of each setting, and our name of its layer."""
 
 
-OWN, BY_DEFAULT, BY_BROKER = "own", "by default", "by broker"
-"""What the cluster is told, one after the other: nothing but the topics' own; the default of all brokers; this broker's own."""
-DEFAULT_SETTINGS: Mapping[str, str | None] = {
-    "log.retention.ms": str(36 * HOUR),
-    "log.retention.bytes": "-1",
-    "log.cleanup.policy": "delete",
-    "log.segment.delete.delay.ms": "60000",
+OWN, BY_DEFAULT, BY_BROKER, DEFAULT_KEEPS, BROKER_KEEPS, BROKER_COMPACTS = (
+    "own",
+    "by default",
+    "by broker",
+    "default keeps",
+    "broker keeps",
+    "broker compacts",
+)
+"""What the cluster is told, one after the other: at first nothing but the topics' own settings."""
+STATES: Mapping[str, Mapping[str, Mapping[str, str | None]]] = {
+    BY_DEFAULT: {
+        "": {
+            "log.retention.ms": str(36 * HOUR),
+            "log.retention.bytes": "-1",
+            "log.cleanup.policy": "delete",
+            "log.segment.delete.delay.ms": "60000",
+        },
+    },
+    BY_BROKER: {
+        str(NODE_ID): {"log.retention.ms": str(12 * HOUR), "log.retention.bytes": "5000"},
+        "": {"log.cleanup.policy": "compact,delete"},
+    },
+    DEFAULT_KEEPS: {
+        str(NODE_ID): {"log.retention.ms": None, "log.retention.bytes": None},
+        "": {"log.retention.ms": "-1", "log.cleanup.policy": "compact"},
+    },
+    BROKER_KEEPS: {
+        str(NODE_ID): {"log.retention.ms": "-1", "log.retention.bytes": "-1", "log.cleanup.policy": "compact,delete"},
+        "": {"log.retention.ms": str(12 * HOUR), "log.retention.bytes": "5000"},
+    },
+    BROKER_COMPACTS: {
+        str(NODE_ID): {"log.retention.ms": None, "log.retention.bytes": None, "log.cleanup.policy": "compact"},
+        "": {"log.retention.ms": None, "log.retention.bytes": None, "log.cleanup.policy": "compact,delete"},
+    },
 }
-BROKER_SETTINGS: Mapping[str, str | None] = {"log.retention.ms": str(12 * HOUR), "log.retention.bytes": "5000"}
-TAKEN_BACK: Mapping[str, str | None] = {"log.cleanup.policy": None}
-"""Of the default's, once the broker has its own."""
+"""What is said then of this broker, or without a name of all brokers; `None` takes a setting back."""
 
+LATE: Mapping[str, object] = {"log.initial.task.delay.ms": 3000, "log.cleaner.backoff.ms": 3000}
+"""A broker of KRaft leads its partitions for a moment before it takes up dynamic settings of brokers, and one that looks then what is due
+goes by `server.properties`. Cases in which that removes more begin to look later."""
+REMOVES: Mapping[str, object] = {"log.retention.hours": 1, "log.retention.bytes": 4000, "log.cleanup.policy": "delete", **LATE}
+"""Most of every log, if no layer above says otherwise."""
 CASES = (
-    Case("Kafka's defaults", OWN, {}),
-    Case("server.properties, hours", OWN, {"log.retention.hours": 96}),
+    Case(
+        "Kafka's defaults",
+        OWN,
+        {},
+        {"retention.ms": (str(7 * DAY), "default"), "retention.bytes": ("-1", "default"), "cleanup.policy": ("delete", "default")},
+    ),
+    Case(
+        "server.properties, hours and compact",
+        OWN,
+        {"log.retention.hours": 96, "log.cleanup.policy": "compact"},
+        # Of hours, the broker does not say from where they are.
+        {"retention.ms": (str(96 * HOUR), "default"), "cleanup.policy": ("compact", "broker")},
+    ),
     Case(
         "server.properties, all of it",
         OWN,
@@ -131,12 +179,63 @@ CASES = (
             "log.cleaner.min.compaction.lag.ms": 3 * DAY,
             "log.segment.delete.delay.ms": 0,
         },
+        {"retention.bytes": ("6000", "broker"), "cleanup.policy": ("compact,delete", "broker")},
     ),
-    Case("the default of all brokers", BY_DEFAULT, {"log.retention.hours": 96}),
-    Case("the broker's own", BY_BROKER, {"log.retention.ms": -1, "log.cleanup.policy": "compact,delete"}),
+    Case(
+        "server.properties, for ever",
+        OWN,
+        {"log.retention.hours": 1, "log.retention.minutes": 60, "log.retention.ms": -1, "log.retention.bytes": -1},
+        {"retention.ms": ("-1", "broker"), "retention.bytes": ("-1", "broker"), "cleanup.policy": ("delete", "default")},
+    ),
+    Case(
+        "the default of all brokers",
+        BY_DEFAULT,
+        {"log.retention.hours": 96},
+        {
+            "retention.ms": (str(36 * HOUR), "dynamic default broker"),
+            "retention.bytes": ("-1", "dynamic default broker"),
+            "cleanup.policy": ("delete", "dynamic default broker"),
+        },
+    ),
+    Case(
+        "the broker's own",
+        BY_BROKER,
+        {"log.retention.ms": -1, "log.cleanup.policy": "delete"},
+        {
+            "retention.ms": (str(12 * HOUR), "dynamic broker"),
+            "retention.bytes": ("5000", "dynamic broker"),
+            "cleanup.policy": ("compact,delete", "dynamic default broker"),
+        },
+    ),
+    Case(
+        "the default of all brokers, for ever and compact",
+        DEFAULT_KEEPS,
+        REMOVES,
+        {
+            "retention.ms": ("-1", "dynamic default broker"),
+            "retention.bytes": ("-1", "dynamic default broker"),
+            "cleanup.policy": ("compact", "dynamic default broker"),
+        },
+    ),
+    Case(
+        "the broker's own, for ever and both",
+        BROKER_KEEPS,
+        REMOVES,
+        {
+            "retention.ms": ("-1", "dynamic broker"),
+            "retention.bytes": ("-1", "dynamic broker"),
+            "cleanup.policy": ("compact,delete", "dynamic broker"),
+        },
+    ),
+    Case(
+        "the broker's own compact, and for ever when all else is taken back",
+        BROKER_COMPACTS,
+        {**REMOVES, "log.retention.ms": -1, "log.retention.bytes": -1},
+        {"retention.ms": ("-1", "broker"), "retention.bytes": ("-1", "broker"), "cleanup.policy": ("compact", "dynamic broker")},
+    ),
 )
 AT_ONCE = "server.properties, all of it"
-CASES_OF = {"3.9.2": (CASES[0], *CASES[2:]), "3.9.2" + WITH_ZOOKEEPER: (CASES[0], *CASES[2:])}
+CASES_OF = {"3.9.2": tuple(case for case in CASES if case.name not in {"Kafka's defaults", "the default of all brokers"})}
 """Not all of them where another broker does the same by the same code."""
 
 
@@ -150,11 +249,12 @@ class Kept:
     rows: list[Row]
 
 
-def as_given(settings: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+def as_given(topic: str, settings: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """What the broker says that decides, as options of ours. Segments that are smaller than today's least have a name of their own."""
     given = {name: settings[name][0] for name in DECIDING}
-    if int(given["segment.bytes"]) < LEAST_SEGMENT:
-        given |= {"internal.segment.bytes": given["segment.bytes"], "segment.bytes": str(LEAST_SEGMENT)}
+    if topic == SMALL:
+        # A broker that has this name does not tell of it.
+        given |= {"internal.segment.bytes": str(SMALL_BYTES), "segment.bytes": str(LEAST_SEGMENT)}
     return given
 
 
@@ -193,8 +293,9 @@ class Outcome:
     """What `Log.maintain` leaves of each topic, which is for one partition what a broker does that has no other."""
 
     def has_both(self, topic: str) -> bool:
-        """Whether the broker says that it compacts the topic and removes old segments of it too."""
-        return set(self.settings[topic]["cleanup.policy"][0].split(",")) == {"compact", "delete"}
+        """Whether the broker says that it compacts the topic, and removes segments of it too: old ones, or those before its beginning."""
+        policies = set(self.settings[topic]["cleanup.policy"][0].split(","))
+        return policies == {"compact", "delete"} or (topic == CUT and "compact" in policies)
 
 
 class Upkeep:
@@ -268,7 +369,7 @@ class Upkeep:
             # Times that go back begin no segment, bytes do.
             small = "internal.segment.bytes" if self.version >= "4" else "segment.bytes"
             for topic, settings in SETTINGS.items():
-                admin.create(topic, 1, {**settings, **({small: "2000"} if topic == "own-unordered" else {})})
+                admin.create(topic, 1, {**settings, **({small: str(SMALL_BYTES)} if topic == SMALL else {})})
             for topic in SETTINGS:
                 admin.leader_epochs(topic)
             with self._reader() as reader:
@@ -280,7 +381,7 @@ class Upkeep:
                         made = [record._replace(timestamp=now - age) for record in records]
                         answer = wire.produce(topic, 0, encoded("kafka-python", 2, "none", 0, made))
                         assert answer.error == 0, answer
-            admin.delete_records_before("own-cut", {0: CUT_AT})
+            admin.delete_records_before(CUT, {0: CUT_AT})
             consumer = KafkaConsumer(bootstrap_servers=self.broker.address, group_id="readers", enable_auto_commit=False)
             consumer.commit({TopicPartition("plain", 0): OffsetAndMetadata(3, "", -1)})
             consumer.close()
@@ -294,13 +395,11 @@ class Upkeep:
 
     def told(self) -> None:
         """The cluster hears of other settings, and nobody acts by them yet."""
-        with self.broker.running(), Wire(self.broker.address) as wire:
-            wire.alter_broker("", DEFAULT_SETTINGS)
-        self._store(BY_DEFAULT)
-        with self.broker.running(), Wire(self.broker.address) as wire:
-            wire.alter_broker(str(NODE_ID), BROKER_SETTINGS)
-            wire.alter_broker("", TAKEN_BACK)
-        self._store(BY_BROKER)
+        for state, told in STATES.items():
+            with self.broker.running(), Wire(self.broker.address) as wire:
+                for name, settings in told.items():
+                    wire.alter_broker(name, settings)
+            self._store(state)
         assert self._segments(self.broker.log_dir) == {topic: kept.segments for topic, kept in self.filled.items()}
 
     def _reader(self) -> ReaderOfAll:
@@ -367,10 +466,10 @@ class Upkeep:
         while time.monotonic() < end:
             time.sleep(0.1)
             now = self._look()
-            if now != seen:
-                seen, since = now, time.monotonic()
             rounds = self.broker.output().read_text(encoding="utf-8", errors="replace").count(ROUND)
-            if rounds >= ROUNDS and time.monotonic() - since >= STEADY_SECONDS:
+            if now != seen or rounds < ROUNDS:
+                seen, since = now, time.monotonic()
+            if time.monotonic() - since >= STEADY_SECONDS:
                 return
         raise TimeoutError(f"upkeep goes on after {UPKEEP_SECONDS} s; see {self.broker.output()}")
 
@@ -413,7 +512,7 @@ class Upkeep:
             if config is None:
                 reports = [log_dir.maintain()]
             else:
-                given = {topic: as_given(settings) for topic, settings in config.items()}
+                given = {topic: as_given(topic, settings) for topic, settings in config.items()}
                 reports = [log_dir.maintain(topics=topic, config=settings) for topic, settings in given.items()]
             if told is not None:
                 told.update({topic: log_dir.topic_settings(topic) for topic in SETTINGS})
