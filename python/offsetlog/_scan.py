@@ -228,7 +228,7 @@ class Scan:
             A log was cut below what was read, or has lost what comes next to retention; start again from ``log_start_offset``, or from
             a place that still holds.
         FileNotFoundError
-            A partition is gone.
+            A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
         ConfigError
             For a scan of single offsets, and for times that are no times.
 

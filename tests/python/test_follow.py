@@ -225,9 +225,38 @@ def test_a_writer_that_comes_and_cuts_is_an_error(tmp_path: Path) -> None:
                 next(followed)
 
 
-@pytest.mark.parametrize("more", [0, 3])
+@pytest.mark.parametrize("follows_first", [False, True])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_writer_that_cut_between_two_looks_is_an_error(tmp_path: Path, follows_first: bool, comes_back: bool) -> None:
+    """It came after a look and went before the next, and the log is longer by then."""
+    path = tmp_path / "t-0"
+    first = Log.open(path, "a")
+    for number in range(10):
+        first.append(b"%d" % number)
+    if not follows_first:
+        first.close()
+    with Log.open(path) as log:
+        followed = log.scan().follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(10)] == list(range(10))
+        first.close()
+        for cut in (7, 3, 5):
+            with Log.open(path, "a") as writer:
+                writer.truncate_to(cut)
+                for number in range(20):
+                    writer.append(b"other %d" % number)
+        last = Log.open(path, "a") if comes_back else None
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            next(followed)
+        assert (caught.value.requested, caught.value.log_end_offset) == (10, 3)
+        followed = log.scan(3).follow(poll_interval_ms=20)
+        assert [next(followed).offset for _ in range(22)] == list(range(3, 25))
+        if last is not None:
+            last.close()
+
+
+@pytest.mark.parametrize("more", [-2, 0, 3])
 def test_another_leader_that_writes_as_much_is_an_error(tmp_path: Path, more: int) -> None:
-    """By another process, which tells nobody: the log is as long as before, or longer."""
+    """By another process, which tells nobody: the log is shorter than before, as long, or longer."""
     kept, shown = tmp_path / "kept" / "t-0", tmp_path / "shown" / "t-0"
     shown.mkdir(parents=True)
 
@@ -273,6 +302,25 @@ def test_a_partition_that_goes_is_an_error(tmp_path: Path) -> None:
         assert next(followed).offset == 0
         with running(later(0.2, lambda: (tmp_path / "t-0").rename(tmp_path / "gone-0"))), pytest.raises(FileNotFoundError):
             next(followed)
+
+
+@pytest.mark.parametrize("records", [0, 1, 5])
+def test_a_topic_that_was_made_again_is_gone(tmp_path: Path, records: int) -> None:
+    """Its offsets begin anew: those behind the last one that was read are not what comes next."""
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("t")
+        for _ in range(3):
+            log_dir.append("t", b"old")
+        logs = [log_dir.log("t", 0), Log.open(tmp_path / "t-0"), LogDir.open(tmp_path).log("t", 0)]
+        followed = [log.scan().follow(timeout_ms=1000, poll_interval_ms=20) for log in logs]
+        assert [[next(each).offset for _ in range(3)] for each in followed] == [[0, 1, 2]] * 3
+        log_dir.delete_topic("t")
+        log_dir.create_topic("t")
+        for _ in range(records):
+            log_dir.append("t", b"new")
+        for each in followed:
+            with pytest.raises(FileNotFoundError, match="made again"):
+                next(each)
 
 
 def test_ctrl_c_wakes_it(tmp_path: Path) -> None:

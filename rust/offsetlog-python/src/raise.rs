@@ -154,9 +154,10 @@ fn typed(py: Python<'_>, error: &Error, arguments: &Bound<'_, PyDict>) -> PyResu
 fn os_error(py: Python<'_>, source: &io::Error, path: Option<&Path>) -> PyErr {
     let path = path.map(Path::as_os_str);
     let Some(errno) = source.raw_os_error() else {
-        // Refused by us, in the system's terms: not a regular file, too large, shorter than it was.
+        // Refused by us, in the system's terms: another topic's by now, not a regular file, too large, shorter than it was.
         let errno = match source.kind() {
             io::ErrorKind::OutOfMemory => return PyMemoryError::new_err(source.to_string()),
+            io::ErrorKind::NotFound => 2,
             io::ErrorKind::InvalidInput => 22,
             io::ErrorKind::FileTooLarge => 27,
             _ => 5,

@@ -1,10 +1,14 @@
 //! Reads logs as they grow.
 
 use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
-use super::{Isolation, LiveOffsets, Log};
-use crate::disk::{Disk, Watch};
+use super::writers::Slot;
+use super::{Isolation, Log};
+use crate::disk::{Disk, FileStat, IoCall, Watch};
 use crate::error::{Error, ErrorKind, Result};
+use offsetlog_format::Uuid;
 use offsetlog_format::leader_epoch::LeaderEpochs;
+use offsetlog_format::name::PARTITION_METADATA;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -37,8 +41,39 @@ struct Followed {
     stop: i64,
     /// The last offset that was handed out, and the leader epoch it was written in.
     read: Option<(i64, i32)>,
-    /// The writer in this process, if there is one, and how often it had truncated the log when we last looked.
-    cuts: Option<(Arc<LiveOffsets>, u64)>,
+    /// What this process does to the directory, and the number of its last truncation when we last looked.
+    cuts: (Arc<Slot>, u64),
+    topic: TopicIdentity,
+}
+
+/// Which topic a directory belonged to when its `partition.metadata` was read, and that file's stat: it is read again only if it changed.
+#[derive(Debug, Default)]
+struct TopicIdentity {
+    file: Option<FileStat>,
+    id: Option<Uuid>,
+}
+
+impl TopicIdentity {
+    /// Fails if the topic was deleted and made again: another log has the path, and its offsets start again.
+    fn check(&mut self, log: &Log) -> Result<()> {
+        let path = log.path().join(PARTITION_METADATA);
+        let file = log.options().disk.stat(&path).ok();
+        if file.is_none() || file == self.file {
+            return Ok(());
+        }
+        let found = log.topic_id()?;
+        if let (Some(before), Some(now)) = (self.id, found)
+            && before != now
+        {
+            let reason =
+                format!("the topic was deleted and made again: its id is {now}, it was {before}");
+            let gone = io::Error::new(io::ErrorKind::NotFound, reason);
+            return Err(Error::io(IoCall::Open, log.path(), gone));
+        }
+        self.file = file;
+        self.id = found.or(self.id);
+        Ok(())
+    }
 }
 
 impl Followed {
@@ -48,20 +83,17 @@ impl Followed {
         loop {
             // A writer that came since is known to a fresh view.
             self.log.refresh()?;
-            let told = self.log.told();
-            let (mut count, mut lowest) = (0, None);
-            let mut since = 0;
-            if let Some((before, known)) = &self.cuts {
-                // Also of one that is closed by now.
-                (_, lowest) = before.cuts_since(*known);
-                let is_same = told.as_ref().is_some_and(|ends| Arc::ptr_eq(ends, before));
-                since = if is_same { *known } else { 0 };
-            }
-            if let Some(ends) = &told {
-                let (now, cut) = ends.cuts_since(since);
-                count = now;
-                lowest = lowest.into_iter().chain(cut).min();
-            }
+            let view = self.log.view();
+            let told = view.ends().cloned();
+            let slot = Arc::clone(view.slot());
+            // Another directory may have got the name.
+            let since = if Arc::ptr_eq(&slot, &self.cuts.0) {
+                self.cuts.1
+            } else {
+                0
+            };
+            // Also of writers that came and went since.
+            let (count, lowest) = slot.cuts_since(since);
             let (end, epochs) = match &told {
                 Some(_) => (self.log.log_end_offset()?, None),
                 None => self.log.look(|view| {
@@ -69,12 +101,11 @@ impl Followed {
                     Ok((end, self.log.leader_epochs_of(view).ok()))
                 })?,
             };
+            self.topic.check(&self.log)?;
             let diverged = epochs.as_ref().and_then(|epochs| self.diverged(epochs));
-            if let Some(cut) = lowest
-                .filter(|&cut| cut < self.next)
-                .or((end < self.next).then_some(end))
-                .or(diverged)
-            {
+            // The log may be shorter, and another leader have written below its end too: continuing at that end would skip its records.
+            let cuts = [lowest, Some(end), diverged].into_iter().flatten();
+            if let Some(cut) = cuts.filter(|&cut| cut < self.next).min() {
                 return Err(self.log.ask(|view| {
                     Ok(Error::new(ErrorKind::OffsetOutOfRange {
                         requested: self.next,
@@ -84,8 +115,8 @@ impl Followed {
                     .at_path(self.log.path()))
                 })?);
             }
-            let is_same = told.as_ref().is_none_or(|ends| ends.cut_count() == count);
-            self.cuts = told.map(|ends| (ends, count));
+            let is_same = slot.cuts_since(count).0 == count;
+            self.cuts = (slot, count);
             if is_same {
                 return Ok((end, epochs));
             }
@@ -128,17 +159,21 @@ impl Follow {
         let logs = ranges.into_iter().map(|range| {
             // What a writer cut before is no news.
             range.log.refresh()?;
+            let mut topic = TopicIdentity::default();
+            topic.check(&range.log)?;
             Ok(Followed {
+                topic,
                 next: match range.start {
                     Some(start) => start,
                     None => range.log.log_start_offset()?,
                 },
                 stop: range.stop.unwrap_or(i64::MAX),
                 read: None,
-                cuts: range.log.told().map(|ends| {
-                    let count = ends.cut_count();
-                    (ends, count)
-                }),
+                cuts: {
+                    let slot = Arc::clone(range.log.view().slot());
+                    let (count, _) = slot.cuts_since(0);
+                    (slot, count)
+                },
                 log: range.log,
             })
         });
@@ -166,7 +201,7 @@ impl Follow {
     ///
     /// # Errors
     /// `OffsetOutOfRange` if a log was truncated below what was read, or if retention deleted the next records; `Io` if a
-    /// partition was deleted; `Interrupted`.
+    /// partition was deleted, even if its topic was made again since; `Interrupted`.
     pub fn next_scan(&mut self, at_most: Option<Duration>) -> Result<Option<Scan>> {
         let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         loop {

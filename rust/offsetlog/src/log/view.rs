@@ -409,6 +409,11 @@ impl View {
         })
     }
 
+    /// What this process does to the directory.
+    pub(super) const fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
     /// The last stable offset that the writer published when the view was taken.
     pub(super) fn told_last_stable(&self) -> Option<i64> {
         self.stamp.writer.map(|told| told.last_stable)

@@ -71,6 +71,9 @@ impl Slot {
     /// Registers a writer of this process.
     pub(super) fn begin(&self, ends: &Arc<LiveOffsets>) {
         let mut slot = self.ends.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = slot.as_ref() {
+            ends.succeed(before);
+        }
         *slot = Some(Arc::clone(ends));
         self.raise();
     }
@@ -79,6 +82,14 @@ impl Slot {
     pub(super) fn ends(&self) -> Option<Arc<LiveOffsets>> {
         let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
         ends.as_ref().filter(|ends| !ends.is_closed()).cloned()
+    }
+
+    /// Returns the number of the latest truncation by any writer of this process, and the lowest offset truncated after number `count`;
+    /// writers that closed since are included.
+    pub(super) fn cuts_since(&self, count: u64) -> (u64, Option<i64>) {
+        let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
+        ends.as_ref()
+            .map_or((count, None), |ends| ends.cuts_since(count))
     }
 
     /// Files may have changed: earlier views are out of date.

@@ -184,6 +184,24 @@ impl LiveOffsets {
         self.cut_count.store(*count, Ordering::Release);
     }
 
+    /// Continues the truncations of the partition's last writer, which is closed: a reader that did not look while that one was open
+    /// learns of its truncations here.
+    pub(crate) fn succeed(&self, before: &Self) {
+        let (last, mut noted) = {
+            let cuts = before.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+            cuts.clone()
+        };
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, own) = &mut *cuts;
+        // A writer that began to open earlier may have got the lock later.
+        *count = (*count).max(last + 1);
+        let lowest = own.iter().map(|&(_, cut)| cut).min();
+        noted.retain(|&(_, cut)| lowest.is_none_or(|lowest| cut < lowest));
+        noted.extend(own.iter().map(|&(_, cut)| (*count, cut)));
+        *own = noted;
+        self.cut_count.store(*count, Ordering::Release);
+    }
+
     /// How many truncations there were.
     pub(crate) fn cut_count(&self) -> u64 {
         self.cut_count.load(Ordering::Acquire)
