@@ -12,12 +12,13 @@ from random import Random
 from typing import Any
 
 from codec import Batch
+from followers import ISOLATIONS, Followers
 from handles import KINDS, NAME, Remote, Site
 from questions import drawn
 from verbs import STEPWISE, Drawer, Verb, after, between, read, written_end
 from window import Window
 
-from model import OUT_OF_RANGE, Question, State, fetched
+from model import OUT_OF_RANGE, Question, fetched
 
 STEPS = 12
 # Of these a child asks while they are done.
@@ -61,8 +62,7 @@ class History:
         # Handles by site and name, with the number of the state that each one saw last.
         self.seen: dict[tuple[int, str], int] = {}
         self.kinds: dict[tuple[int, str], str] = {}
-        # What followers have given: behind the last record, and behind all that they looked at.
-        self.followed: dict[tuple[int, str], tuple[int, int]] = {}
+        self.followers = Followers()
         # Scans under way: the state in which each began, its options, what it returned, and where it ends.
         self.paused: dict[tuple[int, str], tuple[int, dict[str, Any], list[Any], int]] = {}
         # Handles of a topic that was deleted and made anew: they may also say that it is gone.
@@ -78,7 +78,7 @@ class History:
         self.sites[site].open(name, kind)
         self.kinds[site, name] = kind
         self.seen[site, name] = len(self.states) - 1
-        self.followed.pop((site, name), None)
+        self.followers.forget(site, name)
         self.paused.pop((site, name), None)
         self.of_the_deleted.discard((site, name))
 
@@ -90,13 +90,10 @@ class History:
     def step(self, seed: int) -> None:
         """One verb, and questions; or several, with questions from the other process meanwhile."""
         random = Random(seed)
-        known = len(self.verbs)
         if random.random() < 0.15:
             self.burst(random)
         else:
             self.change(random)
-        for at in range(known, len(self.verbs)):
-            self.forget_followers(self.verbs[at], self.states[at], self.states[at + 1])
         if random.random() < 0.4:
             self.open(random.randrange(2), f"later-{random.randrange(2)}", random.choice(KINDS))
         names = [*self.seen, (self.sites.index(self.writing), "writer")]
@@ -120,6 +117,8 @@ class History:
             assert verb.name == "kill" or durable >= before.durable, (durable, before)
             now = now._replace(durable=durable)
         self.states.append(now)
+        if verb.name in {"reopen", "kill", "recreate"}:
+            self.followers.forget(self.sites.index(self.writing), "writer")
         if verb.name == "recreate":
             self.paused.clear()
             self.of_the_deleted.update(self.seen)
@@ -186,15 +185,6 @@ class History:
                 names = ["log_start_offset", "log_end_offset", "last_stable_offset", "leader_epoch"]
                 return ("property", {"which": random.choice(names)})
 
-    def forget_followers(self, verb: Verb, before: State, now: State) -> None:
-        """Where a log was cut below what a follower has read, it cannot go on; in another process it may not know."""
-        lost = (verb.name in {"truncate", "restart"} and verb.options["offset"] < before.end) or now.start > before.start
-        cut = min(now.end, written_end(now))
-        for (site, name), (behind, looked_at) in list(self.followed.items()):
-            if (lost and (looked_at > cut or behind < now.start)) or verb.name in {"reopen", "kill", "compact", "recreate"}:
-                self.sites[site].drop(name)
-                del self.followed[site, name]
-
     def question(self, random: Random, site: int, name: str) -> None:
         """Ask a handle, and hold its answer against what it may be."""
         is_told = self.sites[site] is self.writing
@@ -203,7 +193,6 @@ class History:
             here.refresh(name)
             self.seen[site, name] = len(self.states) - 1
         question = self.draw(random, site, name)
-        now = self.states[-1]
         if question[0] == "go_on":
             self.go_on(site, name)
             return
@@ -213,9 +202,9 @@ class History:
             self.begin_to_read(site, name, question[1], got, is_told=is_told)
             return
         if question[0] == "pull":
-            wanted = now.ask(("scan", {"start": question[1]["start"]}))
-            self.followed[site, name] = (wanted[-1][0] + 1, now.end)
-            self.hold(got == wanted, site, name, question, got, [wanted])
+            key = site, name, question[1]["isolation_level"]
+            is_right, allowed = self.followers.is_right(key, question[1], got, self.states, self.verbs, is_told=is_told)
+            self.hold(is_right, site, name, question, got, [allowed])
             return
         may_be_earlier = not is_told and question[0] in MAY_BE_EARLIER
         since = self.seen[site, name] if may_be_earlier else len(self.states) - 1
@@ -306,12 +295,12 @@ class History:
         kind = random.choice(names)
         if (kind in OF_THE_WRITER and name != "writer") or (kind in OF_A_LOG_DIR and not self.has_log_dir(site, name)):
             kind = "ends"
-        if kind == "pull" and name != "writer":
-            start = self.followed.get((site, name), (state.start, 0))[0]
-            rows = state.ask(("scan", {"start": start}))
-            if rows != OUT_OF_RANGE and rows:
-                return kind, {"start": start, "count": len(rows)}
-        return ("ends", {}) if kind == "pull" else (kind, drawn(kind, random, state, offsets))
+        if kind == "pull":
+            key = site, name, random.choice(ISOLATIONS)
+            is_told = self.sites[site] is self.writing
+            options = self.followers.draw(random, key, self.states, self.verbs, is_told=is_told)
+            return ("ends", {}) if options is None else (kind, options)
+        return kind, drawn(kind, random, state, offsets)
 
     def has_log_dir(self, site: int, name: str) -> bool:
         """Whether a handle is of a log dir."""

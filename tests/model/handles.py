@@ -38,7 +38,7 @@ class Site:
         self.log_dir: WritableLogDir | None = None
         self.handles: dict[str, Log] = {}
         self.dirs: dict[str, LogDir] = {}
-        self.followers: dict[str, Iterator[Any]] = {}
+        self.followers: dict[tuple[str, str], Iterator[Any]] = {}
         self.paused: dict[str, Iterator[Any]] = {}
 
     def begin(self) -> None:
@@ -57,6 +57,7 @@ class Site:
             if closed is not None:
                 closed.close()
         self.writer = self.log_dir = None
+        self.drop("writer")
 
     def close(self) -> None:
         """Let go of everything."""
@@ -70,7 +71,7 @@ class Site:
 
     def open(self, name: str, kind: str) -> None:
         """Open a reader, in the place of one of that name."""
-        self.followers.pop(name, None)
+        self.drop(name)
         self.paused.pop(name, None)
         self.dirs.pop(name, None)
         if kind == "log_dir":
@@ -174,6 +175,7 @@ class Site:
     def _do_recreate(self, log: Log) -> Any:
         del log
         assert self.log_dir is not None
+        self.drop("writer")
         self.log_dir.delete_topic(TOPIC)
         self.log_dir.create_topic(TOPIC, config=self.config)
         self.writer = self.log_dir.log(TOPIC, 0)
@@ -289,18 +291,26 @@ class Site:
         aborted = sorted((one.producer_id, one.first_offset) for one in found.aborted)
         return (found.records, found.high_watermark, found.last_stable_offset, found.log_start_offset, aborted)
 
-    def _ask_pull(self, log: Log, name: str, start: int, count: int) -> Any:
-        if name not in self.followers:
-            self.followers[name] = log.scan(start).follow(timeout_ms=2000, poll_interval_ms=10)
+    def _ask_pull(self, log: Log, name: str, start: int, isolation_level: Any, count: int) -> Any:
+        key = name, isolation_level
+        if not count:
+            self.followers.pop(key, None)
+            return ([], None)
+        if key not in self.followers:
+            self.followers[key] = log.scan(start, isolation_level=isolation_level).follow(timeout_ms=2000, poll_interval_ms=10)
+        found: list[Any] = []
         try:
-            found = [plain(record) for record in itertools.islice(self.followers[name], count)]
-        except OffsetLogError:
-            del self.followers[name]
-            raise
+            for record in self.followers[key]:
+                found += [] if record.is_control else [plain(record)]
+                if len(found) == count:
+                    break
+        except (OffsetLogError, OSError) as error:
+            del self.followers[key]
+            return (found, ("error", type(error).__name__, getattr(error, "log_end_offset", None)))
         # What `follow` was told of is seen by every question that comes behind.
         end = log.log_end_offset
-        assert end >= start + count, (end, start, count)
-        return found
+        assert end > max((one[0] for one in found), default=-1), (end, found)
+        return (found, None)
 
     def _ask_pause(self, log: Log, name: str, start: int | None, isolation_level: Any, count: int) -> Any:
         self.paused[name] = iter(log.scan(start, isolation_level=isolation_level))
@@ -323,7 +333,7 @@ class Site:
 
     def drop(self, name: str) -> None:
         """Follow with that handle no more."""
-        self.followers.pop(name, None)
+        self.followers = {key: follower for key, follower in self.followers.items() if key[0] != name}
 
 
 class Remote:
