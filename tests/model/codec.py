@@ -1,17 +1,24 @@
-"""Record batches of magic 2, written and parsed here with ``struct`` alone, from the published format: nothing of the package is used.
+"""Record batches of magic 2, written and parsed here with ``struct`` and the libraries of the codecs, from the published format.
 
-Source: https://kafka.apache.org/documentation/#recordbatch.
+Nothing of the package is used. Source: https://kafka.apache.org/documentation/#recordbatch.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import cramjam
+import lz4.frame
+
 HEADER = struct.Struct(">qiibIhiqqqhii")
-TRANSACTIONAL, CONTROL = 16, 32
+STAMPED, TRANSACTIONAL, CONTROL = 8, 16, 32
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+# What snappy-java writes around blocks of snappy, version and oldest compatible one included.
+XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 ABORT, COMMIT = 0, 1
 
 
@@ -59,6 +66,9 @@ class Batch(NamedTuple):
     transactional: bool = False
     control: bool | None = None
     greatest: int = -1
+    # Of attributes: the codec, and whether the leader gave its records their timestamp.
+    codec: int = 0
+    stamped: bool = False
     size: int = 0
 
 
@@ -76,8 +86,40 @@ def _bytes(data: bytes | None) -> bytes:
     return _zigzag(-1) if data is None else _zigzag(len(data)) + data
 
 
+def compressed(codec: int, data: bytes) -> bytes:
+    """What a producer sends with a codec."""
+    if codec == 1:
+        packer = zlib.compressobj(wbits=31)
+        return packer.compress(data) + packer.flush()
+    if codec == 2:
+        block = bytes(cramjam.snappy.compress_raw(data))
+        return XERIAL + struct.pack(">i", len(block)) + block
+    if codec == 3:
+        # Kafka takes no other frames.
+        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+    return bytes(cramjam.zstd.compress(data)) if codec else data
+
+
+def decompressed(codec: int, data: bytes) -> bytes:
+    """The records of a batch, as bytes."""
+    if codec == 1:
+        return zlib.decompress(data, wbits=31)
+    if codec == 2:
+        if not data.startswith(XERIAL[:8]):
+            return bytes(cramjam.snappy.decompress_raw(data))
+        found, at = b"", len(XERIAL)
+        while at < len(data):
+            (length,) = struct.unpack_from(">i", data, at)
+            found += bytes(cramjam.snappy.decompress_raw(data[at + 4 : at + 4 + length]))
+            at += 4 + length
+        return found
+    if codec == 3:
+        return bytes(lz4.frame.decompress(data))
+    return bytes(cramjam.zstd.decompress(data)) if codec else data
+
+
 def encode(batch: Batch) -> bytes:
-    """The bytes of a batch, uncompressed."""
+    """The bytes of a batch."""
     first = batch.records[0].timestamp
     payload = bytearray()
     for record in batch.records:
@@ -87,11 +129,11 @@ def encode(batch: Batch) -> bytes:
         for name, value in record.headers:
             body += _bytes(name.encode()) + _bytes(value)
         payload += _zigzag(len(body)) + body
-    attributes = TRANSACTIONAL * batch.transactional | CONTROL * (batch.control is not None)
+    attributes = batch.codec | STAMPED * batch.stamped | TRANSACTIONAL * batch.transactional | CONTROL * (batch.control is not None)
     greatest = max(record.timestamp for record in batch.records)
     delta = batch.last - batch.base
     ids = (batch.producer_id, batch.producer_epoch, batch.sequence, len(batch.records))
-    checked = struct.pack(">hiqqqhii", attributes, delta, first, greatest, *ids) + payload
+    checked = struct.pack(">hiqqqhii", attributes, delta, first, greatest, *ids) + compressed(batch.codec, bytes(payload))
     return struct.pack(">qiibI", batch.base, len(checked) + 9, batch.epoch, 2, crc32c(checked)) + checked
 
 
@@ -124,27 +166,28 @@ def parse(data: bytes, *, check: bool = False) -> list[Batch]:
         fields = HEADER.unpack_from(data, at)
         base, length, epoch, magic, crc, attributes, delta, first, greatest, producer_id, producer_epoch, sequence, count = fields
         assert magic == 2, f"magic {magic} at {at}"
-        assert not attributes & 7, f"compressed at {at}"
         end = at + 12 + length
         assert end <= len(data), f"a batch that is not whole at {at}"
         if check:
             assert crc32c(data[at + 21 : end]) == crc, f"checksum at {at}"
         records = []
-        reader = _Reader(data, at + HEADER.size)
+        payload = decompressed(attributes & 7, data[at + HEADER.size : end])
+        reader = _Reader(payload, 0)
+        is_stamped = bool(attributes & STAMPED)
         for _ in range(count):
             reader.number()
             reader.at += 1
             timestamp, offset = first + reader.number(), base + reader.number()
             key, value = reader.bytes(), reader.bytes()
             headers = tuple(((reader.bytes() or b"").decode(), reader.bytes()) for _ in range(reader.number()))
-            records.append(Rec(offset, timestamp, key, value, headers))
-        assert reader.at == end, f"bytes left at {reader.at}"
+            records.append(Rec(offset, greatest if is_stamped else timestamp, key, value, headers))
+        assert reader.at == len(payload), f"bytes left at {reader.at}"
         control = None
         if attributes & CONTROL:
             control = bool(records) and struct.unpack_from(">hh", records[0].key or b"\0\0\0\0")[1] == COMMIT
         kind = bool(attributes & TRANSACTIONAL)
         ids = (producer_id, producer_epoch, sequence)
-        batch = Batch(base, base + delta, epoch, tuple(records), *ids, kind, control, greatest, end - at)
+        batch = Batch(base, base + delta, epoch, tuple(records), *ids, kind, control, greatest, attributes & 7, is_stamped, end - at)
         batches.append(batch)
         at = end
     return batches

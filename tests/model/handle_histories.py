@@ -15,7 +15,7 @@ from codec import Batch
 from followers import ISOLATIONS, Followers
 from handles import KINDS, NAME, Remote, Site
 from questions import drawn
-from verbs import STEPWISE, Drawer, Verb, after, between, read, written_end
+from verbs import STEPWISE, Drawer, Verb, after, appending, between, read, written_end
 from window import Window
 
 from model import OUT_OF_RANGE, Question, fetched
@@ -48,6 +48,7 @@ class History:
             "retention.ms": -1,
             "min.compaction.lag.ms": 0,
             "segment.index.bytes": 4096,
+            **appending(random),
         }
         arguments = (str(self.root), random.choice(["log", "log", "log_dir"]), config)
         child.new(*arguments)
@@ -56,7 +57,7 @@ class History:
         # In one of four the writer is in the other process.
         self.writing = self.sites[random.random() < 0.25]
         self.is_log_dir = arguments[1] == "log_dir"
-        self.drawer = Drawer()
+        self.drawer = Drawer(config)
         self.writing.begin()
         self.states = [read(self.root / NAME, 0, 0)]
         # Handles by site and name, with the number of the state that each one saw last.

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from codec import CODECS, Batch, Rec, encode
+
 from offsetlog import Log, LogDir, OffsetLogError, Scan, WritableLog, WritableLogDir, open_cached, recover
 
 TOPIC, NAME = "t", "t-0"
@@ -91,37 +93,57 @@ class Site:
         self.now = options.pop("now", self.now)
         return getattr(self, f"_do_{verb}")(self.writer, **options)
 
-    def _do_append(self, log: WritableLog, rows: list[Any], way: str, **options: Any) -> Any:
+    def _do_append(self, log: WritableLog, rows: list[Any], way: str, *, flush: bool = False, **options: Any) -> Any:
         if way == "one" or (way == "log_dir" and self.log_dir is None):
             for key, value, timestamp, headers in rows:
-                log.append(value, key=key, timestamp=timestamp, headers=headers)
+                log.append(value, key=key, timestamp=timestamp, headers=headers, flush=flush)
         elif way == "log_dir" and self.log_dir is not None:
             for key, value, timestamp, headers in rows:
-                self.log_dir.append(TOPIC, value, key=key, timestamp=timestamp, headers=headers, partition=0)
+                self.log_dir.append(TOPIC, value, key=key, timestamp=timestamp, headers=headers, partition=0, flush=flush)
         elif way == "writer":
-            with log.writer(batch_bytes=200) as writer:
+            with log.writer(batch_bytes=200, **options) as writer:
                 for key, value, timestamp, headers in rows:
                     writer.append(value, key=key, timestamp=timestamp, headers=headers)
+            if flush:
+                log.flush()
         elif way == "arrow":
-            import pyarrow as pa  # only here
-
-            columns = {"key": [one[0] for one in rows], "value": [one[1] for one in rows]}
-            log.append_arrow(pa.table({name: pa.array(cells, pa.binary()) for name, cells in columns.items()}))
+            self._append_table(log, rows, flush=flush, **options)
         elif way == "log":
-            folder = self.root.parent / SOURCE
-            shutil.rmtree(folder, ignore_errors=True)
-            with Log.open(folder, "a") as source:
-                for key, value, timestamp, headers in rows:
-                    source.append(value, key=key, timestamp=timestamp, headers=headers)
-                log.append_log(source)
+            self._append_log(log, rows, flush=flush, **options)
         else:
-            log.append_records([(one[0], one[1]) for one in rows], **options)
+            log.append_records([(one[0], one[1]) for one in rows], flush=flush, **options)
 
-    def _do_bytes(self, log: WritableLog, data: bytes, way: str) -> Any:
+    def _append_table(self, log: WritableLog, rows: list[Any], offsets: Any = None, epoch: Any = None, **options: Any) -> None:
+        import pyarrow as pa  # only here
+
+        columns = {"key": pa.array([one[0] for one in rows], pa.binary()), "value": pa.array([one[1] for one in rows], pa.binary())}
+        if offsets is not None:
+            columns["offset"] = pa.array(offsets, pa.int64())
+            columns["leaderEpoch"] = pa.array([epoch] * len(rows), pa.int32())
+        log.append_arrow(pa.table(columns), preserve_offsets=offsets is not None, **options)
+
+    def _append_log(
+        self, log: WritableLog, rows: list[Any], offsets: Any = None, epoch: Any = None, compression: Any = None, *, flush: bool
+    ) -> None:
+        folder = self.root.parent / SOURCE
+        shutil.rmtree(folder, ignore_errors=True)
+        with Log.open(folder, "a", {"compression.type": compression or "producer"}) as source:
+            if offsets is not None:
+                source.truncate_fully_and_start_at(offsets[0])
+            for at, (key, value, timestamp, headers) in enumerate(rows):
+                if offsets is None:
+                    source.append(value, key=key, timestamp=timestamp, headers=headers)
+                else:
+                    record = Rec(offsets[at], timestamp, key, value, headers)
+                    batch = Batch(record.offset, record.offset, epoch, (record,), codec=CODECS.index(compression or "none"))
+                    source.append_as_follower(encode(batch), leader_epoch=epoch)
+            log.append_log(source, preserve_offsets=offsets is not None, flush=flush)
+
+    def _do_bytes(self, log: WritableLog, data: bytes, way: str, *, flush: bool = False) -> Any:
         if way == "leader":
-            log.append_batches(data)
+            log.append_batches(data, flush=flush)
         else:
-            log.append_as_follower(data, leader_epoch=1 << 20)
+            log.append_as_follower(data, leader_epoch=1 << 20, flush=flush)
 
     def _do_marker(self, log: WritableLog, producer_id: int, commit: bool) -> Any:
         log.append_marker(producer_id, 0, commit=commit)

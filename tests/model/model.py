@@ -17,7 +17,7 @@ COLUMNS: dict[str, Callable[[Batch, Rec], Any]] = {
     "partition": lambda _, __: 0,
     "offset": lambda _, record: record.offset,
     "timestamp": lambda _, record: record.timestamp,
-    "timestampType": lambda _, __: 0,
+    "timestampType": lambda batch, _: int(batch.stamped),
     "headers": lambda _, record: [{"key": name, "value": value} for name, value in record.headers] or None,
     "leaderEpoch": lambda batch, _: batch.epoch,
     "producerId": lambda batch, _: batch.producer_id,

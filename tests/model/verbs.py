@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from codec import Batch, Rec, encode, segments, stored_epoch
+from codec import CODECS, Batch, Rec, encode, parse, segments, stored_epoch
 from handles import NOW
 
 from model import State
@@ -25,17 +25,21 @@ class Verb(NamedTuple):
 
     name: str
     options: dict[str, Any]
+    # What the settings make of what is appended: codec, and whether the leader gives timestamps.
+    codec: int = 0
+    is_stamped: bool = False
 
 
 class Drawer:
     """Draws verbs that fit the state of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self.producers = 0
         self.sequences: dict[int, int] = {}
         self.values = 0
-        self.now = NOW
+        self.now = T0
         self.thinned = False
+        self.settings = dict(config)
 
     def draw(self, random: Random, state: State, *, is_log_dir: bool, only: set[str] | None = None) -> Verb:
         """A verb; one of `only`."""
@@ -60,8 +64,31 @@ class Drawer:
             rows.append((key, value, T0 + random.randrange(1000), headers))
         return rows
 
+    def _promised(self, given: int) -> tuple[int, bool]:
+        """Codec and kind of timestamp of what a client appends with that codec."""
+        setting = self.settings.get("compression.type", "producer").replace("uncompressed", "none")
+        codec = given if setting == "producer" else CODECS.index(setting)
+        return codec, self.settings.get("message.timestamp.type") == "LogAppendTime"
+
     def _append(self, random: Random, state: State) -> Verb:
-        return Verb("append", {"way": random.choice(WAYS), "rows": self._rows(random, random.choice([1, 1, 3, 6]))})
+        way = random.choice(WAYS)
+        rows = self._rows(random, random.choice([1, 1, 3, 6]))
+        options: dict[str, Any] = {"way": way, "rows": rows, "now": self.now}
+        codec = random.randrange(1, len(CODECS)) if random.random() < 0.4 and way in {"records", "writer", "arrow", "log"} else 0
+        if codec:
+            options["compression"] = CODECS[codec]
+        if random.random() < 0.15:
+            options["flush"] = True
+        if way in {"arrow", "log"} and random.random() < 0.4:
+            # As in a restore, with gaps where compaction took records.
+            offsets = [state.end + random.choice([0, 0, 1, 5])]
+            while len(offsets) < len(rows):
+                offsets.append(offsets[-1] + random.choice([1, 1, 2, 4]))
+            options.update(offsets=offsets, epoch=max(0, state.epoch or 0) + random.choice([0, 0, 1]))
+        if way == "log":
+            return Verb("append", options, codec)
+        codec, is_stamped = self._promised(codec)
+        return Verb("append", options, codec, is_stamped and "offsets" not in options)
 
     def _transaction(self, random: Random, state: State) -> Verb:
         known = [producer for producer in state.open_transactions if producer in self.sequences]
@@ -75,7 +102,9 @@ class Drawer:
         sequence = self.sequences[producer]
         self.sequences[producer] += len(rows)
         ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
-        return Verb("append", {"way": "records", "rows": rows, **ids})
+        codec = random.choice([0, 0, *range(1, len(CODECS))])
+        given = {"compression": CODECS[codec]} if codec else {}
+        return Verb("append", {"way": "records", "rows": rows, "now": self.now, **given, **ids}, *self._promised(codec))
 
     def _marker(self, random: Random, state: State) -> Verb | None:
         producer = random.choice(list(state.open_transactions))
@@ -83,14 +112,22 @@ class Drawer:
         return Verb("marker", {"producer_id": producer, "commit": random.random() < 0.5})
 
     def _bytes(self, random: Random, state: State) -> Verb:
-        way = random.choice(["leader", "follower"])
-        base = 0 if way == "leader" else state.end
-        epoch = 0 if way == "leader" else max(0, state.epoch or 0) + random.choice([0, 0, 1])
-        rows = self._rows(random, random.choice([1, 3]))
-        records = tuple(
-            Rec(base + at, T0 if stamp is None else stamp, key, value, headers) for at, (key, value, stamp, headers) in enumerate(rows)
-        )
-        return Verb("bytes", {"way": way, "data": encode(Batch(base, records[-1].offset, epoch, records))})
+        is_leader = random.random() < 0.5
+        base = 0 if is_leader else state.end + random.choice([0, 0, 0, 3])
+        epoch = 0 if is_leader else max(0, state.epoch or 0) + random.choice([0, 0, 1])
+        codec = random.choice([0, 0, *range(1, len(CODECS))])
+        is_stamped = not is_leader and random.random() < 0.2
+        offset, records = base, []
+        for key, value, stamp, headers in self._rows(random, random.choice([1, 3])):
+            records.append(Rec(offset, T0 if stamp is None or is_stamped else stamp, key, value, headers))
+            offset += 1 if is_leader else random.choice([1, 1, 1, 3])
+        # Compaction may have removed the last ones as well.
+        last = records[-1].offset if is_leader else offset - 1
+        data = encode(Batch(base, last, epoch, tuple(records), codec=codec, stamped=is_stamped))
+        options = {"way": "leader" if is_leader else "follower", "data": data, "now": self.now}
+        if random.random() < 0.15:
+            options["flush"] = True
+        return Verb("bytes", options, *(self._promised(codec) if is_leader else (codec, is_stamped)))
 
     def _roll(self, random: Random, state: State) -> Verb:
         return Verb("roll", {})
@@ -138,7 +175,12 @@ class Drawer:
         return Verb("compact", {})
 
     def _settings(self, random: Random, state: State) -> Verb:
-        change = {"internal.segment.bytes": random.choice([600, 1000, 5000]), "index.interval.bytes": random.choice([100, 400, 4096])}
+        change = {
+            "internal.segment.bytes": random.choice([600, 1000, 5000]),
+            "index.interval.bytes": random.choice([100, 400, 4096]),
+            **appending(random),
+        }
+        self.settings.update(change)
         return Verb("settings", {"change": change})
 
     def _reopen(self, random: Random, state: State) -> Verb:
@@ -151,6 +193,14 @@ class Drawer:
         self.sequences.clear()
         self.thinned = False
         return Verb("recreate", {})
+
+
+def appending(random: Random) -> dict[str, Any]:
+    """Settings that change what is appended."""
+    return {
+        "compression.type": random.choice(["producer", "producer", "uncompressed", *CODECS[1:]]),
+        "message.timestamp.type": random.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+    }
 
 
 def read(folder: Path, start: int, end: int) -> State:
@@ -230,6 +280,8 @@ def _durable(verb: Verb, before: State, state: State) -> int:
     """How far the writer has synced: to its end, or to the last segment that it began."""
     if verb.name in {"flush", "reopen", "recreate"}:
         return state.end
+    if verb.options.get("flush"):
+        return state.end
     began = state.segments[-1][0] if state.segments[-1][0] > before.segments[-1][0] and verb.name != "restart" else 0
     # DeleteRecords raises the recovery point to the new start.
     deleted = state.start if verb.name in {"delete", "retain"} and state.start > before.start else 0
@@ -283,31 +335,36 @@ def _prefix(before: State, after: State, count: int) -> State:
 
 def _check_added(verb: Verb, before: State, added: list[Batch]) -> None:
     offsets = [record.offset for batch in added for record in batch.records]
-    assert offsets == list(range(before.end, before.end + len(offsets))), (verb, added)
-    got: list[Any] = [record[1:] for batch in added for record in batch.records]
+    options = verb.options
     if verb.name == "marker":
         (batch,) = added
-        assert (batch.producer_id, batch.control) == (verb.options["producer_id"], verb.options["commit"]), (verb, added)
+        assert (batch.producer_id, batch.control) == (options["producer_id"], options["commit"]), (verb, added)
+        assert offsets == [before.end], (verb, added)
         return
+    assert all((batch.codec, batch.stamped) == (verb.codec, verb.is_stamped) for batch in added), (verb, added)
+    got: list[Any] = [record[1:] for batch in added for record in batch.records]
     if verb.name == "append":
-        # Tables have neither times nor headers here, and records in pairs neither.
-        bare = verb.options["way"] in {"records", "arrow"}
-        rows: list[Any] = [(stamp, key, value, headers) for key, value, stamp, headers in verb.options["rows"]]
-        if bare:
-            got = [(None, *one[1:3], ()) for one in got]
-            rows = [(None, key, value, ()) for _, key, value, _ in rows]
+        assert offsets == options.get("offsets", list(range(before.end, before.end + len(offsets)))), (verb, added)
+        rows: list[Any] = [(stamp, key, value, headers) for key, value, stamp, headers in options["rows"]]
+        if verb.is_stamped or options["way"] in {"records", "arrow"}:
+            # Without a time of their own they have that of the call.
+            rows = [(options["now"], *one[1:]) for one in rows]
+        if options["way"] in {"records", "arrow"}:
+            # Tables have no headers here, and records in pairs neither.
+            rows = [(*one[:3], ()) for one in rows]
         assert got == rows, (verb, added)
         return
-    given = verb.options["data"]
-    sent = encode(
-        added[0]._replace(
-            epoch=0,
-            base=0,
-            last=len(offsets) - 1,
-            records=tuple(record._replace(offset=at) for at, record in enumerate(added[0].records)),
-        )
-    )
-    assert sent[21:] == given[21:], (verb, added)
+    (given,), (batch,) = parse(options["data"]), added
+    shift = before.end - given.base if options["way"] == "leader" else 0
+    assert (batch.base, batch.last) == (given.base + shift, given.last + shift), (verb, added)
+    wanted = [record[1:] for record in given.records]
+    assert offsets == [record.offset + shift for record in given.records], (verb, added)
+    if options["way"] == "leader" and verb.is_stamped:
+        wanted = [(options["now"], *one[1:]) for one in wanted]
+    assert got == wanted, (verb, added)
+    if options["way"] == "follower" or (verb.codec, verb.is_stamped) == (given.codec, given.stamped):
+        # Such a batch keeps its bytes but for offset and epoch.
+        assert batch.size == given.size, (verb, added)
 
 
 def _retained(before: State, options: dict[str, Any]) -> tuple[int, list[Batch]]:
