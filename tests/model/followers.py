@@ -107,9 +107,10 @@ def expected(held: Held, isolation: str, states: Sequence[State], verbs: Sequenc
     cuts = [_cut(verbs[at], states[at], states[at + 1]) for at in since]
     noticed = [now.end, *cuts] if is_told else [written_end(now), another_leader(held, states[held.at], now)]
     cut = min(noticed)
-    if cut < held.behind:
-        return Lost("OffsetOutOfRangeError", cut)
     is_reading = held.behind < held.looked_at
+    if cut < held.behind:
+        # A scan that is under way comes first: what it was to read next may be deleted.
+        return Lost("OffsetOutOfRangeError", None if is_reading and now.start > held.behind else cut)
     if cut < held.looked_at:
         # It raises an error here though nothing that it returned was cut: it takes the end of its scan for what it returned.
         return None

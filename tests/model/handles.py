@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from codec import CODECS, Batch, Rec, encode
 
-from offsetlog import Log, LogDir, OffsetLogError, Scan, WritableLog, WritableLogDir, open_cached, recover
+from offsetlog import Log, LogConfig, LogDir, OffsetLogError, Scan, WritableLog, WritableLogDir, open_cached, recover
 
 TOPIC, NAME = "t", "t-0"
 SOURCE = "s-0"
@@ -176,9 +176,14 @@ class Site:
     def _do_compact(self, log: WritableLog) -> Any:
         log.compact()
 
-    def _do_settings(self, log: WritableLog, change: dict[str, Any]) -> Any:
-        self.config = {**self.config, **change}
-        log.config = self.config
+    def _do_settings(self, log: WritableLog, change: dict[str, Any], way: str) -> Any:
+        self.config = {name: value for name, value in {**self.config, **change}.items() if value is not None}
+        if way == "topic" and self.log_dir is not None:
+            self.log_dir.set_topic_config(TOPIC, self.config)
+            assert self.log_dir.topic_config(TOPIC) == LogConfig.from_dict(self.config)
+        else:
+            log.config = self.config
+        assert log.config == LogConfig.from_dict(self.config)
 
     def _do_reopen(self, log: Log, recovers: bool) -> Any:
         del log

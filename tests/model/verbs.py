@@ -44,7 +44,7 @@ class Drawer:
     def draw(self, random: Random, state: State, *, is_log_dir: bool, only: set[str] | None = None) -> Verb:
         """A verb; one of `only`."""
         names = ["append"] * 6 + ["transaction"] * 3 + ["bytes"] * 2 + ["truncate"] * 4 + ["delete"] * 3 + ["roll"] * 2
-        names += ["flush", "restart", "retain", "retain", "compact", "compact", "settings", "reopen", "reopen", "kill"]
+        names += ["flush", "restart", "retain", "retain", "compact", "compact", "settings", "settings", "reopen", "reopen", "kill"]
         names += ["recreate"] * is_log_dir
         if state.open_transactions:
             names += ["marker"] * 6
@@ -175,13 +175,16 @@ class Drawer:
         return Verb("compact", {})
 
     def _settings(self, random: Random, state: State) -> Verb:
-        change = {
+        change: dict[str, Any] = {
             "internal.segment.bytes": random.choice([600, 1000, 5000]),
             "index.interval.bytes": random.choice([100, 400, 4096]),
             **appending(random),
         }
-        self.settings.update(change)
-        return Verb("settings", {"change": change})
+        for name in random.sample(sorted(change), random.choice([0, 0, 1, 2])):
+            # Then the default holds.
+            change[name] = None
+        self.settings = {name: value for name, value in {**self.settings, **change}.items() if value is not None}
+        return Verb("settings", {"change": change, "way": random.choice(["log", "topic"])})
 
     def _reopen(self, random: Random, state: State) -> Verb:
         return Verb("reopen", {"recovers": random.random() < 0.4})
