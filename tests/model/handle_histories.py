@@ -109,16 +109,25 @@ class History:
         self.verbs.append(verb)
         self.writing.do(verb.name, dict(verb.options))
         now = after(verb, before, self.root / NAME)
+        if verb.name == "move":
+            # Before a segment begins, what was there is durable; of what was moved as much as the writer says.
+            durable = self.writing.ask("writer", "recovery_point", {})[0]
+            began = before.end if now.segments[-1][0] > before.segments[-1][0] else 0
+            assert max(before.durable, began) <= durable <= now.end, (durable, before, now)
+            now = now._replace(durable=durable)
         if verb.name in {"kill", "compact"}:
             # A checkpoint kept it from before, or compaction synced the segments below the active one: never more than was synced.
             durable = self.writing.ask("writer", "recovery_point", {})[0]
             recovers = verb.options.get("recovers", False)
             most = now.end if recovers else max(before.durable, now.start if verb.name == "kill" else now.segments[-1][0])
+            if verb.name == "compact" and before.durable < before.segments[-1][0]:
+                # What was moved behind it is not known to be durable: compaction syncs all.
+                most = now.end
             assert durable <= most, (durable, most, before)
             assert verb.name == "kill" or durable >= before.durable, (durable, before)
             now = now._replace(durable=durable)
         self.states.append(now)
-        if verb.name in {"reopen", "kill", "recreate"}:
+        if verb.name in {"reopen", "publish", "kill", "recreate"}:
             self.followers.forget(self.sites.index(self.writing), "writer")
         if verb.name == "recreate":
             self.paused.clear()

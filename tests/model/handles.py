@@ -17,6 +17,9 @@ from typing import IO, Any
 from codec import CODECS, Batch, Rec, encode
 
 from offsetlog import Log, LogConfig, LogDir, OffsetLogError, Scan, WritableLog, WritableLogDir, open_cached, recover
+from offsetlog._commit.moving import digest, prints
+from offsetlog._commit.publishing import commit
+from offsetlog._commit.staging import STAGING, Staged
 
 TOPIC, NAME = "t", "t-0"
 SOURCE = "s-0"
@@ -138,6 +141,35 @@ class Site:
                     batch = Batch(record.offset, record.offset, epoch, (record,), codec=CODECS.index(compression or "none"))
                     source.append_as_follower(encode(batch), leader_epoch=epoch)
             log.append_log(source, preserve_offsets=offsets is not None, flush=flush)
+
+    def _staged(self, folder: Path, rows: list[Any], segment_bytes: int, compression: Any) -> int:
+        """Write a log aside, as a task of a job does; the number of its batches."""
+        shutil.rmtree(folder, ignore_errors=True)
+        config = {"internal.segment.bytes": segment_bytes, "compression.type": compression or "producer"}
+        with Log.open(folder, "a", config) as source:
+            for key, value, timestamp, headers in rows:
+                source.append(value, key=key, timestamp=timestamp, headers=headers)
+            return len(list(source.batches()))
+
+    def _do_move(self, log: WritableLog, rows: list[Any], segment_bytes: int, compression: Any = None) -> Any:
+        folder = self.root.parent / SOURCE
+        count = self._staged(folder, rows, segment_bytes, compression)
+        if log._move_log(str(folder), count) is None:  # noqa: SLF001  # as a commit does
+            with Log.open(folder) as source:
+                log.append_log(source)
+
+    def _do_publish(self, log: Log, rows: list[Any], segment_bytes: int, compression: Any = None) -> Any:
+        del log
+        self.end()
+        directory = self.root / NAME
+        place = directory / STAGING / "job" / "attempt" / NAME
+        self._staged(place, rows, segment_bytes, compression)
+        with Log.open(place) as staged:
+            batches = list(prints(staged))
+        size, path = sum(one.size_bytes for one in batches), os.path.relpath(place, directory)
+        known = TOPIC, 0, str(directory), path, 0, batches[-1].last_offset, len(rows), len(batches), size, digest(batches)
+        assert commit(str(self.root), "job", None, [Staged(*known)], keep=False)
+        self.begin()
 
     def _do_bytes(self, log: WritableLog, data: bytes, way: str, *, flush: bool = False) -> Any:
         if way == "leader":

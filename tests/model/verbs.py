@@ -14,8 +14,9 @@ from model import State
 T0 = NOW - 50_000
 WAYS = ("one", "one", "records", "writer", "arrow", "log", "log_dir")
 RETENTION_MS = 1000
+APPENDING = {"append", "move", "publish", "bytes", "marker"}
 # States in between that a reader in another process may see are known of these.
-STEPWISE = {"append", "bytes", "marker", "roll", "flush", "truncate", "delete", "retain", "settings"}
+STEPWISE = {"append", "move", "bytes", "marker", "roll", "flush", "truncate", "delete", "retain", "settings"}
 
 Row = tuple[bytes | None, bytes, int | None, tuple[tuple[str, bytes], ...]]
 
@@ -45,7 +46,7 @@ class Drawer:
         """A verb; one of `only`."""
         names = ["append"] * 6 + ["transaction"] * 3 + ["bytes"] * 2 + ["truncate"] * 4 + ["delete"] * 3 + ["roll"] * 2
         names += ["flush", "restart", "retain", "retain", "compact", "compact", "settings", "settings", "reopen", "reopen", "kill"]
-        names += ["recreate"] * is_log_dir
+        names += ["move"] * 2 + ["recreate", "publish"] * is_log_dir
         if state.open_transactions:
             names += ["marker"] * 6
         names = [name for name in names if only is None or name in only or name == "transaction"]
@@ -63,6 +64,20 @@ class Drawer:
             headers = (("h", b"%d" % self.values),) if random.random() < 0.2 else ()
             rows.append((key, value, T0 + random.randrange(1000), headers))
         return rows
+
+    def _move(self, random: Random, state: State) -> Verb:
+        """A log that was written aside becomes the end of this one; by renaming, if it is large enough."""
+        codec = random.randrange(1, len(CODECS)) if random.random() < 0.3 else 0
+        options = {"rows": self._rows(random, random.choice([1, 4, 12])), "segment_bytes": random.choice([300, 600, 5000])}
+        return Verb("move", {**options, **({"compression": CODECS[codec]} if codec else {})}, codec)
+
+    def _publish(self, random: Random, state: State) -> Verb | None:
+        if state.end > written_end(state):
+            # What opens the log again knows of no gap at its end.
+            return None
+        # A commit goes by the wall clock, by which all producers are expired: like a broker's, a truncation then looks for none.
+        self.thinned = True
+        return self._move(random, state)._replace(name="publish")
 
     def _promised(self, given: int) -> tuple[int, bool]:
         """Codec and kind of timestamp of what a client appends with that codec."""
@@ -257,13 +272,13 @@ def _expected(verb: Verb, before: State) -> tuple[dict[str, int], list[Batch] | 
         bounds["end"] = written_end(before)
         # What is left of a log that was cut below where it began is nothing.
         return bounds, [] if before.data_end < before.start else before.batches
-    return bounds, None if verb.name in {"append", "bytes", "marker", "compact"} else before.batches
+    return bounds, None if verb.name in {*APPENDING, "compact"} else before.batches
 
 
 def _epochs(verb: Verb, before: State, state: State) -> tuple[tuple[int, int], ...]:
     """The leader epochs with their first offsets; contract of `LeaderEpochFileCache`."""
     entries = list(before.epochs)
-    if verb.name in {"append", "bytes", "marker"}:
+    if verb.name in APPENDING:
         for batch in state.batches[len(before.batches) :]:
             if not (entries and entries[-1][0] == batch.epoch and entries[-1][1] <= batch.base):
                 entries = [entry for entry in entries if entry[0] < batch.epoch and entry[1] < batch.base]
@@ -281,7 +296,7 @@ def _epochs(verb: Verb, before: State, state: State) -> tuple[tuple[int, int], .
 
 def _durable(verb: Verb, before: State, state: State) -> int:
     """How far the writer has synced: to its end, or to the last segment that it began."""
-    if verb.name in {"flush", "reopen", "recreate"}:
+    if verb.name in {"flush", "reopen", "recreate", "publish"}:
         return state.end
     if verb.options.get("flush"):
         return state.end
@@ -294,7 +309,7 @@ def _durable(verb: Verb, before: State, state: State) -> int:
 def between(verb: Verb, before: State, after: State) -> list[State]:
     """What the files may show to another process from `before` on, `after` included."""
     states = []
-    if verb.name in {"append", "bytes", "marker"}:
+    if verb.name in APPENDING:
         for count in range(len(before.batches), len(after.batches)):
             written = _prefix(before, after, count)
             states.append(written)
@@ -346,13 +361,13 @@ def _check_added(verb: Verb, before: State, added: list[Batch]) -> None:
         return
     assert all((batch.codec, batch.stamped) == (verb.codec, verb.is_stamped) for batch in added), (verb, added)
     got: list[Any] = [record[1:] for batch in added for record in batch.records]
-    if verb.name == "append":
+    if verb.name in {"append", "move", "publish"}:
         assert offsets == options.get("offsets", list(range(before.end, before.end + len(offsets)))), (verb, added)
         rows: list[Any] = [(stamp, key, value, headers) for key, value, stamp, headers in options["rows"]]
-        if verb.is_stamped or options["way"] in {"records", "arrow"}:
+        if verb.is_stamped or options.get("way") in {"records", "arrow"}:
             # Without a time of their own they have that of the call.
             rows = [(options["now"], *one[1:]) for one in rows]
-        if options["way"] in {"records", "arrow"}:
+        if options.get("way") in {"records", "arrow"}:
             # Tables have no headers here, and records in pairs neither.
             rows = [(*one[:3], ()) for one in rows]
         assert got == rows, (verb, added)
