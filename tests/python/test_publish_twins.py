@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from test_publish_failures import EXPECTED, ROWS, found, left, run
 
-from offsetlog import Log, commits
+from offsetlog import Log, LogDir, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
 from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError, MetadataFileError
+from offsetlog.spark import sink
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -236,6 +237,51 @@ def test_a_note_made_ready_that_cannot_be_used_is_written(tmp_path: Path) -> Non
     run(place, "nameless")
     assert found(place) == EXPECTED
     assert not left(place)
+
+
+@pytest.mark.parametrize("partitions", [3, 2])
+def test_a_topic_that_another_driver_makes_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """It is there when this one makes it: the job goes on, unless the topic is not as its options say."""
+    place = tmp_path / "logs"
+    real = sink._create  # noqa: SLF001  # the moment before a topic is made
+
+    def create(log_dir: Any, name: str, settings: Any) -> None:  # noqa: ANN401  # as it is called
+        with LogDir.open(place, "a") as other:
+            other.create_topic(name, partitions)
+        monkeypatch.setattr(sink, "_create", real)
+        real(log_dir, name, settings)
+
+    monkeypatch.setattr(sink, "_create", create)
+    if partitions == 3:
+        run(place, "nameless")
+        assert found(place) == EXPECTED
+    else:
+        with pytest.raises(ConfigError, match="topic 't' is there and has 2, which stay"):
+            run(place, "nameless")
+
+
+def test_a_topic_that_another_driver_is_making_is_waited_for(tmp_path: Path) -> None:
+    """Its first partition comes last: until then it is not known how many there are."""
+    place, aside = tmp_path / "logs", tmp_path / "t-0"
+    with LogDir.open(place, "a") as log_dir:
+        log_dir.create_topic("t", 3)
+    (place / "t-0").rename(aside)
+    real, looks = LogDir.open, 0
+
+    def opened(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  # as it is called
+        nonlocal looks
+        looks += 1
+        if looks == 3 and aside.exists():
+            aside.rename(place / "t-0")
+        return real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LogDir, "open", opened)
+        run(place, "nameless")
+    assert looks >= 3
+    assert found(place) == EXPECTED
 
 
 @pytest.mark.parametrize("what", ["lock", "file"])

@@ -98,13 +98,17 @@ def prepare(settings: SinkSettings) -> None:
             if found != wanted:
                 message = f"topic {name!r} is there and has the id {found}, found {wanted}"
                 raise ConfigError(message, key="topicId", value=wanted)
+        # Of a topic that another driver is making it is not known yet how many partitions it has: tasks wait for that.
+        counts = {name: len(numbers) for name, numbers in topics.items() if _is_whole(numbers)}
         for name, _ in settings.partitions_of:
-            if name in topics:
-                settings.check_count(name, len(topics[name]))
-        if settings.topic is not None and settings.topic in topics:
-            settings.check_count(settings.topic, len(topics[settings.topic]))
-        if settings.topic is not None and settings.topic not in topics:
-            _create(log_dir, settings.topic, settings)
+            if name in counts:
+                settings.check_count(name, counts[name])
+        if settings.topic is not None and settings.topic in counts:
+            settings.check_count(settings.topic, counts[settings.topic])
+        if settings.topic is not None and settings.topic not in topics and not _create_unless_there(log_dir, settings.topic, settings):
+            # What another driver has made has to be as the options say.
+            prepare(settings)
+            return
     finish(settings.paths[0])
     sweep(settings.paths[0])
     sweep_ready(settings.paths[0])
@@ -116,6 +120,23 @@ def prepare(settings: SinkSettings) -> None:
 
 def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
     log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
+
+
+def _create_unless_there(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> bool:
+    """Make a topic; return ``False`` where another driver or task was first."""
+    try:
+        _create(log_dir, name, settings)
+    except LogDirError:
+        # Unless it is wrong for all.
+        if name not in LogDir.open(settings.paths).topics():
+            raise
+        return False
+    return True
+
+
+def _is_whole(numbers: Sequence[int]) -> bool:
+    """Return whether all partitions of a topic are there: the first is made last."""
+    return bool(numbers) and list(numbers) == list(range(len(numbers)))
 
 
 def _directories(settings: SinkSettings) -> list[str]:
@@ -396,8 +417,8 @@ class _Router:
         while True:
             log_dir = LogDir.open(settings.paths)
             numbers = log_dir.topics().get(name, [])
-            # The first partition is made last: until it is there, another task is making the topic.
-            if numbers and numbers == list(range(len(numbers))):
+            # Else another task or driver is making it.
+            if _is_whole(numbers):
                 directories = [partition_directory(settings.paths, name, number) or "" for number in numbers]
                 # What the options say holds for what is written here, also where the topic itself has other settings.
                 config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
@@ -414,9 +435,4 @@ class _Router:
     def _make(self, name: str) -> None:
         settings = self._settings
         with LogDir.open(settings.paths, "a") as log_dir:
-            try:
-                _create(log_dir, name, settings)
-            except LogDirError:
-                # Another task was first, unless it is wrong for all.
-                if name not in LogDir.open(settings.paths).topics():
-                    raise
+            _create_unless_there(log_dir, name, settings)
