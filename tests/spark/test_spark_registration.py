@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import offsetlog.spark
 from offsetlog import Log
+from offsetlog.spark import registration
 
 
 def test_a_stream_adds_nothing_to_what_all_streams_share(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +39,25 @@ def test_a_stream_adds_nothing_to_what_all_streams_share(spark: SparkSession, tm
     assert query.trigger(availableNow=True).start().awaitTermination(120)
     assert set(kept[0].envVars().keySet().toArray()) == names
     assert len(names) > len(before)
+
+
+def test_what_other_threads_go_through_is_not_changed(spark: SparkSession) -> None:
+    """A dictionary that gets a name while another thread goes through it is an error there: ``changed size during iteration``."""
+    context = spark.sparkContext
+    environment, before = context.environment, list(context.environment)
+    names = iter(environment)
+    inside: list[list[str]] = []
+
+    def register() -> None:
+        with registration._whole_environment(spark):  # noqa: SLF001  # the moment in between
+            next(names, None)
+            inside.append(list(context.environment))
+
+    threads = [threading.Thread(target=register) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [set(found) for found in inside] == 2 * [{*before, *registration._ADDED}]  # noqa: SLF001  # as above
+    assert context.environment is environment
+    assert list(environment) == before

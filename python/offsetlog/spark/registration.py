@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsetlog.spark.reader import OffsetLogSource
 
@@ -20,6 +21,8 @@ _ADDED = {
     "SPARK_BUFFER_SIZE": "65536",
     "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
 }
+# Of several threads that register, each gives the environment back as it was.
+_ONE = threading.Lock()
 
 
 @contextmanager
@@ -30,18 +33,19 @@ def _whole_environment(spark: SparkSession) -> Iterator[None]:
     same moment can leave a map that counts wrong, and then every task of theirs fails with ``java.io.OptionalDataException`` until
     the driver ends. Values that are replaced do not change the count.
     """
-    environment = getattr(getattr(spark, "_sc", None), "environment", None)
-    if environment is None:
+    context: Any = getattr(spark, "_sc", None)
+    if context is None:
         # Spark Connect: the driver is elsewhere.
         yield
         return
-    missing = {name: value for name, value in _ADDED.items() if name not in environment}
-    environment.update(missing)
-    try:
-        yield
-    finally:
-        for name in missing:
-            del environment[name]
+    with _ONE:
+        environment = context.environment
+        # Another one in its place: PySpark goes through the names in each thread that makes a source or a function.
+        context.environment = {**_ADDED, **environment}
+        try:
+            yield
+        finally:
+            context.environment = environment
 
 
 def activate(spark: SparkSession) -> None:
