@@ -54,6 +54,12 @@ def partition(
     return record(3, body + struct.pack(">iii", replicas[0] if replicas else -1, 0, 0))
 
 
+def leader_change(topic_id: bytes, number: int, leader: int) -> bytes:
+    """PartitionChangeRecord with the leader alone, its tagged field 1; -1 is nobody."""
+    tagged = varint(1) + varint(1) + varint(4) + struct.pack(">i", leader)
+    return b"\1" + varint(5) + varint(0) + struct.pack(">i", number) + topic_id + tagged
+
+
 KINDS = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 

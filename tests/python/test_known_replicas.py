@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from offsetlog import ClusterError, Log, LogDir, TopicPartition, WritableLog, en
 
 PRODUCER = 77_000
 REFUSED = r"brokers 4, 7 of the cluster have a replica too: not to "
+ANYWAY = "single_replica=True or --single-replica does it anyway"
 
 
 class Place:
@@ -43,8 +45,8 @@ class Place:
             # An open transaction, for what ends it.
             log.append_batches(batch(0, [(b"k", b"v")], attributes=0x10, producer_id=PRODUCER, base_sequence=0))
             assert log.topic_id is not None
-            topic_id = base64.urlsafe_b64decode(log.topic_id + "==")
-        body = [metadata_records.topic("g-plain", topic_id), metadata_records.partition(topic_id, 0, [1, 4, 7])]
+            self.topic_id = base64.urlsafe_b64decode(log.topic_id + "==")
+        body = [metadata_records.topic("g-plain", self.topic_id), metadata_records.partition(self.topic_id, 0, [1, 4, 7])]
         self.metadata = metadata_records.write(root / "metadata", body)
         with Log.open(root / "other-0", "a") as log:
             log.append(b"of another log")
@@ -147,10 +149,68 @@ def test_what_others_have_too_is_changed_only_if_that_is_said(verb: str, place: 
     before = place.held()
     with pytest.raises(ClusterError, match=REFUSED) as caught:
         TRIES[verb](place, False)
-    assert "single_replica=True or --single-replica does it anyway" in str(caught.value)
+    assert ANYWAY in str(caught.value)
     assert place.held() == before
     TRIES[verb](place, True)
     assert place.held() != before
+
+
+def become(place: Place, node: int | None) -> None:
+    """Whose log dir it is, by its ``meta.properties``; that of version 0 had ``broker.id``, and a broken copy may have neither."""
+    meta = place.dir / "meta.properties"
+    text = meta.read_text()
+    assert "node.id=1\n" in text
+    meta.write_text(text.replace("node.id=1\n", "" if node is None else f"node.id={node}\n"))
+
+
+# Whose log dir it is, who has replicas (the first one leads), and who led later, one after the other. A leader keeps what it has, and
+# its followers fetch only from where they end; a follower cuts off what its leader does not have, and fetches what it lacks.
+LED = (
+    "this broker led it last: if it leads again, the others are not told of a change of what they have; "
+    "if another one leads, it is cut off here"
+)
+FOLLOWED = "another broker leads it: what differs from it is cut off or fetched again here, and nobody else sees the change"
+UNKNOWN = "if another broker leads it, the change is cut off or fetched over here; if this one leads, the others are not told of it"
+LEADERS: dict[str, tuple[int | None, list[int], list[int], str, str]] = {
+    "this one": (1, [1, 4, 7], [], "brokers 4, 7 of the cluster have", LED),
+    "another one": (4, [1, 4], [], "broker 1 of the cluster has", FOLLOWED),
+    "nobody": (1, [1, 4, 7], [-1], "brokers 4, 7 of the cluster have", UNKNOWN),
+    "first another one, then this one": (1, [4, 1], [1], "broker 4 of the cluster has", LED),
+    "first this one, then another one": (1, [1, 4], [4], "broker 4 of the cluster has", FOLLOWED),
+    "nobody, then this one": (1, [1, 4], [-1, 1], "broker 4 of the cluster has", LED),
+    "a broker that is not this one, which has no replica of it": (9, [1, 4], [], "brokers 1, 4 of the cluster have", FOLLOWED),
+    "a log dir that does not say whose it is": (None, [1, 4], [], "brokers 1, 4 of the cluster have", UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("leader", list(LEADERS))
+def test_what_the_cluster_would_do_with_the_change_goes_by_who_leads(leader: str, place: Place) -> None:
+    """The whole sentence, of each verb; the command says it as well."""
+    node, replicas, leaders, who, outcome = LEADERS[leader]
+    body = [
+        metadata_records.topic("g-plain", place.topic_id),
+        metadata_records.partition(place.topic_id, 0, replicas),
+        *(metadata_records.leader_change(place.topic_id, 0, each) for each in leaders),
+    ]
+    shutil.rmtree(place.metadata)
+    place.metadata = metadata_records.write(place.metadata, body)
+    become(place, node)
+    before = place.held()
+    for verb, attempt in TRIES.items():
+        # A process each, which takes longest: the three sentences are enough there.
+        if verb.startswith("offsetlog ") and leader not in {"this one", "another one", "nobody"}:
+            continue
+        with pytest.raises(ClusterError) as caught:
+            attempt(place, False)
+        found = re.search(r"broker.* of the cluster .*", str(caught.value))
+        assert found is not None, (verb, str(caught.value))
+        said = re.fullmatch(
+            rf"(.*) a replica too: not to [a-z ]+ here\. (.*)\. {ANYWAY}; .*g-plain-0(; nothing appended, none from line 1 on)?",
+            found[0],
+        )
+        assert said is not None, (verb, found[0])
+        assert said.groups()[:2] == (who, outcome), verb
+    assert place.held() == before
 
 
 @pytest.mark.parametrize("topic", ["__share_group_state", "__remote_log_metadata"])
