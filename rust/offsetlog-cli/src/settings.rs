@@ -3,19 +3,22 @@
 use crate::args::Settings;
 use crate::console::Console;
 use crate::escape::escaped;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_advice_to_writers};
 use crate::json::write_json;
 use crate::maintain::settings_as_of;
 use crate::table::{Align, Table};
 use crate::topics::{broker_defaults, open, unique};
-use crate::{EXIT_FINE, EXIT_NOTHING};
+use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::RealDisk;
+use offsetlog::format::DirectoryName;
 use offsetlog::{
-    BrokerSettings, EffectiveConfig, LogConfig, LogDir, OpenOptions, SettingSource, settings,
+    BrokerSettings, EffectiveConfig, ErrorKind, LogConfig, LogDir, OpenOptions, SettingSource,
+    settings,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 /// A setting of the table, as a JSON line.
 #[derive(Serialize)]
@@ -42,6 +45,14 @@ struct ValueLine<'a> {
     reason: Option<&'a str>,
 }
 
+/// A topic that failed, as a JSON line.
+#[derive(Serialize)]
+struct FailedLine<'a> {
+    topic: &'a str,
+    partition: Option<i32>,
+    error: String,
+}
+
 /// What upkeep decides by: where a broker's log dir does not tell, that is worth a line.
 const DECISIVE: [&str; 3] = ["cleanup.policy", "retention.bytes", "retention.ms"];
 
@@ -57,9 +68,11 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
         }
         return Ok(EXIT_FINE);
     }
-    if !(args.given.is_empty() && args.unset.is_empty()) {
-        change(args, console)?;
-    }
+    let mut failed = if args.is_change() {
+        change(args, console)?
+    } else {
+        Failed::new()
+    };
     let log_dir = LogDir::open(&args.paths, &OpenOptions::default())?;
     let static_settings = args.broker.as_deref();
     let static_settings = static_settings
@@ -72,12 +85,18 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     for topic in log_dir.topics().into_keys() {
         if args.topics.is_empty() || args.topics.contains(&topic) {
             found = true;
-            let held = log_dir.topic_settings_from(&topic, &cluster)?;
-            newest = newest.max(held.metadata_timestamp);
-            if held.broker.is_some() {
-                values.add_effective(&topic, &held.config);
-            } else {
-                values.add(Some(&topic), &log_dir.topic_config(&topic)?);
+            let held = log_dir.topic_settings_from(&topic, &cluster);
+            let stored = log_dir.topic_config(&topic);
+            match held.and_then(|held| Ok((held, stored?))) {
+                Ok((held, stored)) => {
+                    newest = newest.max(held.metadata_timestamp);
+                    if held.broker.is_some() {
+                        values.add_effective(&topic, &held.config);
+                    } else {
+                        values.add(Some(&topic), &stored);
+                    }
+                }
+                Err(error) => pass_over(error, &topic, &mut failed)?,
             }
         }
     }
@@ -88,11 +107,65 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     if let Some(reason) = values.reason() {
         console.note(&format!("what is unknown: {reason}"));
     }
+    for (topic, error) in &failed {
+        tell(topic, error, args, console)?;
+    }
+    if !failed.is_empty() {
+        return Ok(EXIT_ERROR);
+    }
     if !found {
         console.warn("no such topic here");
         return Ok(EXIT_NOTHING);
     }
     Ok(EXIT_FINE)
+}
+
+/// Topics that failed, each once.
+type Failed = BTreeMap<String, offsetlog::Error>;
+
+/// Records the failure of one topic, behind which the others go on. Returns what ends the command: an error that names no file is about
+/// the arguments.
+fn pass_over(
+    error: offsetlog::Error,
+    topic: &str,
+    failed: &mut Failed,
+) -> Result<(), offsetlog::Error> {
+    if matches!(error.kind(), ErrorKind::Interrupted) || error.path().is_none() {
+        return Err(error);
+    }
+    // What changing it said comes first, and says more than what reading says.
+    failed.entry(topic.to_owned()).or_insert(error);
+    Ok(())
+}
+
+/// Names a topic that failed, and the partition by the file that the error names.
+fn tell(
+    topic: &str,
+    error: &offsetlog::Error,
+    args: &Settings,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    if args.json {
+        let names = error.path().into_iter().flat_map(Path::ancestors);
+        let names = names.filter_map(|path| path.file_name()?.to_str());
+        let mut found = names.filter_map(|name| DirectoryName::parse(name).ok());
+        let line = FailedLine {
+            topic,
+            partition: found.next().map(|name| name.partition),
+            error: error.to_string(),
+        };
+        write_json(&mut console.out, &line)?;
+        console.out.write_all(b"\n")?;
+    }
+    // On a terminal both streams are one.
+    console.out.flush()?;
+    let words = if args.is_change() {
+        with_advice_to_writers(error)
+    } else {
+        error.to_string()
+    };
+    console.error(&format!("{topic}: {words}"));
+    Ok(())
 }
 
 /// Every setting there is.
@@ -130,8 +203,8 @@ fn list(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives topics settings, and takes some.
-fn change(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
+/// Gives topics settings, and takes some. Returns the topics that could not be changed.
+fn change(args: &Settings, console: &mut Console<'_>) -> Result<Failed, Failure> {
     let given = unique(&args.given)?;
     let unknown = args
         .unset
@@ -142,7 +215,7 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
         LogConfig::parse([(name.as_str(), "")]).map_err(Failure::Writing)?;
     }
     let log_dir = open(&args.paths, console)?;
-    let changed = args.topics.iter().try_for_each(|topic| {
+    let change_one = |topic: &String| {
         let stored = log_dir.topic_config(topic)?;
         let mut pairs: BTreeMap<&str, &str> = stored.given().collect();
         pairs.extend(&given);
@@ -152,9 +225,15 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
             return Ok(());
         }
         log_dir.set_topic_config(topic, &config)
+    };
+    let mut failed = Failed::new();
+    let changed = args.topics.iter().try_for_each(|topic| {
+        let changed = change_one(topic);
+        changed.or_else(|error| pass_over(error, topic, &mut failed))
     });
     let closed = log_dir.close();
-    changed.and(closed).map_err(Failure::Writing)
+    changed.and(closed).map_err(Failure::Writing)?;
+    Ok(failed)
 }
 
 /// What holds, topic by topic.

@@ -115,6 +115,12 @@ pub(crate) struct Settings {
     pub(crate) json: bool,
 }
 
+impl Settings {
+    pub(crate) const fn is_change(&self) -> bool {
+        !self.given.is_empty() || !self.unset.is_empty()
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   offsetlog maintain --dry-run data

@@ -69,18 +69,21 @@ impl Run<'_, '_> {
         let mut files = Vec::new();
         let mut partitions = 0;
         for entry in &entries {
-            match entry.kind {
-                EntryKind::File => {
-                    if let Some((kind, offset)) = Kind::of(&entry.name) {
-                        // A segment's files stand together.
-                        let group = if kind < Kind::Log { kind } else { Kind::Log };
-                        files.push((group, offset, kind, entry.name.as_str()));
-                    }
+            match (Kind::of(&entry.name), entry.kind) {
+                (Some((kind, offset)), EntryKind::File) => {
+                    // A segment's files stand together.
+                    let group = if kind < Kind::Log { kind } else { Kind::Log };
+                    files.push((group, offset, kind, entry.name.as_str()));
                 }
-                EntryKind::Directory => {
+                // A folder, a link or a pipe of a file's name: what should stand there is missing.
+                (Some(_), _) => {
+                    let reason = "not a regular file; move it out of the directory";
+                    self.fail(&path.join(&entry.name), reason);
+                }
+                (None, EntryKind::Directory) => {
                     partitions += usize::from(DirectoryName::parse(&entry.name).is_ok());
                 }
-                EntryKind::Other => {}
+                (None, _) => {}
             }
         }
         files.sort_unstable();
