@@ -214,6 +214,8 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<Failed, Failure>
         // The parser of settings says which one may have been meant.
         LogConfig::parse([(name.as_str(), "")]).map_err(Failure::Writing)?;
     }
+    // Settings can only be changed where a topic is: no folder, and no lock in one, is made for that.
+    LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
     let log_dir = open(&args.paths, console)?;
     let change_one = |topic: &String| {
         let stored = log_dir.topic_config(topic)?;

@@ -129,7 +129,7 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
 }
 
 /// Refuses what stands, or would be made, inside of a partition's directory: no broker would ever see it, and it goes with the partition.
-pub(crate) fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
     // What of it is there: the folder, and the one around it, since a partition has folders of its own. What stands in one of ours, as
     // records that are staged, is no part of a log dir and goes with it.
     let is_ours = |part: &Path| {
@@ -161,6 +161,19 @@ pub(crate) fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Refuses a place for a new partition: inside of another one's directory, or among ZooKeeper's files, which would then look like a log
+/// dir's.
+pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if let Some(parent) = path.parent()
+        && let Ok(contents) = Contents::of(disk, parent)
+        && (contents.is_version_2(parent) || contents.is_around_version_2(disk, parent))
+        && contents.kind(disk, parent) == FolderKind::ZooKeeper
+    {
+        return Err(zookeepers(parent));
+    }
+    refuse_inside_partition(disk, path)
 }
 
 /// What to say of the folder around log dirs: the paths that work.

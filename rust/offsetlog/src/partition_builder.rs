@@ -9,7 +9,7 @@ mod target;
 use crate::config::LogConfig;
 use crate::disk::{Access, Disk, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::folder::{has_log_dir_files, refuse_inside_partition};
+use crate::folder::{has_log_dir_files, refuse_new_partition};
 use crate::log::{
     Batch, Checksums, Log, LogDirFiles, LogWriter, OpenOptions, SegmentInfo, WriteOptions,
     forget_partition, lock_log_dir, lock_partition, make_directory, open_for_append_in,
@@ -346,7 +346,7 @@ impl Site {
         if !replaces_empty || !never_had_a_record(new, options)? {
             refuse_used(disk.as_ref(), new)?;
         }
-        refuse_inside_partition(disk.as_ref(), new)?;
+        refuse_new_partition(disk.as_ref(), new)?;
         let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
         let unique = fastrand::u128(..).to_be_bytes();
         let state = DirectoryState::Delete;

@@ -66,7 +66,7 @@ pub(crate) fn open_for_append_in(
         check_topic(&topic).map_err(|error| {
             Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
         })?;
-        folder::refuse_inside_partition(disk, path)?;
+        folder::refuse_new_partition(disk, path)?;
         let config = write.config.clone().unwrap_or_default();
         config.or_defaults(&write.defaults)?;
         // So is the log dir's lock: a running broker does not know of a new folder.
