@@ -237,6 +237,10 @@ def test_the_python_api_beside_a_damaged_partition(place: Place, kind: str) -> N
                 assert list(caught.value.failed) == [damaged]
             assert log_dir.groups() == []
             assert log_dir.transactions() == []
+            # A scan of all opens them first, and names the one that cannot be; the others are scanned by name.
+            with pytest.raises(OffsetLogError, match=DAMAGED):
+                log_dir.scan().count()
+            assert log_dir.scan([key for key in log_dir.partitions() if key != damaged]).count() == 3 * RECORDS + 1
     with LogDir.open(place.path, "a") as log_dir:
         # Another topic is written, set and deleted beside it, and so are the other partitions of its own.
         assert log_dir.append("orders", b"new", partition=2).offset == RECORDS
