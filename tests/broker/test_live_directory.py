@@ -1,10 +1,17 @@
-"""A running broker's directory is read, salvaged and restored while producers write into it: every record that a consumer gets, each once."""
+"""A running broker's directory is read, salvaged and restored while producers write into it: every record that a consumer gets, each once.
+
+`verify` finds nothing wrong with it, also where the broker compacts and deletes meanwhile.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import random
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +20,18 @@ from cluster_scenario import ISOLATIONS
 from golden import Row, row, rows
 from partitions import entries
 
-from broker import broker_of
-from offsetlog import Log, restore, salvage, verify
+from broker import Broker, broker_of
+from offsetlog import DamageReport, Log, restore, salvage, verify
 
 TOPIC = "live"
+KEPT = "kept"
+KEPT_SETTINGS = {
+    "cleanup.policy": "compact,delete",
+    "min.cleanable.dirty.ratio": "0.01",
+    "retention.bytes": "40000",
+    "file.delete.delay.ms": "0",
+}
+"""Compacted whenever a segment ends, and files are deleted without delay."""
 NOW = 1_700_000_000_000
 ROUNDS = 60
 IDLE_MS = 300_000
@@ -91,6 +106,96 @@ class Rescuer(threading.Thread):
             self.failure = failure
 
 
+class Verifier(threading.Thread):
+    """Verifies the whole log dir again and again, from Python and by the command in turn, with the cluster's word about its topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(daemon=True)
+        self.looks: list[DamageReport] = []
+        self.commands = 0
+        self.failure: Exception | None = None
+        self.enough = threading.Event()
+        cluster = broker.metadata_dir or broker.zookeeper_dir
+        assert cluster is not None
+        self._paths = [broker.log_dir, cluster]
+
+    def run(self) -> None:
+        command = [sys.executable, "-m", "offsetlog", "verify", "--quiet", *map(str, self._paths)]
+        try:
+            while not self.enough.is_set():
+                report = verify(*self._paths)
+                assert not report.damaged, [finding for finding in report.findings if finding.severity != "note"]
+                self.looks.append(report)
+                if len(self.looks) % 4 == 0:
+                    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=IDLE_MS / 1000)
+                    assert done.returncode == 0, done.stdout + done.stderr
+                    self.commands += 1
+        except Exception as failure:  # noqa: BLE001
+            self.failure = failure
+
+
+class Churner(threading.Thread):
+    """Writes what the broker soon compacts and deletes."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self.failure: Exception | None = None
+        self.enough = threading.Event()
+        self._address = address
+
+    def run(self) -> None:
+        chosen = random.Random("churn")
+        try:
+            with Writer(self._address, KEPT, enable_idempotence=False) as writer:
+                while not self.enough.is_set():
+                    made = entries("churn", 20, int(time.time() * 1000))
+                    made = [one._replace(headers=(), key=b"%d" % chosen.randrange(60), value=chosen.randbytes(200)) for one in made]
+                    writer.send(0, made[: chosen.randrange(1, 20)])
+        except Exception as failure:  # noqa: BLE001
+            self.failure = failure
+
+
+def small_segments(version: str) -> dict[str, str]:
+    return {"internal.segment.bytes" if version >= "4" else "segment.bytes": "8192", "index.interval.bytes": "512"}
+
+
+def is_kept(log_dir: Path) -> bool:
+    """Whether the broker has compacted the topic for that, and deleted its oldest segments."""
+    try:
+        compacted = (log_dir / "cleaner-offset-checkpoint").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+    bases = [int(path.stem) for path in (log_dir / f"{KEPT}-0").glob("*.log")]
+    return f"{KEPT} 0 " in compacted and min(bases, default=0) > 0
+
+
+@contextlib.contextmanager
+def verified(broker: Broker) -> Iterator[None]:
+    """Verify beside what the broker does meanwhile, until it has also compacted and deleted."""
+    with Admin(broker.address) as admin:
+        admin.create(KEPT, 1, {**KEPT_SETTINGS, **small_segments(broker.version)})
+        admin.leader_epochs(KEPT)
+    verifier, churner = Verifier(broker), Churner(broker.address)
+    for thread in (verifier, churner):
+        thread.start()
+    try:
+        yield
+        until = time.monotonic() + IDLE_MS / 1000
+        while verifier.is_alive() and churner.is_alive() and not (is_kept(broker.log_dir) and verifier.commands > 3):
+            assert time.monotonic() < until, "the broker compacts and deletes nothing"
+            time.sleep(0.1)
+    finally:
+        for thread in (verifier, churner):
+            thread.enough.set()
+            thread.join(300)
+    for thread in (verifier, churner):
+        assert not thread.is_alive()
+        if thread.failure is not None:
+            raise thread.failure
+    # Each saw another log.
+    assert len({report.bytes_read for report in verifier.looks}) > 10
+
+
 def produced(address: str) -> None:
     """Plain batches in all codecs, and transactions of which every third is aborted."""
     chosen = random.Random("live")
@@ -113,10 +218,9 @@ def produced(address: str) -> None:
 def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
     broker = broker_of(version, tmp_path / "broker")
     broker.format()
-    small = "internal.segment.bytes" if version >= "4" else "segment.bytes"
-    with broker.running():
+    with broker.running(), verified(broker):
         with Admin(broker.address) as admin:
-            admin.create(TOPIC, 1, {small: "8192", "index.interval.bytes": "512"})
+            admin.create(TOPIC, 1, small_segments(version))
             admin.leader_epochs(TOPIC)
         path = broker.log_dir / f"{TOPIC}-0"
         # The broker has a leader for it before it has the directory.
