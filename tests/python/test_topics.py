@@ -279,6 +279,28 @@ def test_a_child_cannot_write_through_its_parents(tmp_path: Path) -> None:
             pickle.dumps(log_dir)
 
 
+def _create_in_a_child(folder: Path, name: str) -> None:
+    with LogDir.open(folder, "a") as log_dir:
+        log_dir.create_topic(name)
+
+
+def test_topics_that_forked_children_make_have_ids_of_their_own(tmp_path: Path) -> None:
+    """A fork copies what random numbers come from."""
+    context = multiprocessing.get_context("fork")
+    # The parent has drawn an id already.
+    _create_in_a_child(tmp_path, "parents")
+    names = [f"of-child-{number}" for number in range(3)]
+    for name in names:
+        child = context.Process(target=_create_in_a_child, args=(tmp_path, name))
+        child.start()
+        child.join(300)
+        assert child.exitcode == 0
+    with LogDir.open(tmp_path) as log_dir:
+        ids = [log_dir.log(name, 0).topic_id for name in ("parents", *names)]
+    assert None not in ids
+    assert len(set(ids)) == len(ids)
+
+
 def test_one_log_dir_for_several_processes_of_ours(tmp_path: Path) -> None:
     """The lock on the log dir is shared; that on a partition is not."""
     with LogDir.open(tmp_path, "a") as one, LogDir.open(tmp_path, "a") as other:

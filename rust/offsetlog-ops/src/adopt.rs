@@ -471,6 +471,8 @@ impl Plan {
         }
         self.adopted.records = report.records;
         let log = Log::open(path, open)?;
+        // Else it would be found when the directory has its new name.
+        log.stored_config()?;
         let is_odd = |finding: &Finding| finding.severity != Severity::Note && is_rebuilt(finding);
         self.adoption.checked_end_offset = if report.findings.iter().any(is_odd) {
             // Opening makes them anew out of all segments.

@@ -4,7 +4,7 @@
 //! in both cases a note in the directory tells the next call how far the work is. Whether the cluster has the partition is not asked here.
 
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Disk, IoCall, Lock, read_whole, write_whole};
+use crate::disk::{Disk, IoCall, Lock, random, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::has_log_dir_files;
 use crate::log::{
@@ -203,7 +203,7 @@ impl Adoption {
         let disk = options.disk.as_ref();
         let mut renamed = Vec::new();
         for path in &self.in_the_way {
-            let unique = fastrand::u128(..).to_be_bytes();
+            let unique = random().u128(..).to_be_bytes();
             let state = DirectoryState::Stray;
             let name = directory_name_in_state(&self.topic, self.partition, state, unique)
                 .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;

@@ -9,6 +9,7 @@ mod one_file;
 mod overlay;
 mod pages;
 mod process;
+mod random;
 mod real;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -26,6 +27,7 @@ pub use map::Map;
 pub(crate) use one_file::OneFileDisk;
 pub use overlay::OverlayDisk;
 pub use process::process_id;
+pub use random::random;
 pub use real::{RealDisk, wall_clock};
 
 /// Alignment of reads past the page cache, in memory and in the file, in bytes.

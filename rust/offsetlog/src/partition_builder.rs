@@ -7,7 +7,7 @@
 mod target;
 
 use crate::config::LogConfig;
-use crate::disk::{Access, Disk, IoCall, Lock};
+use crate::disk::{Access, Disk, IoCall, Lock, random};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, refuse_new_partition};
 use crate::log::{
@@ -348,7 +348,7 @@ impl Site {
         }
         refuse_new_partition(disk.as_ref(), new)?;
         let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let unique = fastrand::u128(..).to_be_bytes();
+        let unique = random().u128(..).to_be_bytes();
         let state = DirectoryState::Delete;
         let aside = directory_name_in_state(parsed.topic, parsed.partition, state, unique)
             .map_err(|error| refused(format!("directory name {name:?}: {}", error.fault)))?;
@@ -439,7 +439,7 @@ impl Site {
         let lock = lock_partition(self.disk.as_ref(), &self.new)?;
         // Nobody appends from now on.
         let is_empty = never_had_a_record(&self.new, &self.options);
-        let unique = fastrand::u128(..).to_be_bytes();
+        let unique = random().u128(..).to_be_bytes();
         let taken = is_empty.and_then(|is_empty| {
             let name = partition_name(&self.new)?;
             let state = DirectoryState::Delete;

@@ -4,6 +4,7 @@ use super::committed_offsets::{CommittedOffsets, GroupMetadata};
 use super::error::Code;
 use super::ticket::Tickets;
 use super::{Context, CoordinatorOptions};
+use offsetlog::disk::random;
 
 /// Longest part of a client's id that becomes part of a member's.
 const CLIENT_ID_BYTES: usize = 255;
@@ -22,9 +23,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(options: CoordinatorOptions, offsets: CommittedOffsets) -> Self {
-        let random = options
-            .seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        let random = options.seed.map_or_else(random, fastrand::Rng::with_seed);
         Self {
             options,
             tickets: Tickets::default(),

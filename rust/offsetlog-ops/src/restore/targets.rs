@@ -7,7 +7,7 @@ use super::sources::SourceTopic;
 use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::places::{LogDirPlace, Places};
 use crate::words::brokers;
-use offsetlog::disk::IoCall;
+use offsetlog::disk::{IoCall, random};
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
 use offsetlog::{
@@ -554,7 +554,7 @@ fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
 /// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.
 fn new_id() -> Uuid {
     loop {
-        let id = Uuid::from_bytes(fastrand::u128(..).to_be_bytes());
+        let id = Uuid::from_bytes(random().u128(..).to_be_bytes());
         if !id.is_zero() && !id.to_string().starts_with('-') {
             return id;
         }

@@ -2,6 +2,7 @@
 //!
 //! Source: Kafka's `Utils.murmur2`, `BuiltInPartitioner` (KIP-794) and `RoundRobinPartitioner`.
 
+use crate::disk::random;
 use crate::error::{Error, Result};
 use offsetlog_format::Uuid;
 use std::collections::HashMap;
@@ -90,7 +91,7 @@ impl Router {
     pub(super) fn new(seed: Option<u64>) -> Self {
         Self {
             topics: HashMap::new(),
-            random: seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+            random: seed.map_or_else(random, fastrand::Rng::with_seed),
         }
     }
 
