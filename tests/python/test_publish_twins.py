@@ -424,7 +424,8 @@ def test_what_another_process_renamed_stays_while_its_job_is_told_that_it_failed
     (note,) = notes.notes(str(place))
     assert isinstance(note, notes.Commit)
     notes.make_ready(str(place), note._replace(has_failed=True))
-    real, renamed = moving._rename, []  # noqa: SLF001  # where the other process is
+    real = moving._rename  # noqa: SLF001  # where the other process is
+    renamed: list[bool] = []
 
     def rename(*arguments: Any) -> bool:  # noqa: ANN401  # as it is called
         is_renamed = real(*arguments)
