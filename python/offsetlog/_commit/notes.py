@@ -102,10 +102,6 @@ class Commit(NamedTuple):
         """Records of all partitions."""
         return sum(target.records for target in self.targets)
 
-    def is_same_work(self, now: Commit | None) -> bool:
-        """Whether a note that is there now wants the same as this one: that its job was told it failed is no other work."""
-        return now is not None and now._replace(has_failed=self.has_failed, single_replica=self.single_replica) == self
-
     def covers(self, sequence: int | None) -> bool:
         """Whether what is to be committed under the name is published already."""
         return self.is_published and (self.sequence is None or (sequence is not None and sequence <= self.sequence))
@@ -258,6 +254,11 @@ def note_of(log_dir: str, name: str) -> Commit | None:
     return _parsed(Path(log_dir, note_name(name)))
 
 
+def is_same_work(note: Commit, now: Commit | None) -> bool:
+    """Whether the note that is there now wants the same as `note`: that its job was told it failed is no other work."""
+    return now is not None and now._replace(has_failed=note.has_failed, single_replica=note.single_replica) == note
+
+
 @contextmanager
 def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
     """Give what tells, again and again, whether a note is still as it is here.
@@ -272,7 +273,7 @@ def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     with file:
-        is_it = note.is_same_work(_parse(path, file.read()))
+        is_it = is_same_work(note, _parse(path, file.read()))
         opened = os.fstat(file.fileno())
 
         def is_same() -> bool:
@@ -282,7 +283,7 @@ def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
             except FileNotFoundError:
                 return False
             # It may say no more than that its job has failed meanwhile.
-            return note.is_same_work(_parsed(path))
+            return is_same_work(note, _parsed(path))
 
         yield is_same
 

@@ -28,6 +28,7 @@ from offsetlog._commit.moving import Patience, Superseded, holding, move_to, why
 from offsetlog._commit.notes import (
     Commit,
     CommitTarget,
+    is_same_work,
     locked,
     make_ready,
     note_of,
@@ -236,7 +237,7 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
         message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(filter(None, impossible))}"
         raise LogDirError(message, path=log_dir)
     with locked(log_dir):
-        if taken.is_same_work(note_of(log_dir, taken.name)):
+        if is_same_work(taken, note_of(log_dir, taken.name)):
             remove(log_dir, taken.name)
     _discard(taken)
     logger.warning("%s: what its commit had published was taken back", taken.name)
@@ -393,7 +394,7 @@ def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress 
         _check_done(log_dir, note)
         return
     except FileNotFoundError as error:
-        if not note.is_same_work(note_of(log_dir, note.name)):
+        if not is_same_work(note, note_of(log_dir, note.name)):
             _check_done(log_dir, note)
             return
         message = f"staged records that {note.name!r} is to publish are gone: {error.filename} ({error.strerror})"
@@ -468,7 +469,7 @@ def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> bool:
     """Note that all is published; return ``False`` where somebody else has finished it, and may have gone on under the name."""
     with locked(log_dir):
         now = note_of(log_dir, note.name)
-        if now is None or not note.is_same_work(now):
+        if now is None or not is_same_work(note, now):
             return False
         if now.keep or now.has_failed:
             published = [target._replace(staged=(), end=end) for target, end in zip(note.targets, ends, strict=True)]
