@@ -158,7 +158,7 @@ def closed_twice(log: WritableLog | WritableLogDir) -> object:
 
 
 @contextmanager
-def _changed(root: Path) -> Iterator[WritableLog]:
+def changed(root: Path) -> Iterator[WritableLog]:
     """A log that was appended to since it was opened."""
     with Log.open(root / "logs/t-0", "a") as log:
         log.append(b"changed")
@@ -252,7 +252,7 @@ CALLS: dict[str, list[Call]] = {
     "Log.flush": [Call(_t, lambda log: log.flush(), "nothing", "works")],
     "LogDir.flush": [Call(dirs, lambda log_dir: log_dir.flush(), "nothing", "works")],
     "Log.roll": [
-        Call(_changed, lambda log: log.roll(), "nothing", "as before"),
+        Call(changed, lambda log: log.roll(), "nothing", "as before"),
         Call(_t, lambda log: log.roll(), "nothing", "as before"),
     ],
     "Log.close": [Call(_t, closed_twice, "nothing", "closed")],
@@ -265,11 +265,11 @@ CALLS: dict[str, list[Call]] = {
         Call(folder, shell("settings", "logs", "-t", "t", "--config", "retention.ms=5"), "same settings", "fails"),
     ],
     "Log.truncate_to": [
-        Call(_changed, lambda log: log.truncate_to(3), "nothing", "as before"),
+        Call(changed, lambda log: log.truncate_to(3), "nothing", "as before"),
         Call(_t, lambda log: log.truncate_to(3), "nothing", "as before"),
     ],
     "Log.truncate_fully_and_start_at": [
-        Call(_changed, lambda log: log.truncate_fully_and_start_at(40), "nothing more", "as before"),
+        Call(changed, lambda log: log.truncate_fully_and_start_at(40), "nothing more", "as before"),
         Call(_t, lambda log: log.truncate_fully_and_start_at(40), "nothing more", "as before"),
     ],
     "Log.delete_records_before": [Call(_t, lambda log: log.delete_records_before(3), "nothing", "as before")],
