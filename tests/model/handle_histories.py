@@ -15,7 +15,7 @@ from codec import Batch
 from followers import ISOLATIONS, Followers
 from handles import KINDS, NAME, Remote, Site
 from questions import drawn
-from verbs import STEPWISE, Drawer, Verb, after, appending, between, read, written_end
+from verbs import BESIDE_A_READER, Drawer, Verb, after, appending, between, read, written_end
 from window import Window
 
 from model import OUT_OF_RANGE, Question, fetched
@@ -161,7 +161,7 @@ class History:
         asking.start()
         try:
             for _ in range(BURST):
-                self.change(random, STEPWISE)
+                self.change(random, BESIDE_A_READER)
         finally:
             ended.set()
             asking.join()
@@ -171,6 +171,9 @@ class History:
         # Each state with those that lead to it.
         steps = [[self.states[first]]]
         steps += [between(self.verbs[at], self.states[at], self.states[at + 1]) for at in range(first, len(self.states) - 1)]
+        recreated = min(
+            [at for at in range(first, len(self.states) - 1) if self.verbs[at].name == "recreate"], default=len(self.states)
+        )
         for began, finished, question, got in answers:
             earliest = first if question[0] in MAY_BE_EARLIER else began
             chain = [state for states in steps[earliest - first : finished - first + 1] for state in states]
@@ -178,6 +181,8 @@ class History:
                 chain = self.states[since:first] + chain
             window = Window([state._replace(end=written_end(state)) for state in chain])
             is_right = window.may_say(question, got, partial(self.same, is_told=False))
+            # A topic that is deleted is gone until it is made again.
+            is_right = is_right or (recreated < finished and got[:2] == ("error", "FileNotFoundError"))
             self.asked += 1
             self.hold(is_right, site, name, question, got, [state.ask(question) for state in window.states])
         self.paused = {key: held for key, held in self.paused.items() if key != (site, name)}

@@ -15,8 +15,9 @@ T0 = NOW - 50_000
 WAYS = ("one", "one", "records", "writer", "arrow", "log", "log_dir")
 RETENTION_MS = 1000
 APPENDING = {"append", "move", "publish", "bytes", "marker"}
-# States in between that a reader in another process may see are known of these.
-STEPWISE = {"append", "move", "bytes", "marker", "roll", "flush", "truncate", "delete", "retain", "settings"}
+# A reader in another process asks while these are done.
+BESIDE_A_READER = {"append", "move", "publish", "bytes", "marker", "roll", "flush", "truncate", "delete", "retain", "settings"}
+BESIDE_A_READER |= {"compact", "restart", "reopen", "kill", "recreate"}
 
 Row = tuple[bytes | None, bytes, int | None, tuple[tuple[str, bytes], ...]]
 
@@ -40,6 +41,8 @@ class Drawer:
         self.values = 0
         self.now = T0
         self.thinned = False
+        # A commit and `recover` go by the wall clock, by which the histories' producers are idle for years and forgotten.
+        self.expired = False
         self.settings = dict(config)
 
     def draw(self, random: Random, state: State, *, is_log_dir: bool, only: set[str] | None = None) -> Verb:
@@ -53,6 +56,9 @@ class Drawer:
         verb: Verb | None = None
         while verb is None:
             verb = getattr(self, f"_{random.choice(names)}")(random, state)
+            if verb is not None and only is not None and verb.name == "kill" and state.data_end < state.start:
+                # Nothing can be read of such a log until its writer appends or closes: see the rare cases of the limitations.
+                verb = None
         return verb
 
     def _rows(self, random: Random, count: int) -> list[Row]:
@@ -72,11 +78,10 @@ class Drawer:
         return Verb("move", {**options, **({"compression": CODECS[codec]} if codec else {})}, codec)
 
     def _publish(self, random: Random, state: State) -> Verb | None:
-        if state.end > written_end(state):
+        if state.end > state.data_end:
             # What opens the log again knows of no gap at its end.
             return None
-        # A commit goes by the wall clock, by which all producers are expired: like a broker's, a truncation then looks for none.
-        self.thinned = True
+        self.expired = True
         return self._move(random, state)._replace(name="publish")
 
     def _promised(self, given: int) -> tuple[int, bool]:
@@ -157,6 +162,9 @@ class Drawer:
         if any(batch.control is not None for batch in cut) and (self.thinned or state.start > state.segments[0][0]):
             # Whose transaction it ended may not be there any more: then it is open again in a snapshot of producers alone.
             return None
+        if self.expired and any(batch.transactional for batch in state.batches):
+            # Like a broker's, a truncation that finds no producers believes a snapshot, and reads no batch behind it.
+            return None
         self.sequences.clear()
         return Verb("truncate", {"offset": offset})
 
@@ -202,14 +210,22 @@ class Drawer:
         return Verb("settings", {"change": change, "way": random.choice(["log", "topic"])})
 
     def _reopen(self, random: Random, state: State) -> Verb:
-        return Verb("reopen", {"recovers": random.random() < 0.4})
+        recovers = random.random() < 0.4
+        self.expired |= recovers
+        return Verb("reopen", {"recovers": recovers})
 
-    def _kill(self, random: Random, state: State) -> Verb:
-        return Verb("kill", {"recovers": random.random() < 0.3})
+    def _kill(self, random: Random, state: State) -> Verb | None:
+        epochs = [batch.epoch for batch in state.batches]
+        if epochs != sorted(epochs):
+            # Recovery reads from the last checkpoint on, and like a broker's takes no epoch below one that it met.
+            return None
+        recovers = random.random() < 0.3
+        self.expired |= recovers
+        return Verb("kill", {"recovers": recovers})
 
     def _recreate(self, random: Random, state: State) -> Verb:
         self.sequences.clear()
-        self.thinned = False
+        self.thinned = self.expired = False
         return Verb("recreate", {})
 
 
@@ -271,7 +287,9 @@ def _expected(verb: Verb, before: State) -> tuple[dict[str, int], list[Batch] | 
     if verb.name in {"reopen", "kill"}:
         bounds["end"] = written_end(before)
         # What is left of a log that was cut below where it began is nothing.
-        return bounds, [] if before.data_end < before.start else before.batches
+        behind = before.segments[:-1] if verb.name == "kill" and not before.segments[-1][1] else ()
+        data_end = before._replace(segments=behind).data_end if behind else before.data_end
+        return bounds, [] if data_end < before.start else before.batches
     return bounds, None if verb.name in {*APPENDING, "compact"} else before.batches
 
 
@@ -308,40 +326,87 @@ def _durable(verb: Verb, before: State, state: State) -> int:
 
 def between(verb: Verb, before: State, after: State) -> list[State]:
     """What the files may show to another process from `before` on, `after` included."""
-    states = []
+    if verb.name == "publish":
+        # Opened again, a log has no leader epochs behind its last batch.
+        newest = max((batch.epoch for batch in before.batches), default=-1)
+        epochs = tuple(entry for entry in before.epochs if entry[1] < before.end)
+        opened = before._replace(epoch=newest if newest >= 0 else None, epochs=epochs)
+        return [opened, *_appending(opened, after), *_appending(before, after), after]
     if verb.name in APPENDING:
-        for count in range(len(before.batches), len(after.batches)):
-            written = _prefix(before, after, count)
-            states.append(written)
-            behind = after.segments[len(written.segments) :]
-            if behind and sum(len(batches) for _, batches in written.segments) == sum(
-                len(batches) for _, batches in after.segments[: len(written.segments)]
-            ):
-                # The segment that the next batch begins is there before the batch.
-                states.append(written._replace(segments=(*written.segments, (behind[0][0], ()))))
-    elif verb.name == "retain":
-        whole = before
-        if len(after.segments) == 1 and not after.segments[0][1] and before.segments[-1][1]:
-            whole = before._replace(segments=(*before.segments, (before.end, ())))
-            states.append(whole)
-        for count in range(1, len(whole.segments)):
-            left = whole.segments[count:]
-            states.append(whole._replace(segments=left, start=max(before.start, left[0][0])))
-            if left == after.segments:
-                break
-    elif verb.name == "truncate":
-        for count in range(len(before.segments) - 1, 0, -1):
-            fewer = before._replace(segments=before.segments[:count])
-            states.append(fewer._replace(end=max(written_end(fewer), before.start)))
-    return [*states, after]
+        return [*_appending(before, after), after]
+    steps = {"retain": _retaining, "truncate": _truncating, "compact": _compacting, "restart": _restarting}
+    return [*steps[verb.name](before, after), after] if verb.name in steps else [after]
+
+
+def _appending(before: State, after: State) -> list[State]:
+    states = []
+    for count in range(len(before.batches), len(after.batches)):
+        written = _prefix(before, after, count)
+        states.append(written)
+        behind = after.segments[len(written.segments) :]
+        if behind and sum(len(batches) for _, batches in written.segments) == sum(
+            len(batches) for _, batches in after.segments[: len(written.segments)]
+        ):
+            # The segment that the next batch begins is there before the batch.
+            # Of batches below the start the checkpoint may have no epoch.
+            rolled = written._replace(segments=(*written.segments, (behind[0][0], ())))
+            states += [rolled, rolled._replace(epoch=max((epoch for epoch, _ in before.epochs), default=None))]
+    return states
+
+
+def _retaining(before: State, after: State) -> list[State]:
+    states, whole = [], before
+    if len(after.segments) == 1 and not after.segments[0][1] and before.segments[-1][1]:
+        whole = before._replace(segments=(*before.segments, (before.end, ())))
+        states.append(whole)
+    for count in range(1, len(whole.segments)):
+        left = whole.segments[count:]
+        states.append(whole._replace(segments=left, start=max(before.start, left[0][0])))
+        if left == after.segments:
+            break
+    return states
+
+
+def _truncating(before: State, after: State) -> list[State]:
+    states = []
+    if after.start < before.start:
+        # Cut below its start, before the new start is stored: the last stable offset is then that old start.
+        states.append(after._replace(start=before.start, end=before.start))
+    for count in range(len(before.segments) - 1, 0, -1):
+        fewer = before._replace(segments=before.segments[:count])
+        states.append(fewer._replace(end=max(written_end(fewer), before.start)))
+    return states
+
+
+def _compacting(before: State, after: State) -> list[State]:
+    """Groups of segments are replaced one after the other."""
+    states, was = [], dict(before.segments)
+    for border in [base for base, _ in after.segments[1:] if base in was]:
+        cleaned = [segment for segment in after.segments if segment[0] < border]
+        states.append(before._replace(segments=(*cleaned, *(segment for segment in before.segments if segment[0] >= border))))
+    return states
+
+
+def _restarting(before: State, after: State) -> list[State]:
+    """The newest segment goes first; that in which the log begins anew is there before, if no other one has its name."""
+    offset, states = after.end, []
+    is_free = offset not in dict(before.segments)
+    for count in range(len(before.segments), -1, -1):
+        left = before.segments[:count]
+        if is_free:
+            left = tuple(sorted((*left, (offset, ()))))
+        if left:
+            fewer = before._replace(segments=left)
+            states.append(fewer._replace(end=max(fewer.data_end, before.start)))
+    return states
 
 
 def _prefix(before: State, after: State, count: int) -> State:
     """The state with the first `count` batches of `after`."""
     segments: list[tuple[int, tuple[Batch, ...]]] = []
-    left = count
+    left, there = count, dict(before.segments)
     for base, batches in after.segments:
-        if segments and not left:
+        if segments and not left and base not in there:
             break
         segments.append((base, batches[:left]))
         left -= len(batches[:left])
