@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import subprocess
 import sys
@@ -32,6 +33,7 @@ KEPT_SETTINGS = {
     "file.delete.delay.ms": "0",
 }
 """Compacted whenever a segment ends, and files are deleted without delay."""
+BRIEF_TOPICS = 6
 NOW = 1_700_000_000_000
 ROUNDS = 60
 IDLE_MS = 300_000
@@ -135,7 +137,7 @@ class Verifier(threading.Thread):
 
 
 class Churner(threading.Thread):
-    """Writes what the broker soon compacts and deletes."""
+    """Writes what the broker soon compacts and deletes, and makes and deletes topics."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
@@ -146,8 +148,15 @@ class Churner(threading.Thread):
     def run(self) -> None:
         chosen = random.Random("churn")
         try:
-            with Writer(self._address, KEPT, enable_idempotence=False) as writer:
-                while not self.enough.is_set():
+            with Writer(self._address, KEPT, enable_idempotence=False) as writer, Admin(self._address) as admin:
+                for number in itertools.count():
+                    if self.enough.is_set():
+                        break
+                    if number % 5 == 0 and number < BRIEF_TOPICS * 5:
+                        brief = f"brief-{number}"
+                        admin.create(brief, 3, {})
+                        admin.leader_epochs(brief)
+                        admin.delete(brief)
                     made = entries("churn", 20, int(time.time() * 1000))
                     made = [one._replace(headers=(), key=b"%d" % chosen.randrange(60), value=chosen.randbytes(200)) for one in made]
                     writer.send(0, made[: chosen.randrange(1, 20)])

@@ -5,6 +5,12 @@ use offsetlog::{
     Stray, VerifyOptions, folder_kind,
 };
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// How often directories are compared with the metadata before one is called stray.
+const LOOKS: usize = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 /// What [`verify`] found.
 #[derive(Debug)]
@@ -42,7 +48,31 @@ pub fn verify(paths: &[PathBuf], options: &OpenOptions, how: &VerifyOptions) -> 
     })
 }
 
+/// Finds the directories that the metadata do not have, look after look. A broker that deletes a topic writes that first, and sets the
+/// directories aside afterwards; what was made and deleted again between a listing and the metadata is as short-lived.
 fn strays(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<(Vec<Stray>, MetadataImage)>> {
+    let Some((mut strays, mut image)) = strays_now(paths, options)? else {
+        return Ok(None);
+    };
+    let is_interrupted = || options.interrupt.as_ref().is_some_and(|asks| asks());
+    for _ in 1..LOOKS {
+        if strays.is_empty() || is_interrupted() {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+        let Some((now, newer)) = strays_now(paths, options)? else {
+            break;
+        };
+        strays.retain(|stray| now.iter().any(|other| other.path == stray.path));
+        image = newer;
+    }
+    Ok(Some((strays, image)))
+}
+
+fn strays_now(
+    paths: &[PathBuf],
+    options: &OpenOptions,
+) -> Result<Option<(Vec<Stray>, MetadataImage)>> {
     let log_dir = LogDir::open(paths, options)?;
     let Some(image) = log_dir.metadata()? else {
         return Ok(None);

@@ -2,7 +2,7 @@
 
 use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
-use crate::disk::{EntryKind, IoCall, read_whole};
+use crate::disk::{Disk, EntryKind, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::{OpenOptions, SetAside, partition_name};
@@ -70,6 +70,8 @@ pub(super) fn check(
                     Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
                         return Err(error);
                     }
+                    // Its topic was deleted since the folders were listed.
+                    Err(error) if error.is_missing_file() && is_gone(disk, &folder) => {}
                     Err(error) => {
                         let at = error.path().unwrap_or(&folder).to_path_buf();
                         report.add(Effect::unread(&at, &error));
@@ -89,6 +91,10 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+fn is_gone(disk: &dyn Disk, folder: &Path) -> bool {
+    matches!(disk.stat(folder), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Checks the checkpoints and `meta.properties`.
