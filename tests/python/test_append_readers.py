@@ -251,7 +251,12 @@ with Log.open(sys.argv[1], "a") as log:
     with running(writes, path), Log.open(path) as reader:
         whole = batch(2, [(None, b"2", ())])
         (path / FIRST).write_bytes(whole[:40])
-        finish = threading.Timer(0.1, lambda: (path / FIRST).write_bytes(whole))
+
+        def write_the_rest() -> None:
+            with (path / FIRST).open("ab") as file:
+                file.write(whole[40:])
+
+        finish = threading.Timer(0.1, write_the_rest)
         finish.start()
         assert [found.base_offset for found in reader.batches()] == [2]
         assert offsets(reader) == [2]

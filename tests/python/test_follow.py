@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import random
 import re
@@ -321,6 +322,22 @@ def test_a_topic_that_was_made_again_is_gone(tmp_path: Path, records: int) -> No
         for each in followed:
             with pytest.raises(FileNotFoundError, match="made again"):
                 next(each)
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage"])
+def test_a_topic_whose_id_cannot_be_read_is_followed_as_it_is_scanned(tmp_path: Path, damage: bytes) -> None:
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("t")
+        log_dir.append("t", b"7")
+    metadata = tmp_path / "t-0" / "partition.metadata"
+    sound = metadata.read_bytes()
+    metadata.write_bytes(damage)
+    with Log.open(tmp_path / "t-0") as log:
+        assert values(iter(log.scan())) == [7]
+        followed = log.scan().follow(timeout_ms=1000, poll_interval_ms=20)
+        assert [record.value for record in itertools.islice(followed, 1)] == [b"7"]
+        metadata.write_bytes(sound)
+        assert list(followed) == []
 
 
 def test_ctrl_c_wakes_it(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from test_publish_failures import EXPECTED, ROWS, found, left, run
 
-from offsetlog import Log, LogDir, commits
+from offsetlog import Log, LogDir, WritableLogDir, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
 from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError, MetadataFileError
 from offsetlog.spark import sink
+from offsetlog.spark.sink_options import sink_settings_from
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -260,6 +261,22 @@ def test_a_topic_that_another_driver_makes_at_the_same_moment(
     else:
         with pytest.raises(ConfigError, match="topic 't' is there and has 2, which stay"):
             run(place, "nameless")
+
+
+def test_a_topic_that_is_there_is_not_opened_for_appending_to_compare_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another driver may be making it: who opens what it makes cleans up behind a crash that never was."""
+    place, topic_id = tmp_path / "logs", "AAECAwQFBgcICQoLDA0ODw"
+    options = {"path": str(place), "topic": "t", "partitions": "3", "topicId": topic_id}
+    settings = sink_settings_from(options, is_stream=False)
+    sink.prepare(settings)
+
+    def opened(*_: object) -> None:
+        raise AssertionError("a partition was opened for appending")
+
+    monkeypatch.setattr(WritableLogDir, "log", opened)
+    sink.prepare(settings)
+    with pytest.raises(ConfigError, match="has the id AAECAwQFBgcICQoLDA0ODw"):
+        sink.prepare(sink_settings_from(options | {"topicId": "BAECAwQFBgcICQoLDA0ODw"}, is_stream=False))
 
 
 def test_a_topic_that_another_driver_is_making_is_waited_for(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,32 @@ def test_verify_tells_them_as_the_command_does(tmp_path: Path, caplog: pytest.Lo
     # Without metadata, of metadata alone, and of one partition nothing is compared, nor is anything said of that.
     assert findings(tmp_path) == findings(METADATA) == findings(sound) == findings(*CLEAN_LOG_DIRS, METADATA) == []
     assert not caplog.records
+
+
+def test_a_handler_that_raises_ends_verify_while_it_looks_again(tmp_path: Path) -> None:
+    class TooLongError(Exception):
+        pass
+
+    sent: list[int] = []
+
+    def handler(number: int, _: object) -> None:
+        sent.append(number)
+        raise TooLongError
+
+    def verify_until_sent() -> None:
+        while not sent:
+            verify(tmp_path, METADATA)
+
+    replica(tmp_path, "g-gone-0", DELETED)
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    try:
+        timer.start()
+        with pytest.raises(TooLongError):
+            verify_until_sent()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_verify_says_that_it_could_not_compare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -135,7 +135,9 @@ def holding(commit: Commit, target: CommitTarget, patience: Patience) -> Iterato
     with ExitStack() as stack:
         try:
             check(target)
-            log = stack.enter_context(opened(target.directory, patience, None, commit))
+            # Nobody is waited for where nothing is to be taken back.
+            waits = patience if _may_have(target) else Patience(0.0)
+            log = stack.enter_context(opened(target.directory, waits, None, commit))
         except (OSError, OffsetLogError):
             if _may_have(target):
                 raise

@@ -21,7 +21,7 @@ import pyarrow.compute
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
-from offsetlog._commit.moving import metadata_among
+from offsetlog._commit.moving import metadata_among, topic_id_of
 from offsetlog._commit.notes import note_of, sweep_ready
 from offsetlog._commit.publishing import commit, finish, needed_jobs
 from offsetlog._commit.repeated import check_repeated
@@ -94,7 +94,9 @@ def prepare(settings: SinkSettings) -> None:
     with LogDir.open(settings.paths, "a") as log_dir:
         topics = log_dir.topics()
         for name, wanted in settings.topic_ids:
-            found = log_dir.log(name, topics[name][0]).topic_id if name in topics else wanted
+            # The first partition is made last: only then is it not somebody's who makes the topic now.
+            here = partition_directory(settings.paths, name, 0) if _is_whole(topics.get(name, [])) else None
+            found = wanted if here is None else topic_id_of(here)
             if found != wanted:
                 message = f"topic {name!r} is there and has the id {found}, found {wanted}"
                 raise ConfigError(message, key="topicId", value=wanted)

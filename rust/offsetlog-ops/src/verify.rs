@@ -1,8 +1,8 @@
 //! Checks partitions and log dirs, and holds their directories against the cluster's metadata where that is among the paths.
 
 use offsetlog::{
-    DamageReport, Error, Finding, FolderKind, LogDir, MetadataImage, OpenOptions, Result, Severity,
-    Stray, VerifyOptions, folder_kind,
+    DamageReport, Error, ErrorKind, Finding, FolderKind, LogDir, MetadataImage, OpenOptions,
+    Result, Severity, Stray, VerifyOptions, folder_kind,
 };
 use std::path::PathBuf;
 use std::thread;
@@ -40,6 +40,7 @@ pub fn verify(paths: &[PathBuf], options: &OpenOptions, how: &VerifyOptions) -> 
             None
         }
         Ok(None) => None,
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
         Err(error) => Some(error),
     };
     Ok(Verified {
@@ -56,10 +57,13 @@ fn strays(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<(Vec<Stray>
     };
     let is_interrupted = || options.interrupt.as_ref().is_some_and(|asks| asks());
     for _ in 1..LOOKS {
-        if strays.is_empty() || is_interrupted() {
+        if strays.is_empty() {
             break;
         }
         thread::sleep(BETWEEN_LOOKS);
+        if is_interrupted() {
+            return Err(Error::new(ErrorKind::Interrupted));
+        }
         let Some((now, newer)) = strays_now(paths, options)? else {
             break;
         };

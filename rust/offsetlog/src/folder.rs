@@ -130,6 +130,16 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
 
 /// Refuses what stands, or would be made, inside of a partition's directory: no broker would ever see it, and it goes with the partition.
 fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    refuse_place(disk, path, false)
+}
+
+/// Refuses a place for a new partition: inside of another one's directory, or among ZooKeeper's files, which would then look like a log
+/// dir's.
+pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    refuse_place(disk, path, true)
+}
+
+fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> {
     // What of it is there: the folder, and the one around it, since a partition has folders of its own. What stands in one of ours, as
     // records that are staged, is no part of a log dir and goes with it.
     let is_ours = |part: &Path| {
@@ -151,6 +161,13 @@ fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
             Err(error) => return Err(Error::io(IoCall::List, ancestor, error)),
         };
         seen += 1;
+        if is_partition
+            && Some(ancestor) == path.parent()
+            && (contents.is_version_2(ancestor) || contents.is_around_version_2(disk, ancestor))
+            && contents.kind(disk, ancestor) == FolderKind::ZooKeeper
+        {
+            return Err(zookeepers(ancestor));
+        }
         // A folder in which a conversion builds holds a lock, and no segments.
         if contents.holds_segments() && contents.kind(disk, ancestor) == FolderKind::Partition {
             let reason = format!(
@@ -161,19 +178,6 @@ fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Refuses a place for a new partition: inside of another one's directory, or among ZooKeeper's files, which would then look like a log
-/// dir's.
-pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
-    if let Some(parent) = path.parent()
-        && let Ok(contents) = Contents::of(disk, parent)
-        && (contents.is_version_2(parent) || contents.is_around_version_2(disk, parent))
-        && contents.kind(disk, parent) == FolderKind::ZooKeeper
-    {
-        return Err(zookeepers(parent));
-    }
-    refuse_inside_partition(disk, path)
 }
 
 /// What to say of the folder around log dirs: the paths that work.

@@ -61,7 +61,12 @@ impl TopicIdentity {
         if file.is_none() || file == self.file {
             return Ok(());
         }
-        let found = log.topic_id()?;
+        let found = match log.topic_id() {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            // Damaged, or being written: a scan needs none either, and it is read again.
+            Err(_) => return Ok(()),
+        };
         if let (Some(before), Some(now)) = (self.id, found)
             && before != now
         {
