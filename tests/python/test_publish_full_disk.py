@@ -20,6 +20,7 @@ from small_disk import SmallDisk, run_there, small_disk
 from test_publish_failures import copied, left
 
 from offsetlog import Log, LogDir, commits, verify
+from offsetlog._commit import publishing
 from offsetlog.spark.sink import OffsetLogWriter, StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
 
@@ -168,14 +169,17 @@ def all_cases(folder: str, kind: str, way: str, what: str) -> None:
     """Less and less room is left, until a commit has none at all; prints what was found when each failed."""
     logging.disable(logging.WARNING)
     seen: Counter[str] = Counter()
-    for room in range(200):
-        with small_disk(Path(folder) / f"disk-{room}") as disk:
-            first = one_case(disk.path / "logs", disk, kind, SEGMENT_BYTES[way], {what: room})
-        if first is None:
-            break
-        seen["|".join(first)] += 1
-    else:
-        sys.exit("a commit that never has room")
+    # Where partitions are published at once, which of them the room ends in is chance: one after another, each point is met.
+    for at_once in (1, publishing.PARTITIONS_AT_ONCE):
+        publishing.PARTITIONS_AT_ONCE = at_once
+        for room in range(200):
+            with small_disk(Path(folder) / f"disk-{at_once}-{room}") as disk:
+                first = one_case(disk.path / "logs", disk, kind, SEGMENT_BYTES[way], {what: room})
+            if first is None:
+                break
+            seen["|".join(first)] += 1
+        else:
+            sys.exit("a commit that never has room")
     print(json.dumps(seen))
 
 
