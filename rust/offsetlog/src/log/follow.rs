@@ -1,12 +1,10 @@
 //! Reads logs as they grow.
 
-use super::scan::{Scan, ScanOptions, ScanRange, ScanReport};
-use super::writers::Slot;
+use super::scan::{Progress, Scan, ScanOptions, ScanRange, ScanReport};
 use super::{Isolation, Log};
 use crate::disk::{Disk, FileStat, IoCall, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::Uuid;
-use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::PARTITION_METADATA;
 use std::io;
 use std::path::Path;
@@ -36,13 +34,8 @@ pub struct Follow {
 #[derive(Debug)]
 struct Followed {
     log: Log,
-    /// Offset after the last one that was handed out in a scan.
-    next: i64,
     stop: i64,
-    /// The last offset that was handed out, and the leader epoch it was written in.
-    read: Option<(i64, i32)>,
-    /// What this process does to the directory, and the number of its last truncation when we last looked.
-    cuts: (Arc<Slot>, u64),
+    progress: Arc<Progress>,
     topic: TopicIdentity,
 }
 
@@ -82,64 +75,27 @@ impl TopicIdentity {
 }
 
 impl Followed {
-    /// Returns the log end offset, with the leader epochs if they are known and another process writes. Fails if the log was truncated
-    /// below an offset that was already handed out, because records written in that place would be skipped.
-    fn end(&mut self) -> Result<(i64, Option<Arc<LeaderEpochs>>)> {
-        loop {
-            // A writer that came since is known to a fresh view.
-            self.log.refresh()?;
-            let view = self.log.view();
-            let told = view.ends().cloned();
-            let slot = Arc::clone(view.slot());
-            // Another directory may have got the name.
-            let since = if Arc::ptr_eq(&slot, &self.cuts.0) {
-                self.cuts.1
-            } else {
-                0
-            };
-            // Also of writers that came and went since.
-            let (count, lowest) = slot.cuts_since(since);
-            let (end, epochs) = match &told {
-                Some(_) => (self.log.log_end_offset()?, None),
-                None => self.log.look(|view| {
-                    let end = view.end()?.log_end_offset;
-                    Ok((end, self.log.leader_epochs_of(view).ok()))
-                })?,
-            };
-            self.topic.check(&self.log)?;
-            let diverged = epochs.as_ref().and_then(|epochs| self.diverged(epochs));
-            // The log may be shorter, and another leader have written below its end too: continuing at that end would skip its records.
-            let cuts = [lowest, Some(end), diverged].into_iter().flatten();
-            if let Some(cut) = cuts.filter(|&cut| cut < self.next).min() {
-                return Err(self.log.ask(|view| {
-                    Ok(Error::new(ErrorKind::OffsetOutOfRange {
-                        requested: self.next,
-                        log_start_offset: view.log_start_offset.min(cut),
-                        log_end_offset: cut,
-                    })
-                    .at_path(self.log.path()))
-                })?);
-            }
-            let is_same = slot.cuts_since(count).0 == count;
-            self.cuts = (slot, count);
-            if is_same {
-                return Ok((end, epochs));
-            }
+    /// Returns the log end offset. Fails if the log was truncated below an offset that was already returned, because records written in
+    /// that place would be skipped.
+    fn end(&mut self) -> Result<i64> {
+        let (end, cut) = self.progress.look(&self.log)?;
+        self.topic.check(&self.log)?;
+        match cut {
+            None => Ok(end),
+            Some(cut) => Err(self.log.ask(|view| {
+                Ok(Error::new(ErrorKind::OffsetOutOfRange {
+                    requested: self.progress.next(),
+                    log_start_offset: view.log_start_offset.min(cut),
+                    log_end_offset: cut,
+                })
+                .at_path(self.log.path()))
+            })?),
         }
     }
 
-    /// The offset from which another leader wrote in place of what was handed out.
-    ///
-    /// Source: KIP-320.
-    fn diverged(&self, epochs: &LeaderEpochs) -> Option<i64> {
-        let (last, epoch) = self.read?;
-        // Entries below the log start are gone.
-        if epochs.epoch_of(last)? == epoch {
-            return None;
-        }
-        let mut others = epochs.entries().iter();
-        let cut = others.find(|entry| entry.epoch > epoch)?;
-        (cut.start_offset <= last).then_some(cut.start_offset)
+    /// Whether the range was read to its stop.
+    fn is_read(&self) -> bool {
+        self.progress.next() >= self.stop
     }
 }
 
@@ -162,23 +118,16 @@ impl Follow {
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
         let logs = ranges.into_iter().map(|range| {
-            // What a writer cut before is no news.
-            range.log.refresh()?;
             let mut topic = TopicIdentity::default();
             topic.check(&range.log)?;
+            let next = match range.start {
+                Some(start) => start,
+                None => range.log.log_start_offset()?,
+            };
             Ok(Followed {
                 topic,
-                next: match range.start {
-                    Some(start) => start,
-                    None => range.log.log_start_offset()?,
-                },
                 stop: range.stop.unwrap_or(i64::MAX),
-                read: None,
-                cuts: {
-                    let slot = Arc::clone(range.log.view().slot());
-                    let (count, _) = slot.cuts_since(0);
-                    (slot, count)
-                },
+                progress: Arc::new(Progress::new(&range.log, next)?),
                 log: range.log,
             })
         });
@@ -202,7 +151,7 @@ impl Follow {
 
     /// Waits for new records and returns a scan of them. Returns `None` after `at_most`, or if no more records can come.
     ///
-    /// Read the previous scan to its end first: its records are not returned again.
+    /// Use one scan at a time: this one begins behind the last batch that the previous one returned.
     ///
     /// # Errors
     /// `OffsetOutOfRange` if a log was truncated below what was read, or if retention deleted the next records; `Io` if a
@@ -212,14 +161,14 @@ impl Follow {
         loop {
             let ranges = self.grown()?;
             if !ranges.is_empty() {
-                let mut scan = Scan::over(ranges, &self.options)?;
+                let mut scan = Scan::following(ranges, &self.options)?;
                 scan.report_to(&self.report, self.scans << ORDERS_A_SCAN);
                 self.scans += 1;
                 return Ok(Some(scan));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             // A closed writer appends nothing more.
-            let ended = |each: &Followed| each.next >= each.stop || each.log.is_closed();
+            let ended = |each: &Followed| each.is_read() || each.log.is_closed();
             let is_over = self.logs.iter().all(ended);
             if is_over || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
@@ -229,24 +178,23 @@ impl Follow {
     }
 
     /// The ranges that have grown since the last scan.
-    fn grown(&mut self) -> Result<Vec<ScanRange>> {
+    fn grown(&mut self) -> Result<Vec<(ScanRange, Arc<Progress>)>> {
         let mut ranges = Vec::new();
-        for each in self.logs.iter_mut().filter(|each| each.next < each.stop) {
-            let (uncommitted, epochs) = each.end()?;
+        for each in self.logs.iter_mut().filter(|each| !each.is_read()) {
+            let uncommitted = each.end()?;
             let end = match self.options.isolation {
                 Isolation::ReadUncommitted => uncommitted,
                 Isolation::ReadCommitted => each.log.last_stable_offset()?,
             };
             let end = end.min(each.stop);
-            if end > each.next {
-                ranges.push(ScanRange {
+            let next = each.progress.next();
+            if end > next {
+                let range = ScanRange {
                     log: each.log.clone(),
-                    start: Some(each.next),
+                    start: Some(next),
                     stop: Some(end),
-                });
-                each.next = end;
-                let epoch = epochs.and_then(|epochs| epochs.epoch_of(end - 1));
-                each.read = epoch.map(|epoch| (end - 1, epoch));
+                };
+                ranges.push((range, Arc::clone(&each.progress)));
             }
         }
         Ok(ranges)

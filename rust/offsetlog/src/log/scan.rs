@@ -10,6 +10,7 @@ mod detached;
 mod later;
 mod newer_view;
 mod options;
+mod progress;
 mod report;
 mod txn_outcome;
 
@@ -27,6 +28,8 @@ pub use detached::DetachedBatch;
 pub use later::LaterLog;
 use later::Ranges;
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
+pub(super) use progress::Progress;
+use progress::unless_cut;
 use report::{BadBatch, CorruptionPolicy};
 pub use report::{Hole, OnCorrupt, ScanReport};
 
@@ -144,6 +147,16 @@ impl Scan {
         })
     }
 
+    /// Scans the ranges of a follower, and tells it its progress. Its ranges are recent, so they are checked when they are read.
+    pub(super) fn following(
+        ranges: Vec<(ScanRange, Arc<Progress>)>,
+        options: &ScanOptions,
+    ) -> Result<Self> {
+        let mut scan = Self::over(Vec::new(), options)?;
+        scan.ranges = Ranges::followed(ranges);
+        Ok(scan)
+    }
+
     /// What could not be read so far; empty if damage is an error. The report keeps growing while the scan runs.
     #[must_use]
     pub fn report(&self) -> ScanReport {
@@ -253,10 +266,19 @@ impl Scan {
                 self.end_log();
             }
             if self.cursor.is_none() {
-                let Some(range) = self.ranges.next()? else {
+                let Some((range, progress)) = self.ranges.next()? else {
                     return Ok(None);
                 };
-                self.cursor = Some(Cursor::new(range, &self.filter, &self.bad)?);
+                let followed = progress
+                    .as_ref()
+                    .map(|progress| (range.log.clone(), Arc::clone(progress)));
+                match Cursor::new(range, progress, &self.filter, &self.bad) {
+                    Ok(cursor) => self.cursor = Some(cursor),
+                    Err(error) => {
+                        unless_cut(followed, error)?;
+                        continue;
+                    }
+                }
             }
             let Some(cursor) = self.cursor.as_mut() else {
                 return Ok(None);
@@ -271,7 +293,7 @@ impl Scan {
             let met = match met {
                 Ok(met) => met,
                 Err(error) => {
-                    self.recover(error)?;
+                    self.recover_or_end(error)?;
                     continue;
                 }
             };
@@ -282,9 +304,50 @@ impl Scan {
                     return Ok(Some(header));
                 }
                 CursorEvent::Undecided => self.stopped = self.bad.on_corrupt == OnCorrupt::Stop,
-                CursorEvent::End => self.end_range(),
+                CursorEvent::MayBeCut(leader_epoch) => {
+                    if cursor.is_cut(leader_epoch)? {
+                        self.end_range();
+                    } else {
+                        self.read_on()?;
+                    }
+                }
+                CursorEvent::End => {
+                    if cursor.is_short()? {
+                        self.read_on()?;
+                    } else {
+                        self.end_range();
+                    }
+                }
             }
         }
+    }
+
+    /// Continues in a fresh view.
+    #[cold]
+    fn read_on(&mut self) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut() else {
+            return Ok(());
+        };
+        let renewed = cursor.log.fresh_view();
+        match renewed.and_then(|view| cursor.go_on_in(view, &mut self.buffer)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.recover_or_end(error),
+        }
+    }
+
+    /// Continues after an error, or ends the range of a follower whose log was truncated below what was returned.
+    #[cold]
+    fn recover_or_end(&mut self, error: Error) -> Result<()> {
+        let Err(error) = self.recover(error) else {
+            return Ok(());
+        };
+        let followed = self.cursor.as_ref().and_then(|cursor| {
+            let progress = Arc::clone(cursor.progress.as_ref()?);
+            Some((cursor.log.clone(), progress))
+        });
+        unless_cut(followed, error)?;
+        self.end_range();
+        Ok(())
     }
 
     /// Continues after an error: in a newer view if the segments have changed, otherwise after the damage if damage is reported
@@ -333,6 +396,7 @@ impl Scan {
     fn end_log(&mut self) {
         self.stopped = false;
         if let Some(cursor) = &self.cursor {
+            cursor.leave_rest();
             let path = cursor.log.path();
             self.ranges.leave_out(path);
         }

@@ -92,6 +92,12 @@ impl Slot {
             .map_or((count, None), |ends| ends.cuts_since(count))
     }
 
+    /// The number of the latest truncation by any writer of this process.
+    pub(super) fn cut_count(&self) -> u64 {
+        let ends = self.ends.read().unwrap_or_else(PoisonError::into_inner);
+        ends.as_ref().map_or(0, |ends| ends.cut_count())
+    }
+
     /// Files may have changed: earlier views are out of date.
     pub(super) fn raise(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);

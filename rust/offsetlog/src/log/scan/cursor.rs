@@ -2,6 +2,7 @@
 
 use super::newer_view;
 use super::options::{ScanRange, ScanStatistics};
+use super::progress::Progress;
 use super::report::CorruptionPolicy;
 use crate::error::Result;
 use crate::log::filter::Filter;
@@ -37,6 +38,9 @@ pub(super) struct Cursor {
     pub(super) marker_looks: u32,
     /// Offset after the last batch that was read.
     pub(super) next: i64,
+    /// Of a follower: how far it is, and where its range ended short the last time.
+    pub(super) progress: Option<Arc<Progress>>,
+    pub(super) ended_at: Option<i64>,
     pub(super) txn_outcomes: Option<Arc<TxnOutcomes>>,
     /// Why the last stable offset is unknown.
     pub(super) lso_error: Option<TxnOutcomesDamage>,
@@ -59,11 +63,18 @@ pub(super) enum CursorEvent {
     Batch(BatchHeader),
     /// A batch of a transaction whose outcome is hidden by damage. It has been reported.
     Undecided,
+    /// The log of a follower may have been truncated. With the leader epoch of the batch that was read, -1 without one.
+    MayBeCut(i32),
     End,
 }
 
 impl Cursor {
-    pub(super) fn new(range: ScanRange, filter: &Filter, bad: &CorruptionPolicy) -> Result<Self> {
+    pub(super) fn new(
+        range: ScanRange,
+        progress: Option<Arc<Progress>>,
+        filter: &Filter,
+        bad: &CorruptionPolicy,
+    ) -> Result<Self> {
         let log = range.log;
         let is_committed = filter.isolation == Isolation::ReadCommitted;
         let (view, may_be_old) = newer_view::first(&log, range.start, range.stop, is_committed)?;
@@ -102,6 +113,8 @@ impl Cursor {
             may_be_old,
             marker_looks: 0,
             next: start,
+            progress,
+            ended_at: None,
             txn_outcomes: None,
             lso_error,
             unchecked_bytes: 0,
@@ -122,6 +135,9 @@ impl Cursor {
         bad: &CorruptionPolicy,
     ) -> Result<CursorEvent> {
         loop {
+            if self.may_be_cut(None) {
+                return Ok(CursorEvent::MayBeCut(-1));
+            }
             if self.view.was_cut() {
                 self.go_on_in(self.log.fresh_view()?, buffer)?;
             }
@@ -170,12 +186,8 @@ impl Cursor {
             // A flipped bit can turn a batch of records into a control batch, which would be skipped. Control batches are few
             // and small, so their checksums are verified.
             let is_trusted = header.last_offset < self.start || !header.attributes.is_control();
-            if is_excluded && (is_trusted || !filter.verify_checksums) {
-                statistics.batches_skipped += u64::from(is_new);
-                self.pass(behind);
-                continue;
-            }
-            if filter.verify_checksums {
+            let is_passed = is_excluded && (is_trusted || !filter.verify_checksums);
+            if filter.verify_checksums && !is_passed {
                 if let Some(torn) = walk.verify(&header)? {
                     if self.look_again(buffer)? {
                         continue;
@@ -185,8 +197,11 @@ impl Cursor {
                     self.close(buffer);
                     continue;
                 }
-            } else {
+            } else if !is_passed {
                 walk.batch()?;
+            }
+            if self.may_be_cut(Some(&header)) {
+                return Ok(CursorEvent::MayBeCut(header.leader_epoch));
             }
             if is_excluded {
                 statistics.batches_skipped += u64::from(is_new);
@@ -224,6 +239,7 @@ impl Cursor {
             self.looks = 0;
         }
         self.next = behind;
+        self.tell();
     }
 
     /// Opens the next segment that can hold an offset before the stop. Returns whether there is one.

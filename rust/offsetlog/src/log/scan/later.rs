@@ -1,5 +1,6 @@
 //! Logs that a scan opens when it reaches them and closes when it is done with them.
 
+use super::progress::Progress;
 use super::{Scan, ScanOptions, ScanRange};
 use crate::error::Result;
 use crate::log::Log;
@@ -48,7 +49,7 @@ impl Scan {
 /// The ranges that a scan has not read yet.
 #[derive(Debug)]
 pub(super) struct Ranges {
-    open: VecDeque<ScanRange>,
+    open: VecDeque<(ScanRange, Option<Arc<Progress>>)>,
     /// Scanned after `open`.
     later: VecDeque<LaterLog>,
 }
@@ -56,24 +57,34 @@ pub(super) struct Ranges {
 impl From<Vec<ScanRange>> for Ranges {
     fn from(ranges: Vec<ScanRange>) -> Self {
         Self {
-            open: ranges.into(),
+            open: ranges.into_iter().map(|range| (range, None)).collect(),
             later: VecDeque::new(),
         }
     }
 }
 
 impl Ranges {
-    pub(super) fn next(&mut self) -> Result<Option<ScanRange>> {
+    /// Those of a follower: the progress of each is told.
+    pub(super) fn followed(ranges: Vec<(ScanRange, Arc<Progress>)>) -> Self {
+        let told = |(range, progress)| (range, Some(progress));
+        Self {
+            open: ranges.into_iter().map(told).collect(),
+            later: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<(ScanRange, Option<Arc<Progress>>)>> {
         if let Some(range) = self.open.pop_front() {
             return Ok(Some(range));
         }
         while let Some(later) = self.later.pop_front() {
             if let Some(log) = later.open()? {
-                return Ok(Some(ScanRange {
+                let range = ScanRange {
                     log,
                     start: None,
                     stop: None,
-                }));
+                };
+                return Ok(Some((range, None)));
             }
         }
         Ok(None)
@@ -86,6 +97,6 @@ impl Ranges {
 
     /// Drops the remaining ranges of the log at `path`. Logs in `later` are scanned whole and only once, so they need no check.
     pub(super) fn leave_out(&mut self, path: &Path) {
-        self.open.retain(|range| range.log.path() != path);
+        self.open.retain(|(range, _)| range.log.path() != path);
     }
 }

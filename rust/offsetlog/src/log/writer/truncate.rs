@@ -59,6 +59,8 @@ impl PartitionWriter {
         self.lower_recovery_point(offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
+            // Some of it may be done: whoever opens the log next goes on there, and a follower may have read more.
+            self.ends.note_cut(self.segments.data_end.min(offset));
             self.poison(error);
         }
         truncated.map(|()| true)
@@ -278,6 +280,7 @@ impl PartitionWriter {
         self.lower_recovery_point(offset)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
+            self.ends.note_cut(self.segments.data_end.min(offset));
             self.poison(error);
         }
         restarted

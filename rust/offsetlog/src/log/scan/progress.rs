@@ -1,0 +1,231 @@
+//! How far a follower has returned the records of a log. Its scan writes this, batch by batch, and the next scan begins there.
+//!
+//! A range of a follower's scan ends where the log was truncated below what was returned: what stands there now would be returned beside
+//! what was truncated. The follower's next look names the place. A truncation above it changes only what the range returns.
+
+use super::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::Log;
+use crate::log::writers::Slot;
+use offsetlog_format::{BatchHeader, LeaderEpochs};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Shared by a follower and its scan.
+#[derive(Debug)]
+pub(in crate::log) struct Progress {
+    /// Offset after the last one that was returned or passed.
+    next: AtomicI64,
+    /// Copies of what was looked at last, read without the lock: the number of the truncation, and the newest leader epoch.
+    cuts: AtomicU64,
+    epoch: AtomicI32,
+    looked: Mutex<Looked>,
+}
+
+/// What was known of the log when it was looked at last.
+#[derive(Debug)]
+struct Looked {
+    /// What this process does to the directory, and the number of its last truncation.
+    slot: Arc<Slot>,
+    cuts: u64,
+    /// The leader epochs, if they are known and another process writes.
+    epochs: Option<Arc<LeaderEpochs>>,
+    /// `next` at the look before, and the leader epoch that the offset before it was read in.
+    next: i64,
+    epoch: Option<i32>,
+}
+
+impl Looked {
+    /// Notes in which leader epoch the last offset before `next` was read.
+    fn advance(&mut self, next: i64) {
+        if next > self.next {
+            self.next = next;
+            self.epoch = self.epoch_of(next - 1);
+        }
+    }
+
+    fn epoch_of(&self, offset: i64) -> Option<i32> {
+        self.epochs.as_ref()?.epoch_of(offset)
+    }
+
+    /// The offset from which another leader wrote in place of what was returned.
+    ///
+    /// Source: KIP-320.
+    fn diverged(&self, epochs: &LeaderEpochs) -> Option<i64> {
+        let (last, epoch) = (self.next - 1, self.epoch?);
+        // Entries below the log start are gone.
+        if epochs.epoch_of(last)? == epoch {
+            return None;
+        }
+        let mut others = epochs.entries().iter();
+        let cut = others.find(|entry| entry.epoch > epoch)?;
+        (cut.start_offset <= last).then_some(cut.start_offset)
+    }
+}
+
+impl Progress {
+    /// Begins at `next`. Truncations until now are no news.
+    pub(in crate::log) fn new(log: &Log, next: i64) -> Result<Self> {
+        log.refresh()?;
+        let slot = Arc::clone(log.view().slot());
+        let (cuts, _) = slot.cuts_since(0);
+        let progress = Self {
+            next: AtomicI64::new(next),
+            cuts: AtomicU64::new(cuts),
+            epoch: AtomicI32::new(i32::MAX),
+            looked: Mutex::new(Looked {
+                slot,
+                cuts,
+                epochs: None,
+                next,
+                epoch: None,
+            }),
+        };
+        // Another leader that writes below it from now on is told of, too.
+        progress.look(log)?;
+        {
+            let mut looked = progress.looked();
+            looked.epoch = looked.epoch_of(next - 1);
+        }
+        Ok(progress)
+    }
+
+    /// Offset after the last one that was returned or passed.
+    pub(in crate::log) fn next(&self) -> i64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// What was returned stays returned: with `read_committed`, a truncation can move the stop of a range below it.
+    fn raise(&self, next: i64) {
+        self.next.fetch_max(next, Ordering::AcqRel);
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the log and returns its log end offset, and the lowest offset below [`next`](Self::next) from which on the log was
+    /// truncated, or written by another leader, since that was returned. Such an offset is found again by every later look.
+    pub(in crate::log) fn look(&self, log: &Log) -> Result<(i64, Option<i64>)> {
+        let next = self.next();
+        let mut looked = self.looked();
+        looked.advance(next);
+        loop {
+            // A writer that came since is known to a fresh view.
+            log.refresh()?;
+            let view = log.view();
+            let told = view.ends().cloned();
+            let slot = Arc::clone(view.slot());
+            // Another directory may have got the name.
+            let since = if Arc::ptr_eq(&slot, &looked.slot) {
+                looked.cuts
+            } else {
+                0
+            };
+            // Also of writers that came and went since.
+            let (count, lowest) = slot.cuts_since(since);
+            let (end, epochs) = match &told {
+                Some(_) => (log.log_end_offset()?, None),
+                None => log.look(|view| {
+                    let end = view.end()?.log_end_offset;
+                    Ok((end, log.leader_epochs_of(view).ok()))
+                })?,
+            };
+            let diverged = epochs.as_ref().and_then(|epochs| looked.diverged(epochs));
+            // The log may be shorter, and another leader have written below its end too: continuing at that end would skip its records.
+            let cuts = [lowest, Some(end), diverged].into_iter().flatten();
+            if let Some(cut) = cuts.filter(|&cut| cut < next).min() {
+                return Ok((end, Some(cut)));
+            }
+            let is_same = slot.cuts_since(count).0 == count;
+            let newest = epochs.as_ref().map(|epochs| epochs.latest());
+            self.epoch.store(
+                newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch)),
+                Ordering::Relaxed,
+            );
+            self.cuts.store(count, Ordering::Relaxed);
+            (looked.slot, looked.cuts, looked.epochs) = (slot, count, epochs);
+            if is_same {
+                return Ok((end, None));
+            }
+        }
+    }
+
+    /// Whether the log may have been truncated since the last look: by a writer of this process, or by another leader, whose batch this is.
+    fn may_be_cut(&self, slot: &Slot, header: Option<&BatchHeader>) -> bool {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        slot.cut_count() > self.cuts.load(Ordering::Relaxed)
+            || header.is_some_and(|header| header.leader_epoch > epoch)
+    }
+}
+
+impl Cursor {
+    /// Whether the log of a follower may have been truncated since it was looked at last. Asked after a batch was read and before it is
+    /// returned: bytes that were written after a truncation are seen after its number.
+    #[inline]
+    pub(super) fn may_be_cut(&self, header: Option<&BatchHeader>) -> bool {
+        let progress = self.progress.as_ref();
+        progress.is_some_and(|progress| progress.may_be_cut(self.view.slot(), header))
+    }
+
+    /// Looks whether the log was truncated below what was returned. If it was not, what was read is read again in a fresh view.
+    #[cold]
+    pub(super) fn is_cut(&self, leader_epoch: i32) -> Result<bool> {
+        let Some(progress) = &self.progress else {
+            return Ok(false);
+        };
+        let is_cut = progress.look(&self.log)?.1.is_some();
+        // The checkpoint may not have it yet.
+        progress.epoch.fetch_max(leader_epoch, Ordering::Relaxed);
+        Ok(is_cut)
+    }
+
+    /// Tells a follower that everything below `next` was returned or passed.
+    #[inline]
+    pub(super) fn tell(&self) {
+        if let Some(progress) = &self.progress {
+            // Of a batch across the stop, which one of another size may now be, the rest is for the next scan.
+            progress.raise(self.next.max(self.start).min(self.stop));
+        }
+    }
+
+    /// Returns whether a follower's range has to be read on from where it ended, because batches of it were not there: they may have been
+    /// truncated, with others in their place. If they are not there again, compaction removed them, and the follower goes on behind them.
+    pub(super) fn is_short(&mut self) -> Result<bool> {
+        let Some(progress) = &self.progress else {
+            return Ok(false);
+        };
+        let next = self.next.max(self.start).max(self.reported_up_to);
+        if next >= self.stop {
+            progress.raise(self.stop);
+            return Ok(false);
+        }
+        let (end, cut) = progress.look(&self.log)?;
+        if cut.is_some() || end < self.stop {
+            return Ok(false);
+        }
+        if self.ended_at == Some(next) {
+            progress.raise(self.stop);
+            return Ok(false);
+        }
+        self.ended_at = Some(next);
+        Ok(true)
+    }
+
+    /// Leaves the rest of a range out, for a follower too.
+    pub(super) fn leave_rest(&self) {
+        if let Some(progress) = &self.progress {
+            progress.raise(self.stop);
+        }
+    }
+}
+
+/// Passes an error on, unless a follower's log was truncated below what it has returned: its next look says where, which the error may not.
+pub(super) fn unless_cut(followed: Option<(Log, Arc<Progress>)>, error: Error) -> Result<()> {
+    if let (Some((log, progress)), ErrorKind::OffsetOutOfRange { .. }) = (followed, error.kind())
+        && progress.look(&log)?.1.is_some()
+    {
+        return Ok(());
+    }
+    Err(error)
+}
