@@ -49,7 +49,7 @@ from offsetlog._unread import PartitionGone, ask_each
 from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
 from offsetlog._writable_log import WritableLog
-from offsetlog.errors import ForkedLogError, LogClosedError, ReadOnlyLogError
+from offsetlog.errors import CorruptionError, ForkedLogError, LogClosedError, LogDirError, ReadOnlyLogError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -299,6 +299,10 @@ class LogDir:
             self._native = native
             self._pid = _offsetlog.process_id()
         return native
+
+    def _later(self, key: tuple[str, int], *, required: bool) -> _offsetlog.Later:
+        engine = self._engine()
+        return engine.later(*key) if self._appender is None else self._appender.later(*key, required)
 
     def _appending(self) -> _offsetlog.LogDirAppender:
         self._engine()
@@ -670,8 +674,9 @@ class LogDir:
 
         Damage in one partition hides no other: with ``on_corrupt="raise"`` a reading gives the records before the damage and all
         records of the other partitions, and at its end raises :class:`UnreadPartitionsError`, whose ``failed`` has the error of each
-        damaged partition and whose ``partial`` what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have given. Of a
-        single partition the error is raised as it is, and so is, at once, what the operating system refuses.
+        damaged partition and whose ``partial`` what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have given. So
+        it is with a partition that cannot be opened for what stands in its folder; with ``"skip"`` and ``"stop"`` the report
+        lists it. Of a single partition the error is raised as it is, and so is, at once, what the operating system refuses.
 
         Parameters
         ----------
@@ -697,7 +702,8 @@ class LogDir:
         if self._appender is not None:
             ranges = tuple((Part(self, key, required=partitions is not None), None, None) for key in self._chosen(partitions))
             return Scan._of(ranges, checked, raises_last=True)  # noqa: SLF001
-        opened = tuple((self.log(*key), None, None) for key in self._wanted(partitions))
+        wanted = self._wanted(partitions)
+        opened = tuple((self._opened(key, alone=len(wanted) == 1), None, None) for key in wanted)
         return Scan._of(opened, checked, raises_last=True)  # noqa: SLF001
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]] | None = None) -> dict[TopicPartition, int]:
@@ -764,6 +770,15 @@ class LogDir:
     def _wanted(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
         chosen = self.partitions() if partitions is None else [TopicPartition(*key) for key in partitions]
         return list(dict.fromkeys(chosen))
+
+    def _opened(self, key: TopicPartition, *, alone: bool) -> Log | Part:
+        """Return the log; of several, one that cannot be opened waits for its turn, which reports it."""
+        try:
+            return self.log(*key)
+        except (LogDirError, CorruptionError):
+            if alone or key not in self.partitions():
+                raise
+            return Part(self, key, required=True)
 
     def _chosen(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
         """Return what is asked for, once it is known to be there."""
@@ -914,13 +929,17 @@ class Part:
         self.topic, self.partition = key
 
     def _engine(self) -> _offsetlog.Later:
-        return self._log_dir._appending().later(self.topic, self.partition, self._required)  # noqa: SLF001  # same package
+        return self._log_dir._later((self.topic, self.partition), required=self._required)  # noqa: SLF001  # same package
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a log's
         return getattr(self._log_dir.log(self.topic, self.partition), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._log_dir.__reduce__()
+        return (_part_of, (self._log_dir, (self.topic, self.partition), self._required))
+
+
+def _part_of(log_dir: LogDir, key: tuple[str, int], required: bool) -> Part:
+    return Part(log_dir, TopicPartition(*key), required=required)
 
 
 def _reopened(paths: tuple[str, ...], options: OpenOptions) -> LogDir:

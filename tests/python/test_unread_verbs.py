@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from partition_damage import CHECKPOINTS, DAMAGED, KINDS, RECORDS, SEGMENT, SOUN
 from test_no_trace import traces
 from writing import CONFIG, LOCK
 
-from offsetlog import LogDir, OffsetLogError, TopicPartition, UnreadPartitionsError
+from offsetlog import LogDir, LogDirError, OffsetLogError, Record, Scan, TopicPartition, UnreadPartitionsError
 from offsetlog._offsetlog import run_cli
 
 
@@ -209,6 +210,33 @@ def test_a_topic_is_deleted_whole_whatever_is_damaged_of_it_and_so_is_another_on
     assert place.run("ls", "--json", "DIR").lines == []
 
 
+def scans_others(log_dir: LogDir, damaged: TopicPartition) -> None:
+    """However a scan of all is read, it gives the other partitions, and then names the one that cannot be opened."""
+    others = 3 * RECORDS + 1
+    scan = log_dir.scan()
+    for each in (scan, pickle.loads(pickle.dumps(scan))):
+        found: list[Record] = []
+        with pytest.raises(UnreadPartitionsError, match=DAMAGED) as caught:
+            found.extend(each)  # what came before the error counts
+        assert list(caught.value.failed) == [damaged]
+        assert isinstance(caught.value.failed[damaged], LogDirError)
+        assert len({(record.topic, record.partition, record.offset) for record in found}) == others
+        for read in (Scan.count, Scan.to_arrow):
+            with pytest.raises(UnreadPartitionsError, match=DAMAGED) as caught:
+                read(each)
+            partial: Any = caught.value.partial
+            assert (partial if isinstance(partial, int) else partial.num_rows) == others
+    for how in ("skip", "stop"):
+        scan = log_dir.scan(on_corrupt=how)
+        assert scan.count() == others
+        assert [(hole.topic, hole.partition, hole.error) for hole in scan.report.holes] == [(*damaged, "LogDirError")]
+        assert log_dir.scan(on_corrupt=how).to_arrow().num_rows == others
+    assert log_dir.scan(limit=others).count() == others
+    for wanted in ([damaged], [damaged, TopicPartition("nobody", 0)]):
+        with pytest.raises(LogDirError):
+            log_dir.scan(wanted).count()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a folder that nobody may list"])
 def test_the_python_api_beside_a_damaged_partition(place: Place, kind: str) -> None:
     opens, lost = KINDS[kind].opens, KINDS[kind].lost
@@ -237,9 +265,7 @@ def test_the_python_api_beside_a_damaged_partition(place: Place, kind: str) -> N
                 assert list(caught.value.failed) == [damaged]
             assert log_dir.groups() == []
             assert log_dir.transactions() == []
-            # A scan of all opens them first, and names the one that cannot be; the others are scanned by name.
-            with pytest.raises(OffsetLogError, match=DAMAGED):
-                log_dir.scan().count()
+            scans_others(log_dir, damaged)
             assert log_dir.scan([key for key in log_dir.partitions() if key != damaged]).count() == 3 * RECORDS + 1
     with LogDir.open(place.path, "a") as log_dir:
         # Another topic is written, set and deleted beside it, and so are the other partitions of its own.
@@ -248,6 +274,9 @@ def test_the_python_api_beside_a_damaged_partition(place: Place, kind: str) -> N
         assert log_dir.topic_config("pay").to_dict() == {"retention.ms": 5}
         log_dir.flush()
         if not opens:
+            with pytest.raises(UnreadPartitionsError, match=DAMAGED) as caught:
+                log_dir.scan().count()
+            assert caught.value.partial == 3 * RECORDS + 2
             with pytest.raises(OffsetLogError, match=DAMAGED):
                 log_dir.append("orders", b"new", partition=1)
             with pytest.raises(OffsetLogError, match=DAMAGED):

@@ -7,6 +7,7 @@ use crate::options::OpenValues;
 use crate::progress::Raised;
 use crate::raise::{OrRaise, raise};
 use crate::rows::{self, Dict, Tuple};
+use crate::scan::Later;
 use offsetlog::format::Uuid;
 use offsetlog::{
     AccessControlEntry, BrokerRegistration, ClientQuota, Group, GroupMember, GroupOffset,
@@ -387,6 +388,11 @@ impl LogDir {
         };
         let strays = strays.map(|strays| strays.into_iter().map(stray_row).collect());
         Ok(Some((strays, warnings)))
+    }
+
+    /// A partition for a scan; one that is gone by then is an error.
+    fn later(&self, topic: String, partition: i32) -> Later {
+        Later(self.0.later(TopicPartition { topic, partition }, true))
     }
 
     fn log(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Log> {

@@ -57,7 +57,7 @@ enum Place<'py> {
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Scan {
     ranges: Vec<ScanRange>,
-    /// In place of ranges: whole logs that are opened when the scan comes to them.
+    /// Behind the ranges: whole logs that are opened when the scan comes to them.
     later: Vec<LaterLog>,
     options: ScanOptions,
     /// Damage ends a partition, and is an error only when the others were read.
@@ -73,11 +73,9 @@ pub(crate) struct Scan {
 impl Scan {
     fn begin(&self) -> Result<offsetlog::Scan, Error> {
         let scan = match (&self.offsets, self.ranges.as_slice()) {
-            _ if !self.later.is_empty() => {
-                offsetlog::Scan::over_logs(self.later.clone(), &self.options)
-            }
             (Some(offsets), [range]) => range.log.take(offsets, &self.options),
-            _ => offsetlog::Scan::over(self.ranges.clone(), &self.options),
+            _ => offsetlog::Scan::over(self.ranges.clone(), &self.options)
+                .map(|scan| scan.and_logs(self.later.clone())),
         }?;
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = scan.report();
         Ok(scan)

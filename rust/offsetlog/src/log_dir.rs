@@ -321,9 +321,10 @@ impl LogDir {
     #[must_use]
     pub fn later(&self, partition: TopicPartition, required: bool) -> LaterLog {
         let log_dir = self.clone();
-        LaterLog::new(move || {
-            let TopicPartition { topic, partition } = &partition;
-            log_dir.log_if(topic, *partition, required)
+        let TopicPartition { topic, partition } = partition;
+        let name = topic.clone();
+        LaterLog::new(&name, partition, move || {
+            log_dir.log_if(&topic, partition, required)
         })
     }
 

@@ -266,7 +266,7 @@ impl Scan {
                 self.end_log();
             }
             if self.cursor.is_none() {
-                let Some((range, progress)) = self.ranges.next()? else {
+                let Some((range, progress)) = self.next_range()? else {
                     return Ok(None);
                 };
                 let followed = progress

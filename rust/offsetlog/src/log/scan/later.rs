@@ -1,8 +1,8 @@
 //! Logs that a scan opens when it reaches them and closes when it is done with them.
 
 use super::progress::Progress;
-use super::{Scan, ScanOptions, ScanRange};
-use crate::error::Result;
+use super::{Hole, Scan, ScanOptions, ScanRange};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,11 +11,23 @@ use std::sync::Arc;
 
 /// A log that is opened on demand. A log that no longer exists is skipped without an error.
 #[derive(Clone)]
-pub struct LaterLog(Arc<dyn Fn() -> Result<Option<Log>> + Send + Sync>);
+pub struct LaterLog {
+    topic: String,
+    partition: i32,
+    open: Arc<dyn Fn() -> Result<Option<Log>> + Send + Sync>,
+}
 
 impl LaterLog {
-    pub(crate) fn new(open: impl Fn() -> Result<Option<Log>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(open))
+    pub(crate) fn new(
+        topic: &str,
+        partition: i32,
+        open: impl Fn() -> Result<Option<Log>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            partition,
+            open: Arc::new(open),
+        }
     }
 
     /// Opens the log; `None` if it no longer exists.
@@ -23,7 +35,26 @@ impl LaterLog {
     /// # Errors
     /// Those of the function that opens it.
     pub fn open(&self) -> Result<Option<Log>> {
-        self.0()
+        (self.open)()
+    }
+
+    /// What a report says if the log cannot be opened for what stands in its directory; `None` for other errors.
+    fn hole(&self, error: &Error) -> Option<Hole> {
+        let path = error.path()?;
+        let name = format!("{}-{}", self.topic, self.partition);
+        let is_inside = path.iter().any(|part| part == name.as_str());
+        let is_refused = matches!(error.kind(), ErrorKind::LogDir { .. }) || error.is_corruption();
+        (is_inside && is_refused).then(|| Hole {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            path: path.to_path_buf(),
+            position: 0,
+            bytes: 0,
+            start: 0,
+            stop: None,
+            kind: error.kind().code(),
+            reason: error.words(),
+        })
     }
 }
 
@@ -40,9 +71,39 @@ impl Scan {
     /// # Errors
     /// As [`Log::scan`].
     pub fn over_logs(logs: Vec<LaterLog>, options: &ScanOptions) -> Result<Self> {
-        let mut scan = Self::over(Vec::new(), options)?;
-        scan.ranges.later = logs.into();
-        Ok(scan)
+        Ok(Self::over(Vec::new(), options)?.and_logs(logs))
+    }
+
+    /// Scans these logs too, after the others. If one cannot be opened for what stands in its directory, that is damage.
+    #[must_use]
+    pub fn and_logs(mut self, logs: Vec<LaterLog>) -> Self {
+        self.ranges.later.extend(logs);
+        self
+    }
+
+    /// The next range. Reports a log that cannot be opened and goes on with the next one, if damage is reported and not raised.
+    pub(super) fn next_range(&mut self) -> Result<Option<(ScanRange, Option<Arc<Progress>>)>> {
+        if let Some(range) = self.ranges.open.pop_front() {
+            return Ok(Some(range));
+        }
+        while let Some(later) = self.ranges.later.pop_front() {
+            match later.open() {
+                Ok(None) => {}
+                Ok(Some(log)) => {
+                    let range = ScanRange {
+                        log,
+                        start: None,
+                        stop: None,
+                    };
+                    return Ok(Some((range, None)));
+                }
+                Err(error) => match later.hole(&error).filter(|_| self.bad.notes()) {
+                    Some(hole) => self.bad.note_behind(hole),
+                    None => return Err(error),
+                },
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -71,23 +132,6 @@ impl Ranges {
             open: ranges.into_iter().map(told).collect(),
             later: VecDeque::new(),
         }
-    }
-
-    pub(super) fn next(&mut self) -> Result<Option<(ScanRange, Option<Arc<Progress>>)>> {
-        if let Some(range) = self.open.pop_front() {
-            return Ok(Some(range));
-        }
-        while let Some(later) = self.later.pop_front() {
-            if let Some(log) = later.open()? {
-                let range = ScanRange {
-                    log,
-                    start: None,
-                    stop: None,
-                };
-                return Ok(Some((range, None)));
-            }
-        }
-        Ok(None)
     }
 
     pub(super) fn clear(&mut self) {
