@@ -18,7 +18,7 @@ from frames import frames
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, named, partitions_of
 from make_log import GZIP, batch, move, segment
 
-from offsetlog import DamageReport, Finding, Log, LogDirError, LogLockedError, OffsetLogError, recover, verify
+from offsetlog import DamageReport, Finding, Log, LogDirError, LogLockedError, MetadataFileError, OffsetLogError, recover, verify
 
 TORN = DATA / "kafka-4.3.0" / "torn"
 LIVE = DATA / "kafka-4.3.0" / "live"
@@ -236,6 +236,8 @@ def test_checkpoints_and_names(tmp_path: Path) -> None:
         (folder / "replication-offset-checkpoint", "0\nx\n", "CheckpointError"),
         (path / "leader-epoch-checkpoint", "0\n2\n5 0\n2 10\n", "CheckpointError"),
         (path / "partition.metadata", "version: 0\n", "MetadataFileError"),
+        (path / ".offsetlog.config", "", "MetadataFileError"),
+        (path / ".offsetlog.config", "retention.ms=soon\n", "MetadataFileError"),
         (path / "5.log", "", "LogDirError"),
     ]
     for file, text, kind in changes:
@@ -255,6 +257,20 @@ def test_checkpoints_and_names(tmp_path: Path) -> None:
         verify(tmp_path / "logs" / "t-0" / "..", tmp_path)
     with pytest.raises(FileNotFoundError):
         verify(tmp_path / "absent-0")
+
+
+def test_a_settings_file_that_verify_refuses_refuses_a_writer(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a", config={"retention.ms": 5}) as log:
+        log.append(b"x")
+    assert not verify(tmp_path / "t-0").findings
+    kept = tmp_path / "t-0" / ".offsetlog.config"
+    whole = kept.read_bytes()
+    for damaged in (whole[:-3], whole.replace(b"retention", b"detention"), whole + b"\xff\n"):
+        kept.write_bytes(damaged)
+        (finding,) = verify(tmp_path / "t-0").findings
+        assert (finding.severity, finding.path) == ("error", str(kept))
+        with pytest.raises(MetadataFileError):
+            Log.open(tmp_path / "t-0", "a")
 
 
 def test_identity_files_of_the_table(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<LogConfig> {
         return Err(wrong(0, fault));
     }
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| wrong(error.valid_up_to(), Fault::Rule("file is not UTF-8")))?;
+        .map_err(|error| wrong(error.valid_up_to(), Fault::Rule("text is not UTF-8")))?;
     let mut pairs = Vec::new();
     let mut at = 0;
     let mut number = 0;

@@ -5,10 +5,11 @@ mod report;
 mod segment;
 
 use super::recovery::Progress;
-use super::state::LOCK_FILE;
+use super::state::{CONFIG_FILE, LOCK_FILE};
 use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
+use crate::config::LogConfig;
 use crate::disk::{EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
@@ -381,7 +382,7 @@ impl Partition<'_> {
         }
     }
 
-    /// Checks the leader epoch checkpoint and `partition.metadata`.
+    /// Checks the leader epoch checkpoint, `partition.metadata` and offsetlog's own settings file.
     fn companions(&mut self) {
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         if let Some(bytes) = self.read_file(&path) {
@@ -399,6 +400,12 @@ impl Partition<'_> {
             && let Err(error) = PartitionMetadata::parse(&bytes)
         {
             self.add(Effect::METADATA.error(&path, &Error::from(error)));
+        }
+        let path = self.directory.path.join(CONFIG_FILE);
+        if let Some(bytes) = self.read_file(&path)
+            && let Err(error) = LogConfig::read_file(&bytes)
+        {
+            self.add(Effect::SETTINGS.error(&path, &error));
         }
     }
 

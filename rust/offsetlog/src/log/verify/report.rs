@@ -215,6 +215,11 @@ impl Effect {
         AGAIN,
     );
     pub(super) const METADATA: Self = Self::of(ABORTS, ABORTS, LEFT);
+    pub(super) const SETTINGS: Self = Self::of(
+        ACCEPTED,
+        ACCEPTED,
+        "refused until it is mended or removed; without it the settings are the defaults",
+    );
     pub(super) const NAME: Self = Self::of(ABORTS, ABORTS, "refused");
     pub(super) const FOLDER: Self = Self::of(
         "the broker does not start",
